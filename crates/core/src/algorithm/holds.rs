@@ -1,0 +1,95 @@
+//! Concurrency: holds, each with the id of the claim that took it. They are released, or expire by themselves.
+
+use super::{Advanced, Asked, WaitUntil, stand};
+use crate::claim::ClaimId;
+use crate::limit::Limit;
+
+/// The holds, soonest expiry first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The tick at which they last changed.
+    pub at: u64,
+    /// At most [`Limit::MOST_ENTRIES`].
+    pub holds: Vec<Hold>,
+}
+
+/// One slot, taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Who has it.
+    pub by: ClaimId,
+    /// The first tick at which it is free again.
+    pub expires: u64,
+}
+
+impl Holds {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
+        let stood = stand(self.at, now, limit.period().ticks());
+        if stood.moved {
+            self.at = now;
+            for hold in &mut self.holds {
+                hold.expires = hold.expires.min(now + limit.period().ticks());
+            }
+        }
+        let expired = self.holds.partition_point(|hold| hold.expires <= stood.now);
+        self.holds.drain(..expired);
+        stood
+    }
+
+    pub(super) fn holds(&self, by: ClaimId) -> bool {
+        self.holds.iter().any(|hold| hold.by == by)
+    }
+
+    pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
+        limit.amount().checked_sub(self.holds.len() as u64)
+    }
+
+    /// However many units: a claim holds one slot. The same claim again holds it for longer.
+    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        if asked.units == 0 {
+            return 0;
+        }
+        self.release(asked.by);
+        if self.holds.len() as u64 >= Limit::MOST_ENTRIES {
+            self.holds.remove(0);
+        }
+        let expires = asked.now + asked.limit.period().ticks();
+        let after = self.holds.partition_point(|hold| hold.expires <= expires);
+        self.holds.insert(after, Hold { by: asked.by, expires });
+        self.at = asked.now;
+        1
+    }
+
+    pub(super) fn give_back(&mut self, asked: &Asked<'_>, _taken_at: u64) -> u64 {
+        if !self.release(asked.by) {
+            return 0;
+        }
+        self.at = asked.now;
+        1
+    }
+
+    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
+        let room = asked.limit.amount() - asked.units;
+        let too_many = self.holds.len() as u64 - room;
+        match self.holds.get(too_many as usize - 1) {
+            Some(last) => WaitUntil::Tick(last.expires),
+            None => WaitUntil::Now,
+        }
+    }
+
+    pub(super) fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
+        self.stale_at(limit).max(now)
+    }
+
+    pub(super) fn stale_at(&self, _limit: &Limit) -> u64 {
+        self.holds.last().map_or(0, |last| last.expires)
+    }
+
+    fn release(&mut self, by: ClaimId) -> bool {
+        let Some(index) = self.holds.iter().position(|hold| hold.by == by) else {
+            return false;
+        };
+        self.holds.remove(index);
+        true
+    }
+}

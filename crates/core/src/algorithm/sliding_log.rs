@@ -1,0 +1,110 @@
+//! Sliding log: every entry, exactly. An entry of tick t counts until t + period.
+
+use std::collections::VecDeque;
+
+use super::{Advanced, Asked, WaitUntil, stand};
+use crate::limit::Limit;
+
+/// The entries, oldest first, no two of one tick.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingLog {
+    /// What still counts.
+    pub entries: VecDeque<Entry>,
+    /// The sum of their units.
+    pub total: u64,
+}
+
+/// Units taken in one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The tick.
+    pub at: u64,
+    /// How many.
+    pub units: u64,
+}
+
+impl SlidingLog {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
+        let newest = self.entries.back().map_or(0, |entry| entry.at);
+        let stood = stand(newest, now, limit.period().ticks());
+        if stood.moved {
+            self.bring_back(now);
+        }
+        while let Some(oldest) = self.entries.front()
+            && oldest.at + limit.period().ticks() <= stood.now
+        {
+            self.total -= oldest.units;
+            self.entries.pop_front();
+        }
+        stood
+    }
+
+    pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
+        limit.amount().checked_sub(self.total)
+    }
+
+    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        let most = asked.limit.period().most();
+        let units = asked.units.min(most);
+        let counted = units.min(most - self.total.min(most));
+        if counted > 0 {
+            self.total += counted;
+            let full = self.entries.len() as u64 >= Limit::MOST_ENTRIES;
+            match self.entries.back_mut() {
+                // Debits past the limit could add entries without end. The newest takes them then, and lasts as they do.
+                Some(newest) if newest.at == asked.now || full => {
+                    newest.at = asked.now;
+                    newest.units += counted;
+                }
+                _ => self.entries.push_back(Entry { at: asked.now, units: counted }),
+            }
+        }
+        units
+    }
+
+    pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
+        let Ok(index) = self.entries.binary_search_by_key(&taken_at, |entry| entry.at) else {
+            return 0;
+        };
+        let entry = &mut self.entries[index];
+        let back = asked.units.min(entry.units);
+        entry.units -= back;
+        if entry.units == 0 {
+            self.entries.remove(index);
+        }
+        self.total -= back;
+        back
+    }
+
+    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
+        let room = asked.limit.amount() - asked.units;
+        let mut left = self.total;
+        for entry in &self.entries {
+            left -= entry.units;
+            if left <= room {
+                return WaitUntil::Tick(entry.at + asked.limit.period().ticks());
+            }
+        }
+        WaitUntil::Now
+    }
+
+    pub(super) fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
+        self.stale_at(limit).max(now)
+    }
+
+    pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
+        self.entries.back().map_or(0, |newest| newest.at + limit.period().ticks())
+    }
+
+    /// The clock was set back: what lies ahead happened now, as one entry.
+    fn bring_back(&mut self, now: u64) {
+        let mut ahead = 0;
+        while let Some(newest) = self.entries.back()
+            && newest.at >= now
+        {
+            ahead += newest.units;
+            self.entries.pop_back();
+        }
+        self.entries.push_back(Entry { at: now, units: ahead });
+    }
+}

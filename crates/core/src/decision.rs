@@ -1,0 +1,78 @@
+//! From readings to one answer.
+
+use crate::claim::{Ask, Charge, Claim, Mode};
+use crate::settle::{Reading, Settlement, Source, passes};
+use crate::time::{Span, Wait};
+
+/// What a settlement means for the request. Charges are named by their place in the claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the request may pass.
+    pub allowed: bool,
+    /// The charge that refuses it: the one with the longest wait. Charges of mode `AnyOf`, which refuse only together, count as
+    /// the one of them with the shortest.
+    pub denied_by: Option<usize>,
+    /// How long the caller should stay away.
+    pub wait: Wait,
+    /// The enforced charge with the fewest units left.
+    pub tightest: Option<usize>,
+    /// How long an allowed request should be held back.
+    pub delay: Span,
+    /// The least certain source among the enforced readings.
+    pub source: Source,
+}
+
+impl Verdict {
+    /// Counts the votes.
+    pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
+        let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
+        let allowed = passes(votes().map(|(_, (charge, reading))| (charge.ask, charge.mode, reading.admits)));
+        let denied_by = if allowed { None } else { denied_by(votes()) };
+        let mut verdict = Verdict {
+            allowed,
+            denied_by,
+            wait: denied_by.map_or(Wait::None, |at| settlement.readings[at].wait),
+            tightest: None,
+            delay: Span::ZERO,
+            source: Source::Store,
+        };
+        let mut fewest = u64::MAX;
+        for (at, (charge, reading)) in votes() {
+            if !is_enforced(charge) {
+                continue;
+            }
+            if verdict.tightest.is_none() || reading.remaining < fewest {
+                (verdict.tightest, fewest) = (Some(at), reading.remaining);
+            }
+            verdict.source = verdict.source.max(reading.source);
+            verdict.delay = verdict.delay.max(reading.delay);
+        }
+        verdict
+    }
+}
+
+fn is_enforced(charge: &Charge<'_>) -> bool {
+    charge.ask == Ask::Exactly && matches!(charge.mode, Mode::Enforce | Mode::AnyOf)
+}
+
+fn denied_by<'c, 'a: 'c>(votes: impl Iterator<Item = (usize, (&'c Charge<'a>, &'c Reading))>) -> Option<usize> {
+    let mut longest: Option<(Wait, usize)> = None;
+    let mut shortest: Option<(Wait, usize)> = None;
+    let mut any_has_room = false;
+    for (at, (charge, reading)) in votes.filter(|(_, (charge, _))| charge.ask == Ask::Exactly) {
+        match charge.mode {
+            Mode::Enforce if !reading.admits && longest.is_none_or(|(wait, _)| wait < reading.wait) => {
+                longest = Some((reading.wait, at));
+            }
+            Mode::AnyOf if reading.admits => any_has_room = true,
+            Mode::AnyOf if shortest.is_none_or(|(wait, _)| reading.wait < wait) => shortest = Some((reading.wait, at)),
+            _ => {}
+        }
+    }
+    let any_of = shortest.filter(|_| !any_has_room);
+    match (longest, any_of) {
+        (Some(one), Some(other)) if one.0 < other.0 => Some(other.1),
+        (Some(one), _) => Some(one.1),
+        (None, other) => other.map(|(_, at)| at),
+    }
+}

@@ -1,0 +1,233 @@
+//! What names a counter, and where it lives.
+//!
+//! A key names domain, rule, algorithm, period and values. So a changed amount keeps the counter, and a changed period or
+//! algorithm starts a new one: state is never reinterpreted.
+
+use std::fmt::{self, Write as _};
+use std::hash::Hasher;
+use std::net::Ipv6Addr;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
+
+use crate::calendar::CalendarUnit;
+use crate::limit::{Algorithm, Period};
+
+/// All of a key that is known before a request comes: made once for each rule when it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    name: Box<str>,
+    domain: Box<str>,
+    rule: Box<str>,
+    home: Home,
+    digest: u128,
+    domain_digest: u128,
+}
+
+/// Where the counters of a scope live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// With all others of one caller: the value at this place in the key.
+    Caller(usize),
+    /// Each by itself.
+    Own,
+}
+
+/// One counter, as a request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    scope: &'a Scope,
+    values: SmallVec<[Value<'a>; 2]>,
+}
+
+/// One value of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Value<'a> {
+    /// An optional part that the request does not have. Not the same as an empty one.
+    Absent,
+    /// The text of an attribute.
+    Text(&'a str),
+    /// All IPv6 addresses that share the first `prefix` bits; the others are zero.
+    Network {
+        /// The network's address.
+        address: Ipv6Addr,
+        /// How many bits count.
+        prefix: u8,
+    },
+}
+
+impl Scope {
+    /// The scope of a rule's counters.
+    pub fn new(domain: &str, rule: &str, algorithm: Algorithm, period: &Period, home: Home) -> Scope {
+        let mut name = String::with_capacity(domain.len() + rule.len() + 16);
+        for part in [domain, rule] {
+            escape(&mut name, part);
+            name.push('/');
+        }
+        name.push_str(&machine(algorithm, period));
+        Scope {
+            digest: digest(name.as_bytes()),
+            domain_digest: digest(domain.as_bytes()),
+            name: name.into(),
+            domain: domain.into(),
+            rule: rule.into(),
+            home,
+        }
+    }
+
+    /// Domain, rule, algorithm and period as one text that no other scope has.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    /// Where its counters live.
+    pub fn home(&self) -> Home {
+        self.home
+    }
+
+    /// A digest of the name: what a hash of the key starts from.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+}
+
+impl<'a> Key<'a> {
+    /// The counter of these values.
+    pub fn new(scope: &'a Scope, values: SmallVec<[Value<'a>; 2]>) -> Key<'a> {
+        Key { scope, values }
+    }
+
+    /// What was known before the request.
+    pub fn scope(&self) -> &'a Scope {
+        self.scope
+    }
+
+    /// What the request brought.
+    pub fn values(&self) -> &[Value<'a>] {
+        &self.values
+    }
+
+    /// The caller in whose partition this counter lives, if it has one.
+    pub fn caller(&self) -> Option<Value<'a>> {
+        match self.scope.home {
+            Home::Caller(place) => self.values.get(place).copied(),
+            Home::Own => None,
+        }
+    }
+
+    /// Feeds what the partition is made of to a hasher.
+    pub fn hash_partition(&self, hasher: &mut impl Hasher) {
+        match self.caller() {
+            Some(caller) => {
+                hasher.write_u128(self.scope.domain_digest);
+                caller.feed(hasher);
+            }
+            None => {
+                hasher.write_u128(self.scope.digest);
+                self.hash_rest(hasher);
+            }
+        }
+    }
+
+    /// Whether there is more to the key than its scope and its partition.
+    pub fn has_rest(&self) -> bool {
+        match self.scope.home {
+            Home::Caller(_) => self.values.len() > 1,
+            Home::Own => false,
+        }
+    }
+
+    /// Feeds the values to a hasher, each so that no two lists of values feed the same.
+    pub fn hash_rest(&self, hasher: &mut impl Hasher) {
+        for value in &self.values {
+            value.feed(hasher);
+        }
+    }
+}
+
+impl Value<'_> {
+    /// IPv6 addresses by their network, and everything else as the text it is. An IPv4 address in IPv6 form is not folded
+    /// into a network: it is one address.
+    pub fn network(address: Ipv6Addr, prefix: u8) -> Value<'static> {
+        let prefix = prefix.min(128);
+        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+        Value::Network { address: Ipv6Addr::from_bits(address.to_bits() & mask), prefix }
+    }
+
+    fn feed(&self, hasher: &mut impl Hasher) {
+        match self {
+            Value::Absent => hasher.write_u8(0),
+            Value::Text(text) => {
+                hasher.write(text.as_bytes());
+                hasher.write_u64(text.len() as u64 + 2);
+            }
+            Value::Network { address, prefix } => {
+                hasher.write_u8(1);
+                hasher.write_u8(*prefix);
+                hasher.write_u128(address.to_bits());
+            }
+        }
+    }
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Absent => Ok(()),
+            Value::Text(text) => f.write_str(text),
+            Value::Network { address, prefix } => write!(f, "{address}/{prefix}"),
+        }
+    }
+}
+
+/// The part of a name that says how the state is to be read.
+fn machine(algorithm: Algorithm, period: &Period) -> String {
+    let mut name = match algorithm {
+        Algorithm::Bucket { .. } => "bucket".to_owned(),
+        Algorithm::FixedWindow => "fixed".to_owned(),
+        Algorithm::SlidingWindow { sub_windows } => format!("sliding{sub_windows}"),
+        Algorithm::SlidingLog => "log".to_owned(),
+        // How long a hold lasts is written in each hold.
+        Algorithm::Concurrency => return "holds".to_owned(),
+    };
+    name.push('/');
+    // Writing to a String can't fail.
+    let _ = match period.as_calendar() {
+        None => write!(name, "{}us", period.span().as_micros()),
+        Some(calendar) => match calendar.unit() {
+            CalendarUnit::Day => write!(name, "day in {}", calendar.zone()),
+            CalendarUnit::Week => write!(name, "week in {}", calendar.zone()),
+            CalendarUnit::Month { from_day } => write!(name, "month from {from_day} in {}", calendar.zone()),
+            CalendarUnit::Year => write!(name, "year in {}", calendar.zone()),
+        },
+    };
+    name
+}
+
+/// Writes a part of a name so that the separators in it can't be taken for ours.
+fn escape(name: &mut String, part: &str) {
+    for c in part.chars() {
+        match c {
+            '%' => name.push_str("%25"),
+            '/' => name.push_str("%2F"),
+            _ => name.push(c),
+        }
+    }
+}
+
+/// Names come from operators, not from callers, so this hash needs no secret; it must be the same everywhere.
+fn digest(bytes: &[u8]) -> u128 {
+    let mut hasher = SipHasher13::new_with_keys(0x746f_6c6c_6761_7465, 0x7363_6f70_652f_7631);
+    hasher.write(bytes);
+    hasher.finish128().as_u128()
+}

@@ -1,0 +1,7 @@
+//! Rule files, and which limits a request meets.
+//!
+//! Two file forms, Tollgate's `rules` list and envoyproxy/ratelimit's `descriptors` tree, become the same [`model`]; the model
+//! is compiled once into an immutable ruleset. Nothing here does I/O once the files are read.
+
+pub mod model;
+pub mod pattern;
