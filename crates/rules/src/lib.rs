@@ -12,4 +12,4 @@ mod resolve;
 mod tree;
 
 pub use compiled::{CompileError, Domain, Rule, Ruleset};
-pub use resolve::{Applied, MOST_CHARGES, RequestError, Resolved};
+pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};
