@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::{Asked, State, WaitUntil};
-use crate::claim::{Ask, Charge, Claim, Mode, OnFailure};
+use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Span, Tick, Timestamp, Wait};
 
@@ -101,6 +101,17 @@ impl Reading {
         }
     }
 
+    /// What a reading is before anything was read.
+    const NOTHING: Reading = Reading {
+        admits: true,
+        taken: 0,
+        remaining: 0,
+        wait: Wait::None,
+        reset_after: Span::ZERO,
+        delay: Span::ZERO,
+        source: Source::Store,
+    };
+
     /// When to come back to a limiter that can't say: soon, and not at once.
     pub const TRY_AGAIN: Span = Span::from_secs(1);
 }
@@ -110,29 +121,29 @@ impl Reading {
 /// `slot_of` names for each charge the slot of its key; charges with the same key share one. The states need not be those of
 /// the charges' algorithms: what is not counts as fresh.
 pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Timestamp) -> Settlement {
-    let mut settling = Settling { claim, slots, slot_of, now, readings: SmallVec::new() };
+    let mut readings = SmallVec::<[Reading; 4]>::new();
     let mut asks = Asks::default();
     for (charge, slot) in claim.charges.iter().zip(slot_of) {
         asks.note(charge.ask);
-        settling.open(charge, *slot);
+        slots[*slot].open(charge.limit, now);
+        readings.push(Reading::NOTHING);
     }
+    let mut settling = Settling { by: claim.id, charges: &claim.charges, slots, slot_of, now, readings: &mut readings };
     if asks.returns {
-        settling.each(|ask| matches!(ask, Ask::Return { .. }), Settling::record);
+        settling.record(|ask| matches!(ask, Ask::Return { .. }));
     }
     if asks.debits {
-        settling.each(|ask| ask == Ask::Regardless, Settling::record);
+        settling.record(|ask| ask == Ask::Regardless);
     }
-    if asks.wants {
-        settling.each(|ask| ask == Ask::Exactly, Settling::look);
-    }
-    if passes(claim.charges.iter().zip(&settling.readings).map(|(charge, reading)| charge.vote(reading.admits))) {
-        settling.each(|ask| ask == Ask::Exactly, Settling::pay);
+    settling.look();
+    if settling.passes() {
+        settling.pay();
         if asks.leases {
-            settling.each(|ask| ask == Ask::UpTo, Settling::lease);
+            settling.lease();
         }
     }
-    settling.each(|_| true, Settling::read);
-    Settlement { readings: settling.readings, at: now, replay: Replay::First }
+    settling.read();
+    Settlement { readings, at: now, replay: Replay::First }
 }
 
 /// The vote: whether a claim passes, given what each charge asks, its mode, and whether it has room.
@@ -155,148 +166,151 @@ impl Charge<'_> {
     }
 }
 
-/// Which kinds of asks a claim has.
+/// Which rare kinds of asks a claim has.
 #[derive(Default)]
 struct Asks {
     returns: bool,
     debits: bool,
-    wants: bool,
     leases: bool,
 }
 
 impl Asks {
     fn note(&mut self, ask: Ask) {
         match ask {
+            Ask::Exactly => {}
             Ask::Return { .. } => self.returns = true,
             Ask::Regardless => self.debits = true,
-            Ask::Exactly => self.wants = true,
             Ask::UpTo => self.leases = true,
         }
     }
 }
 
+impl Slot {
+    /// Brings the state up to now.
+    fn open(&mut self, limit: &Limit, now: Timestamp) {
+        let advanced = self.state.advance(limit, tick(limit).at(now));
+        self.changed |= advanced.moved;
+        self.now = advanced.now;
+    }
+
+    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        let taken = self.state.spend(asked);
+        self.changed |= taken > 0;
+        taken
+    }
+}
+
 /// A settlement under way. The readings fill up as it goes.
 struct Settling<'s, 'a> {
-    claim: &'s Claim<'a>,
+    by: ClaimId,
+    charges: &'s [Charge<'a>],
     slots: &'s mut [Slot],
     slot_of: &'s [usize],
     now: Timestamp,
-    readings: SmallVec<[Reading; 4]>,
+    readings: &'s mut [Reading],
 }
 
-impl Settling<'_, '_> {
-    /// Does something for each charge whose ask is of a kind.
-    fn each(&mut self, is: impl Fn(Ask) -> bool, mut act: impl FnMut(&mut Self, usize)) {
-        for at in 0..self.readings.len() {
-            if is(self.claim.charges[at].ask) {
-                act(self, at);
-            }
-        }
-    }
-
-    fn open(&mut self, charge: &Charge<'_>, slot: usize) {
-        let slot = &mut self.slots[slot];
-        let advanced = slot.state.advance(charge.limit, tick(charge.limit).at(self.now));
-        slot.changed |= advanced.moved;
-        slot.now = advanced.now;
-        self.readings.push(Reading {
-            admits: true,
-            taken: 0,
-            remaining: 0,
-            wait: Wait::None,
-            reset_after: Span::ZERO,
-            delay: Span::ZERO,
-            source: Source::Store,
-        });
-    }
-
-    fn asked(&self, at: usize) -> Asked<'_> {
-        let charge = &self.claim.charges[at];
+impl<'a> Settling<'_, 'a> {
+    fn asked(&self, at: usize) -> Asked<'a> {
+        let charge = &self.charges[at];
         let units = match charge.limit.algorithm() {
             Algorithm::Concurrency => charge.units.min(1),
             _ => charge.units,
         };
-        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.claim.id, units }
+        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
     }
 
-    fn record(&mut self, at: usize) {
-        let claim = self.claim;
-        let limit = claim.charges[at].limit;
-        let asked = Asked { limit, ..self.asked(at) };
-        let slot = &mut self.slots[self.slot_of[at]];
-        let taken = match claim.charges[at].ask {
-            Ask::Return { taken_at } => slot.state.give_back(&asked, tick(limit).at(taken_at)),
-            _ => slot.state.spend(&asked),
-        };
-        slot.changed |= taken > 0;
-        self.readings[at].taken = taken;
-    }
-
-    /// Asks whether there is room. Charges with the same key and mode are one with the sum; those with the same key and another
-    /// mode come after each other, in their order, each finding what the ones before it will pay.
-    fn look(&mut self, at: usize) {
-        let mut asked = self.asked(at);
-        let shared = self.slots.len() < self.slot_of.len();
-        if shared && asked.limit.algorithm() != Algorithm::Concurrency {
-            for (other, charge) in self.claim.charges.iter().enumerate() {
-                if other == at || self.slot_of[other] != self.slot_of[at] || charge.ask != Ask::Exactly {
-                    continue;
-                }
-                let joins = charge.mode == self.claim.charges[at].mode;
-                let pays_first = other < at && (self.readings[other].admits || charge.mode == Mode::Soft);
-                if joins || pays_first {
-                    asked.units = asked.units.saturating_add(charge.units);
-                }
+    fn record(&mut self, is: impl Fn(Ask) -> bool) {
+        for at in 0..self.charges.len() {
+            let charge = &self.charges[at];
+            if is(charge.ask) {
+                let asked = self.asked(at);
+                let slot = &mut self.slots[self.slot_of[at]];
+                self.readings[at].taken = match charge.ask {
+                    Ask::Return { taken_at } => {
+                        let back = slot.state.give_back(&asked, tick(charge.limit).at(taken_at));
+                        slot.changed |= back > 0;
+                        back
+                    }
+                    _ => slot.spend(&asked),
+                };
             }
         }
-        self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
     }
 
-    fn pay(&mut self, at: usize) {
-        let claim = self.claim;
-        let charge = &claim.charges[at];
-        if self.readings[at].admits || charge.mode == Mode::Soft {
-            let asked = Asked { limit: charge.limit, ..self.asked(at) };
+    /// Asks every counter whether it has room. Charges with the same key and mode are one with the sum; those with the same key
+    /// and another mode come after each other, in their order, each finding what the ones before it will pay.
+    fn look(&mut self) {
+        let some_share = self.slots.len() < self.slot_of.len();
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::Exactly {
+                let mut asked = self.asked(at);
+                if some_share && asked.limit.algorithm() != Algorithm::Concurrency {
+                    asked.units = asked.units.saturating_add(self.asked_by_others(at));
+                }
+                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
+            }
+        }
+    }
+
+    /// What other charges ask of the same counter that this one must leave room for.
+    fn asked_by_others(&self, at: usize) -> u64 {
+        let this = &self.charges[at];
+        let others = self.charges.iter().enumerate().filter(|(other, charge)| {
+            let shares = *other != at && self.slot_of[*other] == self.slot_of[at] && charge.ask == Ask::Exactly;
+            let pays_first = *other < at && (self.readings[*other].admits || charge.mode == Mode::Soft);
+            shares && (charge.mode == this.mode || pays_first)
+        });
+        others.fold(0, |units, (_, charge)| units.saturating_add(charge.units))
+    }
+
+    fn passes(&self) -> bool {
+        passes(self.charges.iter().zip(&*self.readings).map(|(charge, reading)| charge.vote(reading.admits)))
+    }
+
+    fn pay(&mut self) {
+        for at in 0..self.charges.len() {
+            let charge = &self.charges[at];
+            if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
+                let asked = self.asked(at);
+                let slot = &mut self.slots[self.slot_of[at]];
+                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit));
+                self.readings[at].taken = slot.spend(&asked);
+            }
+        }
+    }
+
+    fn lease(&mut self) {
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::UpTo {
+                let asked = self.asked(at);
+                let slot = &mut self.slots[self.slot_of[at]];
+                let units = asked.units.min(slot.state.available(asked.limit, asked.now).unwrap_or(0));
+                self.readings[at].taken = slot.spend(&Asked { units, ..asked });
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        for at in 0..self.charges.len() {
+            let asked = self.asked(at);
             let slot = &mut self.slots[self.slot_of[at]];
-            let delay = slot.state.delay(charge.limit);
-            let taken = slot.state.spend(&asked);
-            slot.changed |= taken > 0;
-            self.readings[at].taken = taken;
-            self.readings[at].delay = tick(charge.limit).span(delay);
+            let reading = &mut self.readings[at];
+            let tick = tick(asked.limit);
+            if !reading.admits {
+                reading.wait = match slot.state.wait(&asked) {
+                    WaitUntil::Now => Wait::None,
+                    WaitUntil::Tick(at) => Wait::For(tick.start(at).since(self.now)),
+                    WaitUntil::Never => Wait::Forever,
+                };
+            }
+            let report = slot.state.report(asked.limit, asked.now);
+            if slot.changed {
+                slot.stale_at = tick.start(report.stale_at);
+            }
+            reading.remaining = report.available.unwrap_or(0);
+            reading.reset_after = tick.start(report.reset_at).since(self.now);
         }
-    }
-
-    fn lease(&mut self, at: usize) {
-        let claim = self.claim;
-        let limit = claim.charges[at].limit;
-        let asked = Asked { limit, ..self.asked(at) };
-        let slot = &mut self.slots[self.slot_of[at]];
-        let units = asked.units.min(slot.state.available(limit, asked.now).unwrap_or(0));
-        let taken = slot.state.spend(&Asked { units, ..asked });
-        slot.changed |= taken > 0;
-        self.readings[at].taken = taken;
-    }
-
-    fn read(&mut self, at: usize) {
-        let claim = self.claim;
-        let limit = claim.charges[at].limit;
-        let asked = Asked { limit, ..self.asked(at) };
-        let slot = &mut self.slots[self.slot_of[at]];
-        let reading = &mut self.readings[at];
-        let tick = tick(limit);
-        if !reading.admits {
-            reading.wait = match slot.state.wait(&asked) {
-                WaitUntil::Now => Wait::None,
-                WaitUntil::Tick(at) => Wait::For(tick.start(at).since(self.now)),
-                WaitUntil::Never => Wait::Forever,
-            };
-        }
-        let report = slot.state.report(limit, asked.now);
-        if slot.changed {
-            slot.stale_at = tick.start(report.stale_at);
-        }
-        reading.remaining = report.available.unwrap_or(0);
-        reading.reset_after = tick.start(report.reset_at).since(self.now);
     }
 }
 

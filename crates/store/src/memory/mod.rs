@@ -69,7 +69,7 @@ impl MemoryConfig {
 
     /// A store of this size, on a clock of the caller's.
     pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
-        const MOST_SHARDS: usize = 1024;
+        const MOST_SHARDS: usize = 256;
         const KEYS_WORTH_A_SHARD: usize = 1024;
         let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
         let lane = |_| {
@@ -93,15 +93,16 @@ impl<C: Clock> MemoryStore<C> {
     fn settle_now(&self, claim: &Claim<'_>) -> Settlement {
         let now = self.clock.now();
         let prints = self.hasher.prints(claim);
+        let prints = &prints[..];
         let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
         let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
         let Some(first) = numbers().next() else {
             return settle(claim, &mut [], &[], now);
         };
         if numbers().all(|number| number == first) {
-            settle_held(claim, &prints, once, now, &mut *self.lock(first))
+            settle_held(claim, prints, once, now, &mut *self.lock(first))
         } else {
-            settle_held(claim, &prints, once, now, &mut self.lock_all(numbers().collect()))
+            settle_held(claim, prints, once, now, &mut self.lock_all(numbers().collect()))
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Shard {
     sliding_windows: Table<SlidingWindow<[u64; 2]>>,
     /// Sub-windows, logs and holds, which are boxed.
     large: Table<State>,
-    records: Records,
+    records: Box<Records>,
     max_keys: usize,
     swept: u64,
     evicted: u64,
@@ -34,7 +34,7 @@ impl Shard {
             fixed_windows: Table::default(),
             sliding_windows: Table::default(),
             large: Table::default(),
-            records: Records::new(max_once),
+            records: Box::new(Records::new(max_once)),
             max_keys,
             swept: 0,
             evicted: 0,
