@@ -95,6 +95,11 @@ impl Scope {
         self.home
     }
 
+    /// A digest of the domain's name.
+    pub fn domain_digest(&self) -> u128 {
+        self.domain_digest
+    }
+
     /// A digest of the name: what a hash of the key starts from.
     pub fn digest(&self) -> u128 {
         self.digest
