@@ -7,9 +7,8 @@ SHELL := bash
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# `make fuzz SECONDS=600` looks for longer. (bash has a SECONDS of its own, so this one is not exported.)
-SECONDS ?= 60
-unexport SECONDS
+# How long `make fuzz` looks.
+FUZZ_SECONDS ?= 60
 
 # A compiler other than the one this code was written with may know new lints. They are shown, but must not fail the tests.
 known_compiler := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -59,11 +58,11 @@ fuzz_flags := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefi
 	level=4 inline-8bit-counters pc-table trace-compares)
 
 .PHONY: fuzz
-fuzz: setup ## Throw mutated rule files at the loader for SECONDS=60
+fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
 	@scripts/setup.sh c++
 	@mkdir -p fuzz/grown/load_rules fuzz/artifacts/load_rules
 	cd fuzz && RUSTFLAGS="$(fuzz_flags)" cargo run --release --target $(fuzz_target) --bin load_rules -- \
-		-max_total_time=$(SECONDS) -max_len=8192 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
 		-dict=rules.dict -artifact_prefix=artifacts/load_rules/ grown/load_rules corpus/load_rules
 
 .PHONY: setup

@@ -30,7 +30,8 @@ pub(crate) fn lines_with(code: &str, words: &str) -> Vec<usize> {
     let stands_alone = |line: &str| {
         line.match_indices(words).any(|(at, _)| {
             let after = line[at + words.len()..].chars().next();
-            !ends_in_word(&line[..at]) && !(ends_in_word(words) && after.is_some_and(is_word))
+            let goes_on = ends_in_word(words) && after.is_some_and(is_word);
+            !ends_in_word(&line[..at]) && !goes_on
         })
     };
     code.lines().enumerate().filter(|(_, line)| stands_alone(line)).map(|(at, _)| at + 1).collect()
