@@ -23,7 +23,6 @@ run: setup ## Watch the limiter decide on an example
 	@cargo run --quiet --release -p tollgate --example quickstart
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
-# Neither names --workspace: bench/ is no default member, because its peers are heavy and nothing here depends on them.
 .PHONY: test
 test: setup lint-fast ## Everything that must hold: formatting, clippy, all tests
 	cargo test --all-features --no-fail-fast --quiet --doc
@@ -47,9 +46,10 @@ lint-fast: setup
 	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --quiet --all-targets --all-features -- $(deny_warnings); \
 	else echo "clippy is missing, lints are not checked (rustup component add clippy)"; fi
 
+# A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
 .PHONY: bench
 bench: setup ## Tollgate beside its peers
-	cargo run --release -p tollgate-bench
+	cargo run --release --manifest-path bench/Cargo.toml
 
 # libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
 # What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.
