@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets: plain functions, so that the ordinary tests run them too.
 
-use tollgate_rules::{LoadOptions, Source, load_sources};
+use tollgate_rules::{LoadOptions, Problem, Source, load_sources};
 
 /// A line that ends one rule file of an input and begins the next.
 pub const NEXT_FILE: &str = "# next file\n";
@@ -16,10 +16,26 @@ pub fn load_rules(input: &[u8]) {
         .enumerate()
         .map(|(at, text)| Source { name: format!("{at}.yaml"), text: text.to_owned() })
         .collect();
-    if let Err(problems) = load_sources(&sources, &LoadOptions::default()) {
-        assert!(!problems.is_empty(), "refused, and no reason given");
-        for problem in problems {
-            assert!(!problem.to_string().trim().is_empty(), "a problem without words");
+    for merge_domains in [false, true] {
+        match load_sources(&sources, &LoadOptions { merge_domains }) {
+            Ok(loaded) => loaded.warnings.iter().for_each(|warning| assert_helps(warning, &sources)),
+            Err(problems) => {
+                assert!(!problems.is_empty(), "refused, and no reason given");
+                problems.iter().for_each(|problem| assert_helps(problem, &sources));
+            }
         }
     }
+}
+
+/// A problem names one of the files and a line of it, says what is wrong and what to do.
+fn assert_helps(problem: &Problem, sources: &[Source]) {
+    let source = sources.iter().find(|source| *source.name == *problem.file);
+    let Some(source) = source else {
+        panic!("there is no such file: {problem:?}");
+    };
+    // The end of a file is a place too: its last line, or the one after that.
+    let lines = source.text.split(['\n', '\r']).count() + 1;
+    assert!((1..=lines).contains(&problem.line), "there is no such line: {problem:?}");
+    assert!(!problem.message.trim().is_empty(), "no message: {problem:?}");
+    assert!(!problem.remedy.trim().is_empty(), "no remedy: {problem:?}");
 }
