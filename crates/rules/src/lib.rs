@@ -3,5 +3,12 @@
 //! Two file forms, Tollgate's `rules` list and envoyproxy/ratelimit's `descriptors` tree, become the same [`model`]; the model
 //! is compiled once into an immutable ruleset. Nothing here does I/O once the files are read.
 
+pub mod limit_text;
+pub mod load;
 pub mod model;
 pub mod pattern;
+pub mod problem;
+mod yaml;
+
+pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+pub use problem::{Problem, Severity};
