@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets: plain functions, so that the ordinary tests run them too.
 
-use tollgate_rules::{LoadOptions, Problem, Source, load_sources};
+use tollgate_rules::{LoadOptions, Problem, Ruleset, Source, load_sources};
 
 /// A line that ends one rule file of an input and begins the next.
 pub const NEXT_FILE: &str = "# next file\n";
@@ -8,8 +8,9 @@ pub const NEXT_FILE: &str = "# next file\n";
 /// The most rule files that an input is cut into.
 pub const MOST_FILES: usize = 4;
 
-/// Loads an input as rule files. Whatever it is, the answer is rules, or problems that a person can find and read.
-pub fn load_rules(input: &[u8]) {
+/// Loads an input as rule files and compiles what they say. Whatever it is, the answer is rules, or problems that a person can
+/// find and read. Says whether there were rules.
+pub fn load_rules(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let sources: Vec<Source> = text
         .splitn(MOST_FILES, NEXT_FILE)
@@ -18,15 +19,20 @@ pub fn load_rules(input: &[u8]) {
         .collect();
     // Merging is between files.
     let ways = if sources.len() > 1 { &[false, true][..] } else { &[false] };
+    let mut compiled = false;
     for &merge_domains in ways {
         match load_sources(&sources, &LoadOptions { merge_domains }) {
-            Ok(loaded) => loaded.warnings.iter().for_each(|warning| assert_helps(warning, &sources)),
+            Ok(loaded) => {
+                loaded.warnings.iter().for_each(|warning| assert_helps(warning, &sources));
+                compiled |= Ruleset::compile(loaded.domains, 1).is_ok();
+            }
             Err(problems) => {
                 assert!(!problems.is_empty(), "refused, and no reason given");
                 problems.iter().for_each(|problem| assert_helps(problem, &sources));
             }
         }
     }
+    compiled
 }
 
 /// A problem names one of the files and a line of it, says what is wrong and what to do.
