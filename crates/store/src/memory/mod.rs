@@ -64,7 +64,7 @@ impl Default for MemoryConfig {
 impl MemoryConfig {
     /// A store of this size, on the machine's clock.
     pub fn build(self) -> MemoryStore {
-        self.build_with(SystemClock::default())
+        self.build_with(SystemClock)
     }
 
     /// A store of this size, on a clock of the caller's.
