@@ -26,7 +26,7 @@ impl Verdict {
     /// Counts the votes.
     pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
         let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
-        let allowed = passes(votes().map(|(_, (charge, reading))| (charge.ask, charge.mode, reading.admits)));
+        let allowed = passes(votes().map(|(_, (charge, reading))| charge.vote(reading.admits)));
         let denied_by = if allowed { None } else { denied_by(votes()) };
         let mut verdict = Verdict {
             allowed,

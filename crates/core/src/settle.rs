@@ -71,16 +71,18 @@ pub enum Replay {
 pub struct Slot {
     /// What the store had.
     pub state: State,
-    /// When it equals a fresh one again. Set when it has changed.
+    /// When it equals a fresh one again.
     pub stale_at: Timestamp,
     /// Whether the store must write it.
     pub changed: bool,
+    /// The tick by which its limit counts.
+    now: u64,
 }
 
 impl Slot {
     /// A state as a store keeps it.
-    pub fn new(state: State) -> Slot {
-        Slot { state, stale_at: Timestamp::default(), changed: false }
+    pub fn new(state: State, stale_at: Timestamp) -> Slot {
+        Slot { state, stale_at, ..Slot::default() }
     }
 }
 
@@ -108,33 +110,29 @@ impl Reading {
 /// `slot_of` names for each charge the slot of its key; charges with the same key share one. The states need not be those of
 /// the charges' algorithms: what is not counts as fresh.
 pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Timestamp) -> Settlement {
-    let mut counters: SmallVec<[Counter<'_>; 4]> = claim
-        .charges
-        .iter()
-        .zip(slot_of)
-        .map(|(charge, &slot)| Counter::open(claim, charge, &mut slots[slot], slot, now))
-        .collect();
-    for record in [is_return as fn(Ask) -> bool, is_regardless] {
-        for counter in &mut counters {
-            if record(counter.ask) {
-                counter.record(&mut slots[counter.slot]);
-            }
+    let mut settling = Settling { claim, slots, slot_of, now, readings: SmallVec::new() };
+    let mut asks = Asks::default();
+    for (charge, slot) in claim.charges.iter().zip(slot_of) {
+        asks.note(charge.ask);
+        settling.open(charge, *slot);
+    }
+    if asks.returns {
+        settling.each(|ask| matches!(ask, Ask::Return { .. }), Settling::record);
+    }
+    if asks.debits {
+        settling.each(|ask| ask == Ask::Regardless, Settling::record);
+    }
+    if asks.wants {
+        settling.each(|ask| ask == Ask::Exactly, Settling::look);
+    }
+    if passes(claim.charges.iter().zip(&settling.readings).map(|(charge, reading)| charge.vote(reading.admits))) {
+        settling.each(|ask| ask == Ask::Exactly, Settling::pay);
+        if asks.leases {
+            settling.each(|ask| ask == Ask::UpTo, Settling::lease);
         }
     }
-    look_for_room(&mut counters, slots);
-    if passes(counters.iter().map(|counter| (counter.ask, counter.mode, counter.admits))) {
-        for counter in &mut counters {
-            counter.pay(&mut slots[counter.slot]);
-        }
-        for counter in &mut counters {
-            counter.lease(&mut slots[counter.slot]);
-        }
-    }
-    Settlement {
-        readings: counters.iter().map(|counter| counter.read(&mut slots[counter.slot], now)).collect(),
-        at: now,
-        replay: Replay::First,
-    }
+    settling.each(|_| true, Settling::read);
+    Settlement { readings: settling.readings, at: now, replay: Replay::First }
 }
 
 /// The vote: whether a claim passes, given what each charge asks, its mode, and whether it has room.
@@ -150,117 +148,156 @@ pub fn passes(charges: impl Iterator<Item = (Ask, Mode, bool)>) -> bool {
     any_of.unwrap_or(true)
 }
 
-/// One charge on its way through a settlement.
-struct Counter<'a> {
-    ask: Ask,
-    mode: Mode,
-    asked: Asked<'a>,
-    slot: usize,
-    admits: bool,
-    taken: u64,
-    delay: u64,
+impl Charge<'_> {
+    /// What [`passes`] counts.
+    pub fn vote(&self, admits: bool) -> (Ask, Mode, bool) {
+        (self.ask, self.mode, admits)
+    }
 }
 
-impl<'a> Counter<'a> {
-    fn open(claim: &Claim<'_>, charge: &Charge<'a>, slot: &mut Slot, index: usize, now: Timestamp) -> Counter<'a> {
-        let limit = charge.limit;
-        let advanced = slot.state.advance(limit, tick(limit).at(now));
+/// Which kinds of asks a claim has.
+#[derive(Default)]
+struct Asks {
+    returns: bool,
+    debits: bool,
+    wants: bool,
+    leases: bool,
+}
+
+impl Asks {
+    fn note(&mut self, ask: Ask) {
+        match ask {
+            Ask::Return { .. } => self.returns = true,
+            Ask::Regardless => self.debits = true,
+            Ask::Exactly => self.wants = true,
+            Ask::UpTo => self.leases = true,
+        }
+    }
+}
+
+/// A settlement under way. The readings fill up as it goes.
+struct Settling<'s, 'a> {
+    claim: &'s Claim<'a>,
+    slots: &'s mut [Slot],
+    slot_of: &'s [usize],
+    now: Timestamp,
+    readings: SmallVec<[Reading; 4]>,
+}
+
+impl Settling<'_, '_> {
+    /// Does something for each charge whose ask is of a kind.
+    fn each(&mut self, is: impl Fn(Ask) -> bool, mut act: impl FnMut(&mut Self, usize)) {
+        for at in 0..self.readings.len() {
+            if is(self.claim.charges[at].ask) {
+                act(self, at);
+            }
+        }
+    }
+
+    fn open(&mut self, charge: &Charge<'_>, slot: usize) {
+        let slot = &mut self.slots[slot];
+        let advanced = slot.state.advance(charge.limit, tick(charge.limit).at(self.now));
         slot.changed |= advanced.moved;
-        let units = match limit.algorithm() {
+        slot.now = advanced.now;
+        self.readings.push(Reading {
+            admits: true,
+            taken: 0,
+            remaining: 0,
+            wait: Wait::None,
+            reset_after: Span::ZERO,
+            delay: Span::ZERO,
+            source: Source::Store,
+        });
+    }
+
+    fn asked(&self, at: usize) -> Asked<'_> {
+        let charge = &self.claim.charges[at];
+        let units = match charge.limit.algorithm() {
             Algorithm::Concurrency => charge.units.min(1),
             _ => charge.units,
         };
-        let asked = Asked { limit, now: advanced.now, by: claim.id, units };
-        Counter { ask: charge.ask, mode: charge.mode, asked, slot: index, admits: true, taken: 0, delay: 0 }
+        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.claim.id, units }
     }
 
-    fn record(&mut self, slot: &mut Slot) {
-        self.taken = match self.ask {
-            Ask::Return { taken_at } => slot.state.give_back(&self.asked, tick(self.asked.limit).at(taken_at)),
-            _ => slot.state.spend(&self.asked),
+    fn record(&mut self, at: usize) {
+        let claim = self.claim;
+        let limit = claim.charges[at].limit;
+        let asked = Asked { limit, ..self.asked(at) };
+        let slot = &mut self.slots[self.slot_of[at]];
+        let taken = match claim.charges[at].ask {
+            Ask::Return { taken_at } => slot.state.give_back(&asked, tick(limit).at(taken_at)),
+            _ => slot.state.spend(&asked),
         };
-        slot.changed |= self.taken > 0;
+        slot.changed |= taken > 0;
+        self.readings[at].taken = taken;
     }
 
-    fn pay(&mut self, slot: &mut Slot) {
-        if self.ask == Ask::Exactly && (self.admits || self.mode == Mode::Soft) {
-            self.delay = slot.state.delay(self.asked.limit);
-            self.taken = slot.state.spend(&self.asked);
-            slot.changed |= self.taken > 0;
+    /// Asks whether there is room. Charges with the same key and mode are one with the sum; those with the same key and another
+    /// mode come after each other, in their order, each finding what the ones before it will pay.
+    fn look(&mut self, at: usize) {
+        let mut asked = self.asked(at);
+        let shared = self.slots.len() < self.slot_of.len();
+        if shared && asked.limit.algorithm() != Algorithm::Concurrency {
+            for (other, charge) in self.claim.charges.iter().enumerate() {
+                if other == at || self.slot_of[other] != self.slot_of[at] || charge.ask != Ask::Exactly {
+                    continue;
+                }
+                let joins = charge.mode == self.claim.charges[at].mode;
+                let pays_first = other < at && (self.readings[other].admits || charge.mode == Mode::Soft);
+                if joins || pays_first {
+                    asked.units = asked.units.saturating_add(charge.units);
+                }
+            }
+        }
+        self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
+    }
+
+    fn pay(&mut self, at: usize) {
+        let claim = self.claim;
+        let charge = &claim.charges[at];
+        if self.readings[at].admits || charge.mode == Mode::Soft {
+            let asked = Asked { limit: charge.limit, ..self.asked(at) };
+            let slot = &mut self.slots[self.slot_of[at]];
+            let delay = slot.state.delay(charge.limit);
+            let taken = slot.state.spend(&asked);
+            slot.changed |= taken > 0;
+            self.readings[at].taken = taken;
+            self.readings[at].delay = tick(charge.limit).span(delay);
         }
     }
 
-    fn lease(&mut self, slot: &mut Slot) {
-        if self.ask == Ask::UpTo {
-            let available = slot.state.available(self.asked.limit, self.asked.now).unwrap_or(0);
-            let units = self.asked.units.min(available);
-            self.taken = slot.state.spend(&Asked { units, ..self.asked });
-            slot.changed |= self.taken > 0;
-        }
+    fn lease(&mut self, at: usize) {
+        let claim = self.claim;
+        let limit = claim.charges[at].limit;
+        let asked = Asked { limit, ..self.asked(at) };
+        let slot = &mut self.slots[self.slot_of[at]];
+        let units = asked.units.min(slot.state.available(limit, asked.now).unwrap_or(0));
+        let taken = slot.state.spend(&Asked { units, ..asked });
+        slot.changed |= taken > 0;
+        self.readings[at].taken = taken;
     }
 
-    fn read(&self, slot: &mut Slot, now: Timestamp) -> Reading {
-        let Asked { limit, now: tick_now, .. } = self.asked;
+    fn read(&mut self, at: usize) {
+        let claim = self.claim;
+        let limit = claim.charges[at].limit;
+        let asked = Asked { limit, ..self.asked(at) };
+        let slot = &mut self.slots[self.slot_of[at]];
+        let reading = &mut self.readings[at];
         let tick = tick(limit);
-        let wait = match slot.state.wait(&self.asked) {
-            _ if self.admits => Wait::None,
-            WaitUntil::Now => Wait::None,
-            WaitUntil::Tick(at) => Wait::For(tick.start(at).since(now)),
-            WaitUntil::Never => Wait::Forever,
-        };
+        if !reading.admits {
+            reading.wait = match slot.state.wait(&asked) {
+                WaitUntil::Now => Wait::None,
+                WaitUntil::Tick(at) => Wait::For(tick.start(at).since(self.now)),
+                WaitUntil::Never => Wait::Forever,
+            };
+        }
+        let report = slot.state.report(limit, asked.now);
         if slot.changed {
-            slot.stale_at = tick.start(slot.state.stale_at(limit));
+            slot.stale_at = tick.start(report.stale_at);
         }
-        Reading {
-            admits: self.admits,
-            taken: self.taken,
-            remaining: slot.state.available(limit, tick_now).unwrap_or(0),
-            wait,
-            reset_after: tick.start(slot.state.reset_at(limit, tick_now)).since(now),
-            delay: tick.span(self.delay),
-            source: Source::Store,
-        }
+        reading.remaining = report.available.unwrap_or(0);
+        reading.reset_after = tick.start(report.reset_at).since(self.now);
     }
-}
-
-/// Asks every counter whether it has room. Charges with the same key and mode are one with the sum; those with the same key
-/// and another mode come after each other, in their order, each finding what the ones before it will pay.
-fn look_for_room(counters: &mut [Counter<'_>], slots: &[Slot]) {
-    for at in 0..counters.len() {
-        if counters[at].ask != Ask::Exactly {
-            continue;
-        }
-        let this = &counters[at];
-        let mut asked = this.asked;
-        let mut ahead = 0u64;
-        for (index, other) in counters.iter().enumerate() {
-            if index == at || other.slot != this.slot || other.ask != Ask::Exactly {
-                continue;
-            }
-            if other.mode == this.mode {
-                asked.units = asked.units.saturating_add(other.asked.units);
-            } else if index < at && (other.admits || other.mode == Mode::Soft) {
-                ahead = ahead.saturating_add(other.asked.units);
-            }
-        }
-        if this.asked.limit.algorithm() == Algorithm::Concurrency {
-            // One claim holds one slot, however often it asks.
-            (asked.units, ahead) = (asked.units.min(1), 0);
-        }
-        let state = &slots[this.slot].state;
-        counters[at].admits = match ahead {
-            0 => state.admits(&asked),
-            _ => state.admits(&Asked { units: asked.units.saturating_add(ahead), ..asked }),
-        };
-    }
-}
-
-fn is_return(ask: Ask) -> bool {
-    matches!(ask, Ask::Return { .. })
-}
-
-fn is_regardless(ask: Ask) -> bool {
-    ask == Ask::Regardless
 }
 
 fn tick(limit: &Limit) -> Tick {

@@ -1,14 +1,21 @@
 //! Rule files, and which limits a request meets.
 //!
 //! Two file forms, Tollgate's `rules` list and envoyproxy/ratelimit's `descriptors` tree, become the same [`model`]; the model
-//! is compiled once into an immutable ruleset. Nothing here does I/O once the files are read.
+//! is compiled once into an immutable [`Ruleset`]. Nothing here does I/O once the files are read.
 
+mod address;
+mod compiled;
+mod index;
 pub mod limit_text;
 pub mod load;
 pub mod model;
 pub mod pattern;
 pub mod problem;
+mod resolve;
+mod tree;
 mod yaml;
 
+pub use compiled::{CompileError, Domain, Rule, Ruleset};
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity};
+pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};

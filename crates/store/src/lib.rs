@@ -8,8 +8,10 @@ use std::future::Future;
 use tollgate_core::{Claim, Settlement};
 
 pub mod clock;
+pub mod memory;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use memory::{MemoryConfig, MemoryStats, MemoryStore};
 
 /// Settles claims.
 pub trait Store: Send + Sync {

@@ -1,0 +1,209 @@
+//! The in-memory store: counters on one machine, exact under threads, bounded.
+//!
+//! A caller's counters share a shard, so a claim on them is one lock; a claim over several partitions takes its locks in
+//! order. The store never waits for anything else, so its future is ready at the first poll.
+
+mod hash;
+mod once;
+mod shard;
+mod table;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle};
+
+use crate::Store;
+use crate::clock::{Clock, SystemClock};
+use hash::{Hasher, Print};
+use shard::Shard;
+
+/// Counters in memory.
+#[derive(Debug)]
+pub struct MemoryStore<C = SystemClock> {
+    clock: C,
+    hasher: Hasher,
+    shards: Box<[Lane]>,
+}
+
+/// How large an in-memory store may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The most counters. Past it the stale ones go, and then those that would be stale soonest.
+    pub max_keys: usize,
+    /// The most records of claims that are settled once. Past it the oldest go.
+    pub max_once: usize,
+}
+
+/// What an in-memory store holds and what it had to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Counters, stale ones that nobody has swept yet included.
+    pub keys: usize,
+    /// Stale counters that were removed.
+    pub swept: u64,
+    /// Live counters that were removed because the store was full: their callers start afresh.
+    pub evicted: u64,
+    /// Records of claims that are settled once.
+    pub once: usize,
+    /// Such records that were removed before their time because there were too many.
+    pub once_evicted: u64,
+}
+
+/// A shard on cache lines of its own, so that threads on different shards do not slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Lane(Mutex<Shard>);
+
+impl Default for MemoryConfig {
+    fn default() -> MemoryConfig {
+        MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000 }
+    }
+}
+
+impl MemoryConfig {
+    /// A store of this size, on the machine's clock.
+    pub fn build(self) -> MemoryStore {
+        self.build_with(SystemClock::default())
+    }
+
+    /// A store of this size, on a clock of the caller's.
+    pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
+        const MOST_SHARDS: usize = 1024;
+        const KEYS_WORTH_A_SHARD: usize = 1024;
+        let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
+        let lane = |_| {
+            let shard = Shard::new(self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
+            Lane(Mutex::new(shard))
+        };
+        MemoryStore { clock, hasher: Hasher::random(), shards: (0..shards).map(lane).collect() }
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// What it holds now.
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        for at in 0..self.shards.len() {
+            self.lock(at).add_to(&mut stats);
+        }
+        stats
+    }
+
+    fn settle_now(&self, claim: &Claim<'_>) -> Settlement {
+        let now = self.clock.now();
+        let prints = self.hasher.prints(claim);
+        let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
+        let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
+        let Some(first) = numbers().next() else {
+            return settle(claim, &mut [], &[], now);
+        };
+        if numbers().all(|number| number == first) {
+            settle_held(claim, &prints, once, now, &mut *self.lock(first))
+        } else {
+            settle_held(claim, &prints, once, now, &mut self.lock_all(numbers().collect()))
+        }
+    }
+
+    /// Locks several shards, each once, in the order of their numbers.
+    fn lock_all(&self, mut numbers: Vec<usize>) -> Several<'_> {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let guards = numbers.into_iter().map(|number| (number, self.lock(number))).collect();
+        Several { bits: self.bits(), guards }
+    }
+
+    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        // A panic in `settle` would leave the states it borrowed fresh, which is a state like any other.
+        self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number(&self, print: Print) -> usize {
+        print.shard(self.bits())
+    }
+
+    fn bits(&self) -> u32 {
+        self.shards.len().trailing_zeros()
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+        self.settle_now(claim)
+    }
+}
+
+/// The shards that a claim needs, held.
+trait Held {
+    fn shard(&mut self, print: Print) -> &mut Shard;
+}
+
+/// Most claims are in one partition.
+impl Held for Shard {
+    fn shard(&mut self, _print: Print) -> &mut Shard {
+        self
+    }
+}
+
+struct Several<'a> {
+    bits: u32,
+    guards: Vec<(usize, MutexGuard<'a, Shard>)>,
+}
+
+impl Held for Several<'_> {
+    fn shard(&mut self, print: Print) -> &mut Shard {
+        let number = print.shard(self.bits);
+        let at = self.guards.partition_point(|(held, _)| *held < number);
+        &mut self.guards[at].1
+    }
+}
+
+fn settle_held(
+    claim: &Claim<'_>,
+    prints: &[Print],
+    once: Option<(&Once<'_>, Print)>,
+    now: Timestamp,
+    held: &mut impl Held,
+) -> Settlement {
+    if let Some((once, print)) = once
+        && let Some(before) = held.shard(print).replay(print, once, claim, now)
+    {
+        return before;
+    }
+    let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
+    let mut places: SmallVec<[Option<usize>; 4]> = SmallVec::new();
+    let mut slot_of: SmallVec<[usize; 4]> = SmallVec::new();
+    for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
+        let same = prints[..at].iter().position(|other| other.key == print.key);
+        slot_of.push(same.map_or(slots.len(), |other| slot_of[other]));
+        if same.is_none() {
+            let (slot, place) = held.shard(*print).lend(print.key, charge.limit);
+            slots.push(slot);
+            places.push(place);
+        }
+    }
+    let settlement = settle(claim, &mut slots, &slot_of, now);
+    for (print, slot) in prints.iter().zip(&slot_of) {
+        // The first charge of a key gives its slot back; what that leaves for the others is fresh and unchanged.
+        let given = std::mem::take(&mut slots[*slot]);
+        held.shard(*print).take_back(print.key, places[*slot], given, now);
+    }
+    if let Some((once, print)) = once {
+        held.shard(print).remember(print, once, claim, &settlement);
+    }
+    settlement
+}
+
+/// A settlement that says that another claim has this name.
+fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
+    let refused = claim.charges.iter().map(|_| tollgate_core::Reading {
+        admits: false,
+        taken: 0,
+        remaining: 0,
+        wait: tollgate_core::Wait::Forever,
+        reset_after: tollgate_core::Span::ZERO,
+        delay: tollgate_core::Span::ZERO,
+        source: tollgate_core::Source::Store,
+    });
+    Settlement { readings: refused.collect(), at: now, replay: Replay::Conflict }
+}

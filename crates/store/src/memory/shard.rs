@@ -1,0 +1,145 @@
+//! One shard: a table for each kind of state, so that none is larger than it needs to be, and the bound on them all.
+
+use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
+use tollgate_core::{Algorithm, Claim, Limit, Once, Settlement, Slot, State, Timestamp};
+
+use super::hash::{Fingerprint, Print};
+use super::once::Records;
+use super::table::{Swept, Table};
+use super::{MemoryStats, conflict};
+
+/// Counters and records of some partitions.
+#[derive(Debug)]
+pub(super) struct Shard {
+    buckets: Table<Bucket>,
+    fixed_windows: Table<FixedWindow>,
+    sliding_windows: Table<SlidingWindow<[u64; 2]>>,
+    /// Sub-windows, logs and holds, which are boxed.
+    large: Table<State>,
+    records: Records,
+    max_keys: usize,
+    swept: u64,
+    evicted: u64,
+}
+
+/// How many slots each new counter sweeps: enough that a table whose counters go stale stops growing.
+const STEPS: usize = 8;
+/// How many at most when the shard is full, before a live counter goes.
+const STEPS_WHEN_FULL: usize = 256;
+
+impl Shard {
+    pub(super) fn new(max_keys: usize, max_once: usize) -> Shard {
+        Shard {
+            buckets: Table::default(),
+            fixed_windows: Table::default(),
+            sliding_windows: Table::default(),
+            large: Table::default(),
+            records: Records::new(max_once),
+            max_keys,
+            swept: 0,
+            evicted: 0,
+        }
+    }
+
+    /// A counter's state, on loan, and where it was. Large ones leave a fresh one behind, small ones a copy.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> (Slot, Option<usize>) {
+        match limit.algorithm() {
+            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
+            Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, |it| State::FixedWindow(*it)),
+            Algorithm::SlidingWindow { sub_windows: 1 } => {
+                lend(&mut self.sliding_windows, key, |it| State::SlidingWindow(*it))
+            }
+            _ => lend(&mut self.large, key, std::mem::take),
+        }
+    }
+
+    /// Takes back what was lent, and keeps it if it has changed.
+    pub(super) fn take_back(&mut self, key: Fingerprint, place: Option<usize>, slot: Slot, now: Timestamp) {
+        // A large state left its place, and goes back there even if it is the same.
+        let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
+        if !slot.changed && !(is_large && place.is_some()) {
+            return;
+        }
+        if place.is_none() {
+            self.make_room(now);
+        }
+        match slot.state {
+            State::Fresh => {}
+            State::Bucket(it) => self.buckets.put(key, place, it, slot.stale_at),
+            State::FixedWindow(it) => self.fixed_windows.put(key, place, it, slot.stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.put(key, place, it, slot.stale_at),
+            large => self.large.put(key, place, large, slot.stale_at),
+        }
+    }
+
+    /// What was answered before under this name, if that is still on record.
+    pub(super) fn replay(
+        &mut self,
+        print: Print,
+        once: &Once<'_>,
+        claim: &Claim<'_>,
+        now: Timestamp,
+    ) -> Option<Settlement> {
+        let record = self.records.get(print.key, now)?;
+        Some(record.answer(once).unwrap_or_else(|| conflict(claim, now)))
+    }
+
+    /// Keeps an answer for those who ask again.
+    pub(super) fn remember(&mut self, print: Print, once: &Once<'_>, claim: &Claim<'_>, settlement: &Settlement) {
+        self.records.insert(print.key, once, claim, settlement);
+    }
+
+    pub(super) fn add_to(&self, stats: &mut MemoryStats) {
+        stats.keys += self.len();
+        stats.swept += self.swept;
+        stats.evicted += self.evicted;
+        stats.once += self.records.len();
+        stats.once_evicted += self.records.evicted();
+    }
+
+    fn len(&self) -> usize {
+        self.buckets.len() + self.fixed_windows.len() + self.sliding_windows.len() + self.large.len()
+    }
+
+    /// Sweeps a little; and if the shard is full, until there is room. When all that it saw are live, the one that would be
+    /// stale soonest goes.
+    fn make_room(&mut self, now: Timestamp) {
+        let full = self.len() >= self.max_keys;
+        let steps = if full { STEPS_WHEN_FULL } else { STEPS };
+        let swept = [
+            self.buckets.sweep(steps, now),
+            self.fixed_windows.sweep(steps, now),
+            self.sliding_windows.sweep(steps, now),
+            self.large.sweep(steps, now),
+        ];
+        self.swept += swept.iter().map(|swept| swept.stale).sum::<u64>();
+        if self.len() < self.max_keys {
+            return;
+        }
+        let soonest =
+            swept.iter().enumerate().filter_map(|(kind, Swept { soonest, .. })| Some((*soonest.as_ref()?, kind)));
+        if let Some(((_, key), kind)) = soonest.min_by_key(|((stale_at, _), _)| *stale_at) {
+            match kind {
+                0 => self.buckets.remove(key),
+                1 => self.fixed_windows.remove(key),
+                2 => self.sliding_windows.remove(key),
+                _ => self.large.remove(key),
+            }
+            self.evicted += 1;
+        }
+    }
+}
+
+fn lend<T: Clone + Default>(
+    table: &mut Table<T>,
+    key: Fingerprint,
+    state: impl Fn(&mut T) -> State,
+) -> (Slot, Option<usize>) {
+    match table.place(key) {
+        Some(place) => {
+            let (it, stale_at) = table.at(place);
+            (Slot::new(state(it), stale_at), Some(place))
+        }
+        None => (Slot::default(), None),
+    }
+}

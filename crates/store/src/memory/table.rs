@@ -1,0 +1,172 @@
+//! A hash table that is small and quick: a slot holds key, staleness and state side by side, so that a counter that is not in
+//! the cache costs one miss, and tables grow by an eighth, so that little of them is empty.
+//!
+//! Linear probing, removal by moving later slots back. A slot that has been stale since the epoch is an empty one: there is no
+//! other mark.
+
+use tollgate_core::Timestamp;
+
+use super::hash::Fingerprint;
+
+/// Counters of one kind.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    slots: Vec<Entry<T>>,
+    len: usize,
+    /// Where the next sweep goes on.
+    cursor: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry<T> {
+    key: Fingerprint,
+    stale_at: Timestamp,
+    state: T,
+}
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Swept {
+    /// Stale counters that it removed.
+    pub(super) stale: u64,
+    /// The live counter that would be stale soonest.
+    pub(super) soonest: Option<(Timestamp, Fingerprint)>,
+}
+
+const EMPTY: Timestamp = Timestamp::from_micros(0);
+const SMALLEST: usize = 8;
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { slots: Vec::new(), len: 0, cursor: 0 }
+    }
+}
+
+impl<T: Clone + Default> Table<T> {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where a counter is. That holds until another is inserted, swept or removed; after that it is a guess.
+    pub(super) fn place(&self, key: Fingerprint) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = self.home(key);
+        // A table is never full, so there is an empty slot to end at.
+        loop {
+            let entry = &self.slots[at];
+            if entry.stale_at == EMPTY {
+                return None;
+            }
+            if entry.key == key {
+                return Some(at);
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// What is at a place that was just found, and when it will be stale.
+    pub(super) fn at(&mut self, place: usize) -> (&mut T, Timestamp) {
+        let entry = &mut self.slots[place];
+        (&mut entry.state, entry.stale_at)
+    }
+
+    /// Writes a counter, at the place where it was if it still is there.
+    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<usize>, state: T, stale_at: Timestamp) {
+        let entry = Entry { key, stale_at: stale_at.max(SOON), state };
+        let is_there = |at: &usize| self.slots.get(*at).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
+        match guess.filter(is_there).or_else(|| self.place(key)) {
+            Some(at) => self.slots[at] = entry,
+            None => self.insert(entry),
+        }
+    }
+
+    /// Removes a counter.
+    pub(super) fn remove(&mut self, key: Fingerprint) {
+        if let Some(at) = self.place(key) {
+            self.remove_at(at);
+        }
+    }
+
+    /// Looks at the next few slots and removes the counters among them that are stale.
+    pub(super) fn sweep(&mut self, steps: usize, now: Timestamp) -> Swept {
+        let mut swept = Swept::default();
+        for _ in 0..steps.min(self.slots.len()) {
+            if self.cursor >= self.slots.len() {
+                self.cursor = 0;
+            }
+            let Entry { key, stale_at, .. } = self.slots[self.cursor];
+            if stale_at == EMPTY {
+                self.cursor += 1;
+            } else if stale_at <= now {
+                // A later one may have moved here: the cursor stays.
+                self.remove_at(self.cursor);
+                swept.stale += 1;
+            } else {
+                if swept.soonest.is_none_or(|(soonest, _)| stale_at < soonest) {
+                    swept.soonest = Some((stale_at, key));
+                }
+                self.cursor += 1;
+            }
+        }
+        swept
+    }
+
+    fn insert(&mut self, entry: Entry<T>) {
+        if (self.len + 1) * 5 > self.slots.len() * 4 {
+            self.resize((self.slots.len() + self.slots.len() / 8).max(SMALLEST));
+        }
+        let mut at = self.home(entry.key);
+        while self.slots[at].stale_at != EMPTY {
+            at = self.next(at);
+        }
+        self.slots[at] = entry;
+        self.len += 1;
+    }
+
+    fn remove_at(&mut self, mut hole: usize) {
+        self.len -= 1;
+        let mut at = hole;
+        loop {
+            at = self.next(at);
+            if self.slots[at].stale_at == EMPTY {
+                break;
+            }
+            let home = self.home(self.slots[at].key);
+            // It may fill the hole if that is not before its home, as seen going round.
+            let from_home = self.distance(home, at);
+            if from_home >= self.distance(hole, at) {
+                self.slots.swap(hole, at);
+                hole = at;
+            }
+        }
+        self.slots[hole] = Entry::default();
+    }
+
+    fn resize(&mut self, size: usize) {
+        let old = std::mem::replace(&mut self.slots, vec![Entry::default(); size]);
+        self.len = 0;
+        self.cursor = 0;
+        for entry in old {
+            if entry.stale_at != EMPTY {
+                self.insert(entry);
+            }
+        }
+    }
+
+    fn home(&self, key: Fingerprint) -> usize {
+        ((u128::from(key.low) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    fn next(&self, at: usize) -> usize {
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.slots.len() - from }
+    }
+}
+
+/// The earliest staleness of a counter that is there.
+const SOON: Timestamp = Timestamp::from_micros(1);
