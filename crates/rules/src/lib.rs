@@ -16,6 +16,8 @@ mod tree;
 mod yaml;
 
 pub use compiled::{CompileError, Domain, Rule, Ruleset};
-pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};
+pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity};
+pub use problem::{Problem, Severity};
+pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};

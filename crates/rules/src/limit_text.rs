@@ -281,3 +281,6 @@ fn not_a_limit(text: &str) -> Fault {
                   `N concurrent` or `unlimited`";
     Fault::new(format!("{} is not a limit", quoted(text)), remedy)
 }
+
+#[cfg(test)]
+mod tests;

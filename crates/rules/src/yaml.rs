@@ -3,6 +3,7 @@
 //! Files come from people and from templates, so everything is bounded: how deep values nest and how much they weigh, with
 //! whatever aliases repeat. What makes a file ambiguous, such as a key that is written twice, is a fault.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
@@ -45,6 +46,10 @@ pub(crate) const DEEPEST: usize = 80;
 /// What a file's values may weigh once every alias is written out: the length of their texts, and [`WEIGHT_OF_VALUE`] each.
 pub(crate) const MOST_WEIGHT: usize = 128 << 20;
 
+/// The longest list or map between brackets, and the longest text, in characters. The parser keeps all tokens between
+/// brackets, some hundred times the memory of the text, because a `:` behind the last one would make a key of them.
+pub(crate) const LONGEST_STRETCH: usize = 2 << 20;
+
 /// What a value weighs besides its text.
 const WEIGHT_OF_VALUE: usize = 32;
 
@@ -55,14 +60,26 @@ pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
     // The parser takes a zero for the end of the text, and would drop what follows without a word.
     if let Some(at) = text.find('\0') {
         let line = text[..at].matches('\n').count() + 1;
-        let fault = Fault::new("there is a zero byte in the file", "remove it; rule files are plain text");
+        let fault = Fault::new("there is a zero byte in this line", "remove it; rule files are text");
         return (Vec::new(), vec![(line, fault)]);
     }
-    let mut parser = Parser::new_from_str(text);
+    let taken = Cell::new(0);
+    let mut parser = Parser::new_from_iter(Stretch { characters: text.chars(), taken: &taken });
+    let mut line = 1;
     while let Some(step) = parser.next_event() {
-        let (event, line) = match step {
+        if taken.replace(0) > LONGEST_STRETCH {
+            let message = format!("a value that begins about here is longer than {} MiB", LONGEST_STRETCH >> 20);
+            builder
+                .faults
+                .push(line, Fault::new(message, "write lists and maps in lines of their own, without brackets"));
+            break;
+        }
+        let event = match step {
             Ok((Event::StreamEnd, _)) => break,
-            Ok((event, span)) => (event, span.start.line()),
+            Ok((event, span)) => {
+                line = span.start.line();
+                event
+            }
             Err(error) => {
                 let column = error.marker().col() + 1;
                 let message = format!("this is not YAML: {} (column {column})", error.info());
@@ -76,7 +93,31 @@ pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
             break;
         }
     }
-    (builder.documents, builder.faults.0)
+    // The parser counts the end of the text as a line of its own.
+    let last = last_line(text);
+    let faults = builder.faults.0.into_iter().map(|(line, fault)| (line.clamp(1, last), fault));
+    (builder.documents, faults.collect())
+}
+
+/// The number of the last line, where a `\r` by itself ends one too, as it does in YAML.
+fn last_line(text: &str) -> usize {
+    let breaks = text.matches(['\n', '\r']).count() - text.matches("\r\n").count();
+    if text.ends_with(['\n', '\r']) { breaks } else { breaks + 1 }
+}
+
+/// Reads characters until too many were taken for one step of the parser; then the text seems to end.
+struct Stretch<'s, I> {
+    characters: I,
+    taken: &'s Cell<usize>,
+}
+
+impl<I: Iterator<Item = char>> Iterator for Stretch<'_, I> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        self.taken.set(self.taken.get() + 1);
+        if self.taken.get() > LONGEST_STRETCH { None } else { self.characters.next() }
+    }
 }
 
 /// Collections that are not closed yet, innermost last, and what they were built from.

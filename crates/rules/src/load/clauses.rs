@@ -49,6 +49,8 @@ fn read_test(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
             match (fields.get("not"), fields.get("cidr")) {
                 (Some(refused), None) => read_refused(refused, reader).map(|test| Test::Not(Box::new(test))),
                 (None, Some(networks)) => read_networks(networks, reader),
+                // A key that is neither has been told.
+                (None, None) if !fields.is_empty() => None,
                 _ => {
                     let remedy = "write one of `{not: …}` and `{cidr: …}`, or `{not: {cidr: …}}`";
                     reader.error(value.line, "a condition of match is one thing", remedy);
@@ -67,6 +69,7 @@ fn read_refused(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
     let fields = reader.fields(value, &keys::REFUSED_TEST)?;
     match fields.get("cidr") {
         Some(networks) => read_networks(networks, reader),
+        None if !fields.is_empty() => None,
         None => {
             reader.error(
                 value.line,

@@ -85,7 +85,8 @@ pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Optio
         at: first.at.clone(),
     };
     if let Some((name, at)) = &settings.default_rule {
-        check_default_rule(name, at, &domain, problems);
+        let written = documents.iter().filter_map(|document| document.fields.get("rules")).flat_map(rules_form::names);
+        check_default_rule(name, at, written.collect(), &domain.tree, problems);
     }
     warn_of_partitions(&domain, problems);
     Some(domain)
@@ -221,9 +222,9 @@ fn refuse_twin_nodes(siblings: &[Node], problems: &mut Problems) {
     }
 }
 
-fn check_default_rule(name: &str, at: &Place, domain: &Domain, problems: &mut Problems) {
-    let mut names: Vec<&str> = domain.rules.iter().map(|rule| rule.name.as_str()).collect();
-    visit(&domain.tree, &mut |node| names.extend(node.limit.as_ref().map(|limit| limit.name.as_str())));
+/// `names` are those of the rules as written: that a rule is not sound is told where it stands, not here.
+fn check_default_rule<'r>(name: &str, at: &Place, mut names: Vec<&'r str>, tree: &'r [Node], problems: &mut Problems) {
+    visit(tree, &mut |node| names.extend(node.limit.as_ref().map(|limit| limit.name.as_str())));
     if !names.contains(&name) {
         let message = format!("`default_rule`: there is no rule {}", quoted(name));
         let remedy = if names.is_empty() { "remove it".to_owned() } else { choose(name, names.iter().copied()) };

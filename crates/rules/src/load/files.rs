@@ -13,6 +13,10 @@ const MOST_FILES: usize = 10_000;
 
 /// The rule files among paths, in the order given and by name within a directory, each with what could be read of it.
 pub(super) fn read<P: AsRef<Path>>(paths: &[P], problems: &mut Problems) -> Vec<Source> {
+    if paths.is_empty() {
+        let fault = Fault::new("no rule files were named", "name a file or a directory");
+        refuse(Path::new("rules"), fault, problems);
+    }
     let mut files = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
         match fs::metadata(path) {

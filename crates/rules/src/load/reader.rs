@@ -38,6 +38,10 @@ impl<'y> Fields<'y> {
         self.get(key).filter(|value| !value.is_null())
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(super) fn entry(&self, key: &str) -> Option<&'y Entry> {
         self.entries.iter().find(|entry| entry.key.text == key)
     }
@@ -113,11 +117,11 @@ impl<'p> Reader<'p> {
     pub(super) fn text<'y>(&mut self, value: &'y Yaml, what: &str) -> Option<&'y str> {
         match &value.kind {
             Kind::Scalar(scalar) if scalar.is_null() => {
-                self.error(value.line, format!("`{what}` has no value"), "write one, or remove the key");
+                self.error(value.line, format!("`{what}` has no value"), "write one");
                 None
             }
             Kind::Scalar(scalar) if scalar.text.is_empty() => {
-                self.error(value.line, format!("`{what}` is empty"), "write a text, or remove the key");
+                self.error(value.line, format!("`{what}` is empty"), "write a text");
                 None
             }
             Kind::Scalar(scalar) => Some(&scalar.text),

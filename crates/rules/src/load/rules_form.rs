@@ -19,6 +19,21 @@ pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) ->
     items.iter().filter_map(|item| read_rule(item, settings, reader)).collect()
 }
 
+/// The names of a list's rules, of those that are not sound too.
+pub(super) fn names(list: &Yaml) -> impl Iterator<Item = &str> {
+    let items = if let Kind::List(items) = &list.kind { items.as_slice() } else { &[] };
+    items
+        .iter()
+        .filter_map(|item| match &item.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key.text == "name"),
+            _ => None,
+        })
+        .filter_map(|entry| match &entry.value.kind {
+            Kind::Scalar(name) => Some(name.text.as_str()),
+            _ => None,
+        })
+}
+
 fn read_rule(item: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Option<Rule> {
     let fields = reader.fields(item, &keys::RULE)?;
     // Everything is read before anything is given up, so that all errors of a rule are told.
@@ -150,7 +165,8 @@ fn read_cost(value: &Yaml, reader: &mut Reader<'_>) -> Option<Cost> {
     };
     let attribute = reader.within_requests(*line, &key.text, "cost");
     let (mut cases, mut default) = (Vec::new(), None);
-    for case in reader.entries(table, "cost", "`cost: {endpoint: {\"POST *\": 5, default: 1}}`")? {
+    let entries = reader.entries(table, "cost", "`cost: {endpoint: {\"POST *\": 5, default: 1}}`")?;
+    for case in entries {
         let units = read_units(&case.value, reader);
         if case.key.plain && case.key.text == "default" {
             default = units;
@@ -158,7 +174,7 @@ fn read_cost(value: &Yaml, reader: &mut Reader<'_>) -> Option<Cost> {
             cases.push((pattern, units));
         }
     }
-    if cases.is_empty() && default.is_none() {
+    if entries.is_empty() {
         reader.error(table.line, "`cost` has no case", "write for instance `{\"POST *\": 5, default: 1}`");
     }
     Some(Cost::Table { attribute: attribute?, cases, default })
