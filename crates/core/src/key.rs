@@ -164,15 +164,16 @@ impl Value<'_> {
         Value::Network { address: Ipv6Addr::from_bits(address.to_bits() & mask), prefix }
     }
 
+    /// Each begins with a word that says what follows and how long it is, so that no two lists feed the same.
     fn feed(&self, hasher: &mut impl Hasher) {
         match self {
-            Value::Absent => hasher.write_u8(0),
+            Value::Absent => hasher.write_u64(0),
             Value::Text(text) => {
-                hasher.write(text.as_bytes());
                 hasher.write_u64(text.len() as u64 + 2);
+                hasher.write(text.as_bytes());
             }
             Value::Network { address, prefix } => {
-                hasher.write_u8(1);
+                hasher.write_u64(1);
                 hasher.write_u8(*prefix);
                 hasher.write_u128(address.to_bits());
             }
