@@ -114,11 +114,10 @@ pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Tim
         .zip(slot_of)
         .map(|(charge, &slot)| Counter::open(claim, charge, &mut slots[slot], slot, now))
         .collect();
-    for record in [is_return as fn(Ask) -> bool, is_regardless] {
-        for counter in &mut counters {
-            if record(counter.ask) {
-                counter.record(&mut slots[counter.slot]);
-            }
+    give_back(&mut counters, slots);
+    for counter in &mut counters {
+        if counter.ask == Ask::Regardless {
+            counter.spend(&mut slots[counter.slot], counter.asked.units);
         }
     }
     look_for_room(&mut counters, slots);
@@ -156,6 +155,8 @@ struct Counter<'a> {
     mode: Mode,
     asked: Asked<'a>,
     slot: usize,
+    /// The units for which there must be room: its own, those of the charges that are one with it, those that come first.
+    needs: u64,
     admits: bool,
     taken: u64,
     delay: u64,
@@ -171,42 +172,43 @@ impl<'a> Counter<'a> {
             _ => charge.units,
         };
         let asked = Asked { limit, now: advanced.now, by: claim.id, units };
-        Counter { ask: charge.ask, mode: charge.mode, asked, slot: index, admits: true, taken: 0, delay: 0 }
+        Counter { ask: charge.ask, mode: charge.mode, asked, slot: index, needs: units, admits: true, taken: 0, delay: 0 }
     }
 
-    fn record(&mut self, slot: &mut Slot) {
-        self.taken = match self.ask {
-            Ask::Return { taken_at } => slot.state.give_back(&self.asked, tick(self.asked.limit).at(taken_at)),
-            _ => slot.state.spend(&self.asked),
-        };
+    /// Whether the two are one charge with the sum.
+    fn is_one_with(&self, other: &Counter<'_>) -> bool {
+        self.slot == other.slot && self.ask == other.ask && self.mode == other.mode
+    }
+
+    fn spend(&mut self, slot: &mut Slot, units: u64) {
+        self.taken = slot.state.spend(&Asked { units, ..self.asked });
         slot.changed |= self.taken > 0;
     }
 
     fn pay(&mut self, slot: &mut Slot) {
         if self.ask == Ask::Exactly && (self.admits || self.mode == Mode::Soft) {
             self.delay = slot.state.delay(self.asked.limit);
-            self.taken = slot.state.spend(&self.asked);
-            slot.changed |= self.taken > 0;
+            self.spend(slot, self.asked.units);
         }
     }
 
     fn lease(&mut self, slot: &mut Slot) {
         if self.ask == Ask::UpTo {
             let available = slot.state.available(self.asked.limit, self.asked.now).unwrap_or(0);
-            let units = self.asked.units.min(available);
-            self.taken = slot.state.spend(&Asked { units, ..self.asked });
-            slot.changed |= self.taken > 0;
+            self.spend(slot, self.asked.units.min(available));
         }
     }
 
     fn read(&self, slot: &mut Slot, now: Timestamp) -> Reading {
         let Asked { limit, now: tick_now, .. } = self.asked;
         let tick = tick(limit);
-        let wait = match slot.state.wait(&self.asked) {
-            _ if self.admits => Wait::None,
-            WaitUntil::Now => Wait::None,
-            WaitUntil::Tick(at) => Wait::For(tick.start(at).since(now)),
-            WaitUntil::Never => Wait::Forever,
+        let wait = match self.admits {
+            true => Wait::None,
+            false => match slot.state.wait(&Asked { units: self.needs, ..self.asked }) {
+                WaitUntil::Now => Wait::None,
+                WaitUntil::Tick(at) => Wait::For(tick.until(now, at)),
+                WaitUntil::Never => Wait::Forever,
+            },
         };
         if slot.changed {
             slot.stale_at = tick.start(slot.state.stale_at(limit));
@@ -216,9 +218,36 @@ impl<'a> Counter<'a> {
             taken: self.taken,
             remaining: slot.state.available(limit, tick_now).unwrap_or(0),
             wait,
-            reset_after: tick.start(slot.state.reset_at(limit, tick_now)).since(now),
+            reset_after: tick.until(now, slot.state.reset_at(limit, tick_now)),
             delay: tick.span(self.delay),
             source: Source::Store,
+        }
+    }
+}
+
+/// Applies the returns. Those with the same key and moment are one with the sum, shared out in their order.
+fn give_back(counters: &mut [Counter<'_>], slots: &mut [Slot]) {
+    for at in 0..counters.len() {
+        let Ask::Return { taken_at } = counters[at].ask else {
+            continue;
+        };
+        if counters[..at].iter().any(|earlier| earlier.is_one_with(&counters[at])) {
+            continue;
+        }
+        let mut asked = counters[at].asked;
+        for later in &counters[at + 1..] {
+            if later.is_one_with(&counters[at]) {
+                asked.units = asked.units.saturating_add(later.asked.units);
+            }
+        }
+        let slot = &mut slots[counters[at].slot];
+        let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
+        slot.changed |= back > 0;
+        for later in at..counters.len() {
+            if counters[later].is_one_with(&counters[at]) {
+                counters[later].taken = back.min(counters[later].asked.units);
+                back -= counters[later].taken;
+            }
         }
     }
 }
@@ -227,40 +256,33 @@ impl<'a> Counter<'a> {
 /// and another mode come after each other, in their order, each finding what the ones before it will pay.
 fn look_for_room(counters: &mut [Counter<'_>], slots: &[Slot]) {
     for at in 0..counters.len() {
-        if counters[at].ask != Ask::Exactly {
+        let this = &counters[at];
+        if this.ask != Ask::Exactly {
             continue;
         }
-        let this = &counters[at];
-        let mut asked = this.asked;
-        let mut ahead = 0u64;
+        if let Some(first) = counters[..at].iter().find(|first| first.is_one_with(this)) {
+            (counters[at].needs, counters[at].admits) = (first.needs, first.admits);
+            continue;
+        }
+        // One claim holds one slot, however often it asks.
+        let is_hold = this.asked.limit.algorithm() == Algorithm::Concurrency;
+        let mut needs = this.asked.units;
         for (index, other) in counters.iter().enumerate() {
             if index == at || other.slot != this.slot || other.ask != Ask::Exactly {
                 continue;
             }
-            if other.mode == this.mode {
-                asked.units = asked.units.saturating_add(other.asked.units);
-            } else if index < at && (other.admits || other.mode == Mode::Soft) {
-                ahead = ahead.saturating_add(other.asked.units);
+            let first = counters.iter().position(|first| first.is_one_with(other)).unwrap_or(index);
+            let pays = counters[first].admits || other.mode == Mode::Soft;
+            if first == at || (first < at && pays && !is_hold) {
+                needs = needs.saturating_add(other.asked.units);
             }
         }
-        if this.asked.limit.algorithm() == Algorithm::Concurrency {
-            // One claim holds one slot, however often it asks.
-            (asked.units, ahead) = (asked.units.min(1), 0);
+        if is_hold {
+            needs = needs.min(1);
         }
-        let state = &slots[this.slot].state;
-        counters[at].admits = match ahead {
-            0 => state.admits(&asked),
-            _ => state.admits(&Asked { units: asked.units.saturating_add(ahead), ..asked }),
-        };
+        let admits = slots[this.slot].state.admits(&Asked { units: needs, ..this.asked });
+        (counters[at].needs, counters[at].admits) = (needs, admits);
     }
-}
-
-fn is_return(ask: Ask) -> bool {
-    matches!(ask, Ask::Return { .. })
-}
-
-fn is_regardless(ask: Ask) -> bool {
-    ask == Ask::Regardless
 }
 
 fn tick(limit: &Limit) -> Tick {
