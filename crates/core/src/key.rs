@@ -47,9 +47,9 @@ pub enum Value<'a> {
     Absent,
     /// The text of an attribute.
     Text(&'a str),
-    /// All IPv6 addresses that share the first `prefix` bits; the others are zero.
+    /// All addresses that share the first `prefix` bits; the others are zero.
     Network {
-        /// The network's address.
+        /// The network's address; IPv4 in its IPv6 form.
         address: Ipv6Addr,
         /// How many bits count.
         prefix: u8,
@@ -93,6 +93,11 @@ impl Scope {
     /// Where its counters live.
     pub fn home(&self) -> Home {
         self.home
+    }
+
+    /// A digest of the domain's name.
+    pub fn domain_digest(&self) -> u128 {
+        self.domain_digest
     }
 
     /// A digest of the name: what a hash of the key starts from.
@@ -156,8 +161,7 @@ impl<'a> Key<'a> {
 }
 
 impl Value<'_> {
-    /// IPv6 addresses by their network, and everything else as the text it is. An IPv4 address in IPv6 form is not folded
-    /// into a network: it is one address.
+    /// The network of an address.
     pub fn network(address: Ipv6Addr, prefix: u8) -> Value<'static> {
         let prefix = prefix.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
@@ -186,7 +190,10 @@ impl fmt::Display for Value<'_> {
         match self {
             Value::Absent => Ok(()),
             Value::Text(text) => f.write_str(text),
-            Value::Network { address, prefix } => write!(f, "{address}/{prefix}"),
+            Value::Network { address, prefix } => match (address.to_ipv4_mapped(), prefix) {
+                (Some(address), 128) => write!(f, "{address}"),
+                _ => write!(f, "{address}/{prefix}"),
+            },
         }
     }
 }

@@ -10,8 +10,10 @@ use tollgate_core::{Claim, Settlement};
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod memory;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use memory::{MemoryConfig, MemoryStats, MemoryStore};
 
 /// Settles claims.
 pub trait Store: Send + Sync {

@@ -51,7 +51,7 @@ impl Store for Reference {
         }
         let settlement = kept.settle(claim, now);
         let until = match Verdict::reach(claim, &settlement).wait {
-            Wait::For(span) => now.after(span),
+            Wait::For(span) => now.after(span.min(once.keep)),
             Wait::None | Wait::Forever => now.after(once.keep),
         };
         kept.settled.insert(name, Record { body: once.body, settlement: settlement.clone(), until });

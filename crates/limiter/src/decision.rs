@@ -1,0 +1,123 @@
+//! The answer to a request.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tollgate_core::{Limit, Mode, Reading, Settlement, Source, Span, Timestamp, Verdict, Wait};
+use tollgate_rules::{Applied, Domain, Rule, Ruleset};
+
+/// Whether a request may pass, and every limit that had a say.
+pub struct Decision {
+    /// The rules by which it was reached: names and limits are looked up in them, not copied.
+    rules: Guard<Arc<Ruleset>>,
+    domain: usize,
+    verdict: Verdict,
+    applied: SmallVec<[Applied; 4]>,
+    unlimited: SmallVec<[Applied; 1]>,
+    settlement: Settlement,
+}
+
+/// What one limit said.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// What the caller is held to.
+    pub limit: &'a Limit,
+    /// What follows if there is no room.
+    pub mode: Mode,
+    /// What its counter says.
+    pub reading: &'a Reading,
+    /// The descriptors of the request that have to do with it, a bit for each.
+    pub touches: u64,
+}
+
+impl Decision {
+    pub(crate) fn new(
+        rules: Guard<Arc<Ruleset>>,
+        domain: usize,
+        verdict: Verdict,
+        applied: SmallVec<[Applied; 4]>,
+        unlimited: SmallVec<[Applied; 1]>,
+        settlement: Settlement,
+    ) -> Decision {
+        Decision { rules, domain, verdict, applied, unlimited, settlement }
+    }
+
+    /// Whether the request may pass.
+    pub fn allowed(&self) -> bool {
+        self.verdict.allowed
+    }
+
+    /// How long the caller should stay away.
+    pub fn wait(&self) -> Wait {
+        self.verdict.wait
+    }
+
+    /// How long an allowed request should be held back so that requests leave evenly spaced.
+    pub fn delay(&self) -> Span {
+        self.verdict.delay
+    }
+
+    /// The least certain source among the limits that are enforced.
+    pub fn source(&self) -> Source {
+        self.verdict.source
+    }
+
+    /// When it was reached, by the store's clock.
+    pub fn at(&self) -> Timestamp {
+        self.settlement.at
+    }
+
+    /// Which ruleset it was reached by.
+    pub fn generation(&self) -> u64 {
+        self.rules.generation()
+    }
+
+    /// The limit that refused.
+    pub fn denied_by(&self) -> Option<Outcome<'_>> {
+        self.outcome(self.verdict.denied_by?)
+    }
+
+    /// The enforced limit with the fewest units left: what a client is told.
+    pub fn tightest(&self) -> Option<Outcome<'_>> {
+        self.outcome(self.verdict.tightest?)
+    }
+
+    /// Every limit that the request met.
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
+        (0..self.applied.len()).filter_map(|at| self.outcome(at))
+    }
+
+    /// The rules that apply and do not limit.
+    pub fn unlimited(&self) -> impl Iterator<Item = &Rule> {
+        self.unlimited.iter().map(|applied| &self.domain().rules()[applied.rule as usize])
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Domain {
+        &self.rules.domains()[self.domain]
+    }
+
+    fn outcome(&self, at: usize) -> Option<Outcome<'_>> {
+        let applied = self.applied.get(at)?;
+        let rule = self.domain().rules().get(applied.rule as usize)?;
+        Some(Outcome {
+            rule,
+            limit: rule.limit(applied.tier)?,
+            mode: applied.mode,
+            reading: self.settlement.readings.get(at)?,
+            touches: applied.touches,
+        })
+    }
+}
+
+impl std::fmt::Debug for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decision")
+            .field("verdict", &self.verdict)
+            .field("outcomes", &self.outcomes().map(|one| (one.rule.name(), one.reading)).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}

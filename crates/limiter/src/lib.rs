@@ -1,0 +1,14 @@
+//! Tollgate for Rust services: rules in, decisions out.
+//!
+//! A [`Limiter`] joins a ruleset and a store. [`Limiter::check`] is one straight line: resolve, settle, decide. With the in-memory
+//! store its future is ready at the first poll, so it needs no executor: see [`now`].
+
+mod decision;
+mod ids;
+mod limiter;
+
+pub use decision::{Decision, Outcome};
+pub use limiter::{Limiter, now};
+pub use tollgate_core::{Algorithm, ClaimId, Descriptor, Limit, Mode, Reading, Request, Source, Span, Timestamp, Wait};
+pub use tollgate_rules::{RequestError, Rule, Ruleset};
+pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

@@ -1,0 +1,91 @@
+//! Rules and a store, joined.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use arc_swap::ArcSwap;
+use tollgate_core::{Claim, Reading, Replay, Request, Settlement, Source, Timestamp, Verdict};
+use tollgate_rules::{RequestError, Resolved, Ruleset};
+use tollgate_store::Store;
+
+use crate::decision::Decision;
+use crate::ids;
+
+/// Decides requests by the rules in force.
+#[derive(Debug)]
+pub struct Limiter<S> {
+    rules: ArcSwap<Ruleset>,
+    store: S,
+}
+
+impl<S: Store> Limiter<S> {
+    /// A limiter with these rules on this store.
+    pub fn new(rules: Ruleset, store: S) -> Limiter<S> {
+        Limiter { rules: ArcSwap::from_pointee(rules), store }
+    }
+
+    /// Puts other rules in force. Requests under way finish by the old ones; counters stay.
+    pub fn install(&self, rules: Ruleset) {
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<Ruleset> {
+        self.rules.load_full()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Decides a request.
+    ///
+    /// A store that fails is never an error: the decision follows the rules' policies and says so. What is an error is a request
+    /// that can't be decided as it is, for instance without a domain where there are several.
+    pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
+        let rules = self.rules.load();
+        let id = request.claim.unwrap_or_else(ids::next);
+        let Resolved { domain_number, claim, applied, unlimited, .. } = rules.resolve(request, id)?;
+        let settlement = self.settle(&claim).await;
+        let verdict = Verdict::reach(&claim, &settlement);
+        drop(claim);
+        Ok(Decision::new(rules, domain_number, verdict, applied, unlimited, settlement))
+    }
+
+    /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
+    /// outage.
+    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+        if claim.charges.is_empty() {
+            return Settlement { readings: Default::default(), at: Timestamp::default(), replay: Replay::First };
+        }
+        let mut settling = pin!(self.store.settle(claim));
+        let settled =
+            std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(settlement)) => Poll::Ready(Some(settlement)),
+                Err(_) => Poll::Ready(None),
+            });
+        settled.await.unwrap_or_else(|| assumed(claim))
+    }
+}
+
+/// What a future gives at its first poll, without an executor; `None` if it would have to wait. On the in-memory store no check
+/// does.
+pub fn now<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+fn assumed(claim: &Claim<'_>) -> Settlement {
+    Settlement {
+        readings: claim.charges.iter().map(|charge| Reading::assumed(charge, Source::Assumed)).collect(),
+        at: Timestamp::default(),
+        replay: Replay::First,
+    }
+}

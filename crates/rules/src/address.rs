@@ -1,0 +1,81 @@
+//! Addresses as attribute values.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use tollgate_core::Value;
+
+use crate::model::Network;
+
+/// Attributes whose values are addresses, whatever the rule says.
+const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
+
+/// Whether an attribute is known to carry addresses.
+pub(crate) fn is_address(attribute: &str) -> bool {
+    ADDRESSES.contains(&attribute)
+}
+
+/// An address as part of a key: IPv6 by its network, since one caller has many; IPv4 as it is, in whichever form it came. What
+/// is no address stays the text that it is.
+pub(crate) fn counted(value: &str, ipv6_prefix: u8) -> Value<'_> {
+    match value.parse() {
+        Ok(IpAddr::V4(address)) => Value::network(address.to_ipv6_mapped(), 128),
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Value::network(address, 128),
+        Ok(IpAddr::V6(address)) => Value::network(address, ipv6_prefix),
+        Err(_) => Value::Text(value),
+    }
+}
+
+impl Network {
+    /// Whether a text is an address in this network.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                same_bits(network.to_ipv6_mapped(), address.to_ipv6_mapped(), 96 + self.prefix.min(32))
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => same_bits(network, address, self.prefix),
+            _ => false,
+        }
+    }
+}
+
+fn same_bits(one: Ipv6Addr, other: Ipv6Addr, prefix: u8) -> bool {
+    let beyond = 128 - u32::from(prefix.min(128));
+    (one.to_bits() ^ other.to_bits()).checked_shr(beyond).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_counts_by_network_and_ipv4_by_address() {
+        assert_eq!(counted("2001:db8:0:1::7", 56), counted("2001:0db8:0:00ff::1", 56));
+        assert_ne!(counted("2001:db8:0:1::7", 56), counted("2001:db8:0:101::7", 56));
+        assert_eq!(counted("2001:db8::1", 64).to_string(), "2001:db8::/64");
+        assert_eq!(counted("::ffff:10.0.0.1", 56), counted("10.0.0.1", 56));
+        assert_ne!(counted("10.0.0.1", 56), counted("10.0.0.2", 56));
+        assert_eq!(counted("10.0.0.1", 56).to_string(), "10.0.0.1");
+        assert_eq!(counted("fe80::1%eth0", 56), Value::Text("fe80::1%eth0"));
+        assert_eq!(counted("", 56), Value::Text(""));
+    }
+
+    #[test]
+    fn networks_contain_what_they_should() {
+        let network = |text: &str, prefix| Network { address: text.parse().unwrap(), prefix };
+        let rows = [
+            (network("10.0.0.0", 8), "10.255.0.1", true),
+            (network("10.0.0.0", 8), "11.0.0.1", false),
+            (network("10.0.0.0", 8), "::ffff:10.1.2.3", true),
+            (network("0.0.0.0", 0), "1.2.3.4", true),
+            (network("0.0.0.0", 0), "::1", false),
+            (network("::", 0), "::1", true),
+            (network("2001:db8::", 32), "2001:db8:ffff::1", true),
+            (network("2001:db8::", 32), "2001:db9::1", false),
+            (network("10.0.0.1", 32), "10.0.0.1", true),
+            (network("10.0.0.1", 32), "10.0.0.2", false),
+        ];
+        for (network, address, inside) in rows {
+            assert_eq!(network.contains(address.parse().unwrap()), inside, "{network:?} {address}");
+        }
+    }
+}

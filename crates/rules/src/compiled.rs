@@ -1,0 +1,426 @@
+//! Rules, compiled: everything that can be worked out before a request comes has been.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+use tollgate_core::key::Home;
+use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
+
+use crate::address::is_address;
+use crate::index::{ByText, Id, Patterns};
+use crate::model::{self, Cap, Cost, Headers, Place, Policy, RuleMode, Test, Tier};
+use crate::pattern::Pattern;
+use crate::tree::Tree;
+
+/// All rules in force: immutable, swapped whole.
+#[derive(Debug)]
+pub struct Ruleset {
+    generation: u64,
+    domains: Vec<Domain>,
+    by_name: ByText<usize>,
+}
+
+/// The compiled rules of one domain.
+#[derive(Debug)]
+pub struct Domain {
+    pub(crate) name: Box<str>,
+    pub(crate) entity: Option<Box<str>>,
+    pub(crate) tiers: Vec<Tier>,
+    pub(crate) default_tier: usize,
+    pub(crate) tier_from: Option<Attribute>,
+    pub(crate) attributes: ByText<Attribute>,
+    /// The rules of the list, and after them those of the tree.
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) index: Index,
+    pub(crate) tree: Tree,
+}
+
+/// An attribute that some rule of the domain speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Attribute(pub(crate) u32);
+
+/// A compiled rule.
+#[derive(Debug)]
+pub struct Rule {
+    pub(crate) name: Box<str>,
+    pub(crate) key: SmallVec<[KeyPart; 2]>,
+    pub(crate) clauses: Vec<(Attribute, Test)>,
+    pub(crate) cost: CompiledCost,
+    pub(crate) mode: RuleMode,
+    pub(crate) policy: Policy,
+    pub(crate) on_failure: Vec<OnFailure>,
+    pub(crate) headers: Headers,
+    pub(crate) denied_by_label: Option<Box<str>>,
+    pub(crate) ipv6_prefix: u8,
+    /// Which of `caps` each tier has.
+    pub(crate) cap_of: Vec<Option<usize>>,
+    pub(crate) caps: Vec<CompiledCap>,
+    pub(crate) place: Place,
+}
+
+/// A part of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyPart {
+    pub(crate) attribute: Attribute,
+    pub(crate) optional: bool,
+    /// Its values are addresses.
+    pub(crate) address: bool,
+}
+
+/// What a tier is held to, with the scope of its counters.
+#[derive(Debug)]
+pub(crate) enum CompiledCap {
+    Unlimited,
+    Limit { limit: Limit, scope: Scope },
+}
+
+/// What a request costs, with attributes by number.
+#[derive(Debug)]
+pub(crate) enum CompiledCost {
+    Request,
+    Fixed(u64),
+    Attribute(Attribute),
+    Table { attribute: Attribute, cases: Vec<(Pattern, u64)>, default: Option<u64> },
+}
+
+/// Finds the rules of the list that may apply. Each rule stands in one place: behind the most telling of its conditions.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Rules that no attribute points to.
+    pub(crate) always: Vec<Id>,
+    /// By the attribute that points to them.
+    pub(crate) by_attribute: HashMap<Attribute, Pointers, foldhash::fast::FixedState>,
+}
+
+/// The rules that an attribute points to.
+#[derive(Debug, Default)]
+pub(crate) struct Pointers {
+    /// By being there.
+    pub(crate) present: Vec<Id>,
+    /// By its value.
+    pub(crate) value: Patterns,
+}
+
+/// Why rules that read well can't be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileError {
+    /// Which rule.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+impl Ruleset {
+    /// The most rules of a domain that only a look at each of them can tell apart: globs with `*` not at the end, `not`, `cidr`.
+    pub const MOST_SCANNED: usize = 256;
+    /// The most rules of a domain.
+    pub const MOST_RULES: usize = 100_000;
+
+    /// Compiles domains into a ruleset with this generation.
+    pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<CompileError>> {
+        let mut errors = Vec::new();
+        let domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
+        let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
+        if errors.is_empty() { Ok(Ruleset { generation, domains, by_name }) } else { Err(errors) }
+    }
+
+    /// Which of the rulesets that were in force this one is.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The place in [`domains`](Self::domains) of a request's domain: the one that it names, or the only one.
+    pub fn domain_number(&self, name: Option<&str>) -> Option<usize> {
+        match name {
+            Some(name) => self.by_name.get(name).copied(),
+            None if self.domains.len() == 1 => Some(0),
+            None => None,
+        }
+    }
+
+    /// All domains.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+}
+
+impl Domain {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The attribute that names a caller.
+    pub fn entity(&self) -> Option<&str> {
+        self.entity.as_deref()
+    }
+
+    /// Its rules: those of the list, then those of the tree.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Its tiers.
+    pub fn tiers(&self) -> &[Tier] {
+        &self.tiers
+    }
+
+    fn compile(domain: model::Domain, errors: &mut Vec<CompileError>) -> Domain {
+        let mut names = Attributes::default();
+        let entity = domain.entity.as_deref();
+        let mut rules: Vec<Rule> =
+            domain.rules.iter().map(|rule| Rule::listed(rule, &domain.name, entity, &mut names)).collect();
+        let listed = rules.len();
+        let tree = Tree::compile(&domain, &mut names, &mut rules);
+        let index = Index::new(&rules[..listed], &domain.at, errors);
+        if rules.len() > Ruleset::MOST_RULES {
+            errors.push(CompileError {
+                place: domain.at.clone(),
+                message: format!("domain {} has {} rules", domain.name, rules.len()),
+                remedy: format!("split it into several domains of at most {} rules each", Ruleset::MOST_RULES),
+            });
+        }
+        let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
+        Domain {
+            name: domain.name.into(),
+            entity: domain.entity.map(Into::into),
+            tiers: domain.tiers,
+            default_tier: domain.default_tier,
+            tier_from,
+            attributes: names.numbers,
+            rules,
+            index,
+            tree,
+        }
+    }
+}
+
+impl Rule {
+    /// Its name in headers, metrics and logs.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is for.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> RuleMode {
+        self.mode
+    }
+
+    /// What of it clients are shown.
+    pub fn headers(&self) -> Headers {
+        self.headers
+    }
+
+    /// How it is named to clients that it refuses.
+    pub fn label(&self) -> &str {
+        self.denied_by_label.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Where it was declared.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn listed(rule: &model::Rule, domain: &str, entity: Option<&str>, names: &mut Attributes) -> Rule {
+        let home = match rule.key.iter().position(|part| Some(part.attribute.as_str()) == entity && !part.optional) {
+            Some(place) => Home::Caller(place),
+            None => Home::Own,
+        };
+        let mut compiled = Rule::with_terms(&rule.name, &rule.name, domain, home, &rule.terms, rule.at.clone());
+        compiled.key = rule
+            .key
+            .iter()
+            .map(|part| KeyPart {
+                attribute: names.number(&part.attribute),
+                optional: part.optional,
+                address: rule.terms.ipv6_prefix_given || is_address(&part.attribute),
+            })
+            .collect();
+        compiled.clauses =
+            rule.clauses.iter().map(|clause| (names.number(&clause.attribute), clause.test.clone())).collect();
+        compiled.cost = match &rule.cost {
+            Cost::Request => CompiledCost::Request,
+            Cost::Fixed(cost) => CompiledCost::Fixed(*cost),
+            Cost::Attribute(name) => CompiledCost::Attribute(names.number(name)),
+            Cost::Table { attribute, cases, default } => {
+                CompiledCost::Table { attribute: names.number(attribute), cases: cases.clone(), default: *default }
+            }
+        };
+        compiled
+    }
+
+    /// A rule with what both forms share. `path` names its counters, `name` the rule to people.
+    pub(crate) fn with_terms(
+        name: &str,
+        path: &str,
+        domain: &str,
+        home: Home,
+        terms: &model::Terms,
+        place: Place,
+    ) -> Rule {
+        let mut caps: Vec<(&Cap, CompiledCap)> = Vec::new();
+        let cap_of = terms
+            .caps
+            .iter()
+            .map(|cap| {
+                let cap = cap.as_ref()?;
+                Some(caps.iter().position(|(known, _)| *known == cap).unwrap_or_else(|| {
+                    caps.push((cap, CompiledCap::new(cap, domain, path, home)));
+                    caps.len() - 1
+                }))
+            })
+            .collect();
+        Rule {
+            name: name.into(),
+            key: SmallVec::new(),
+            clauses: Vec::new(),
+            cost: CompiledCost::Request,
+            mode: terms.mode,
+            policy: terms.policy,
+            on_failure: terms.on_failure.clone(),
+            headers: terms.headers,
+            denied_by_label: terms.denied_by_label.as_deref().map(Into::into),
+            ipv6_prefix: terms.ipv6_prefix,
+            cap_of,
+            caps: caps.into_iter().map(|(_, cap)| cap).collect(),
+            place,
+        }
+    }
+
+    /// The limit of a tier; `None` where the rule does not apply to it or does not limit it.
+    pub fn limit(&self, tier: u16) -> Option<&Limit> {
+        match self.cap(usize::from(tier))? {
+            CompiledCap::Limit { limit, .. } => Some(limit),
+            CompiledCap::Unlimited => None,
+        }
+    }
+
+    /// What a tier is held to.
+    pub(crate) fn cap(&self, tier: usize) -> Option<&CompiledCap> {
+        self.cap_of.get(tier).copied().flatten().map(|at| &self.caps[at])
+    }
+
+    /// Whether it counts requests in flight for some tier.
+    pub fn is_concurrency(&self) -> bool {
+        self.caps
+            .iter()
+            .any(|cap| matches!(cap, CompiledCap::Limit { limit, .. } if limit.algorithm() == Algorithm::Concurrency))
+    }
+}
+
+impl CompiledCap {
+    fn new(cap: &Cap, domain: &str, path: &str, home: Home) -> CompiledCap {
+        match cap {
+            Cap::Unlimited => CompiledCap::Unlimited,
+            Cap::Limit(limit) => CompiledCap::Limit {
+                scope: Scope::new(domain, path, limit.algorithm(), limit.period(), home),
+                limit: limit.clone(),
+            },
+        }
+    }
+}
+
+impl Index {
+    fn new(rules: &[Rule], place: &Place, errors: &mut Vec<CompileError>) -> Index {
+        // How many rules each exact value would point to: the fewer, the more it tells.
+        let mut crowd: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
+        for rule in rules {
+            for (attribute, test) in &rule.clauses {
+                for pattern in patterns(test) {
+                    *crowd.entry((*attribute, pattern)).or_default() += 1;
+                }
+            }
+        }
+        let mut index = Index::default();
+        let mut by_value: HashMap<Attribute, Vec<(&Pattern, Id)>> = HashMap::new();
+        let mut scanned = 0;
+        for (id, rule) in (0..).zip(rules) {
+            if rule.mode == RuleMode::Off {
+                continue;
+            }
+            let telling = |(attribute, test): &'_ &(Attribute, Test)| {
+                let worst = patterns(test).iter().map(|pattern| crowd[&(*attribute, pattern)]).max();
+                worst.unwrap_or(usize::MAX)
+            };
+            let pivot = rule.clauses.iter().filter(|(_, test)| is_indexed(test)).min_by_key(telling);
+            match pivot {
+                Some((attribute, test)) => {
+                    let all = by_value.entry(*attribute).or_default();
+                    all.extend(patterns(test).iter().map(|pattern| (pattern, id)));
+                }
+                None => {
+                    scanned += usize::from(rule.clauses.iter().any(|(_, test)| needs_a_look(test)));
+                    match rule.required().next() {
+                        Some(attribute) => index.by_attribute.entry(attribute).or_default().present.push(id),
+                        None => index.always.push(id),
+                    }
+                }
+            }
+        }
+        for (attribute, patterns) in by_value {
+            index.by_attribute.entry(attribute).or_default().value = Patterns::new(patterns.into_iter());
+        }
+        if scanned > Ruleset::MOST_SCANNED {
+            errors.push(CompileError {
+                place: place.clone(),
+                message: format!(
+                    "{scanned} rules of this domain match only by `not`, `cidr` or a `*` that is not at the end"
+                ),
+                remedy: format!(
+                    "give all but {} of them an exact value or a prefix to match as well",
+                    Ruleset::MOST_SCANNED
+                ),
+            });
+        }
+        index
+    }
+}
+
+impl Rule {
+    /// Attributes without which it does not apply.
+    fn required(&self) -> impl Iterator<Item = Attribute> {
+        let keyed = self.key.iter().filter(|part| !part.optional).map(|part| part.attribute);
+        let matched = self.clauses.iter().filter(|(_, test)| !matches!(test, Test::Absent | Test::Not(_)));
+        keyed.chain(matched.map(|(attribute, _)| *attribute))
+    }
+}
+
+/// The patterns that a test asks a value to match one of.
+fn patterns(test: &Test) -> &[Pattern] {
+    match test {
+        Test::AnyOf(patterns) => patterns,
+        _ => &[],
+    }
+}
+
+fn is_indexed(test: &Test) -> bool {
+    matches!(test, Test::AnyOf(patterns) if patterns.iter().all(|pattern| !matches!(pattern, Pattern::Glob(_))))
+}
+
+fn needs_a_look(test: &Test) -> bool {
+    match test {
+        Test::Present | Test::Absent => false,
+        Test::AnyOf(_) => !is_indexed(test),
+        Test::Within(_) | Test::Not(_) => true,
+    }
+}
+
+/// Numbers for the attributes that rules speak of.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    numbers: ByText<Attribute>,
+}
+
+impl Attributes {
+    pub(crate) fn number(&mut self, name: &str) -> Attribute {
+        let next = Attribute(self.numbers.len() as u32);
+        *self.numbers.entry(name.into()).or_insert(next)
+    }
+}

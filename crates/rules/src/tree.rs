@@ -1,0 +1,221 @@
+//! envoyproxy/ratelimit's `descriptors` tree, compiled.
+//!
+//! Entry by entry, without going back: the node with exactly this key and value; else the wildcards of that level in the order
+//! of the file; else the node with this key and no value.
+
+use smallvec::SmallVec;
+use tollgate_core::key::Home;
+
+use crate::address::{counted, is_address};
+use crate::compiled::{Attributes, Rule};
+use crate::index::{ByText, Id, Patterns};
+use crate::model;
+use crate::pattern::Pattern;
+use tollgate_core::Value;
+
+/// The tree of one domain.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// The first is the root, which is no entry.
+    nodes: Vec<TreeNode>,
+    match_parents: bool,
+}
+
+/// One node.
+#[derive(Debug, Default)]
+pub(crate) struct TreeNode {
+    children: ByText<Children>,
+    pub(crate) limit: Option<NodeLimit>,
+    /// The text that stands for all values that the node takes, where they share a counter.
+    shared: Option<Box<str>>,
+    address: Option<u8>,
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+/// What a node counts.
+#[derive(Debug)]
+pub(crate) struct NodeLimit {
+    /// The rule's place in the domain.
+    pub(crate) rule: Id,
+    /// The name that the file gave.
+    pub(crate) name: Option<Box<str>>,
+    /// Whose place it takes.
+    pub(crate) replaces: Vec<Box<str>>,
+}
+
+/// The children with one key.
+#[derive(Debug, Default)]
+struct Children {
+    values: Patterns,
+    /// Behind the ids of `values`, in the order of the file.
+    nodes: Vec<usize>,
+    /// Takes what no value takes.
+    any: Option<usize>,
+}
+
+/// A limit that a descriptor meets.
+pub(crate) struct Met<'t> {
+    pub(crate) limit: &'t NodeLimit,
+    pub(crate) values: SmallVec<[Value<'t>; 2]>,
+}
+
+/// How far a descriptor went.
+pub(crate) struct Walk {
+    /// How many entries found a node.
+    pub(crate) depth: usize,
+    /// The nodes, in their order.
+    path: SmallVec<[usize; 4]>,
+}
+
+impl Tree {
+    pub(crate) fn compile(domain: &model::Domain, names: &mut Attributes, rules: &mut Vec<Rule>) -> Tree {
+        let mut tree = Tree { nodes: vec![TreeNode::default()], match_parents: domain.match_parents };
+        let mut compiler = Compiler { domain, names, rules, keys: Vec::new(), path: String::new() };
+        compiler.children(&mut tree, 0, &domain.tree);
+        tree
+    }
+
+    /// Whether there is anything to meet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.len() <= 1
+    }
+
+    /// Follows a descriptor's entries.
+    pub(crate) fn walk(&self, entries: &[(&str, &str)]) -> Walk {
+        let mut walk = Walk { depth: 0, path: SmallVec::new() };
+        let mut at = 0;
+        for (key, value) in entries {
+            let Some(next) = self.nodes[at].children.get(*key).and_then(|children| children.find(value)) else {
+                break;
+            };
+            walk.path.push(next);
+            walk.depth += 1;
+            at = next;
+        }
+        walk
+    }
+
+    /// The limits that a descriptor meets: that of its last entry, and with `match_parents` those on the way.
+    pub(crate) fn met<'t, 'w>(
+        &'t self,
+        walk: &'w Walk,
+        entries: &'t [(&'t str, &'t str)],
+    ) -> impl Iterator<Item = Met<'t>> + use<'t, 'w> {
+        let complete = walk.depth == entries.len();
+        let last = walk.path.len().saturating_sub(1);
+        walk.path.iter().enumerate().filter_map(move |(at, node)| {
+            if !(self.match_parents || complete && at == last) {
+                return None;
+            }
+            let node = &self.nodes[*node];
+            let limit = node.limit.as_ref()?;
+            let values =
+                walk.path.iter().zip(entries).take(at + 1).map(|(node, (_, value))| self.nodes[*node].value(value));
+            Some(Met { limit, values: values.collect() })
+        })
+    }
+}
+
+impl TreeNode {
+    /// A value as part of a key.
+    fn value<'r>(&'r self, value: &'r str) -> Value<'r> {
+        match (&self.shared, self.address) {
+            (Some(shared), _) => Value::Text(shared),
+            (None, Some(ipv6_prefix)) => counted(value, ipv6_prefix),
+            (None, None) => Value::Text(value),
+        }
+    }
+}
+
+impl Children {
+    fn find(&self, value: &str) -> Option<usize> {
+        if let [first, ..] = self.values.exact(value) {
+            return Some(self.nodes[*first as usize]);
+        }
+        let mut first: Option<Id> = None;
+        self.values.wild(value, |id| first = Some(first.map_or(id, |first| first.min(id))));
+        first.map(|id| self.nodes[id as usize]).or(self.any)
+    }
+}
+
+struct Compiler<'a> {
+    domain: &'a model::Domain,
+    names: &'a mut Attributes,
+    rules: &'a mut Vec<Rule>,
+    /// The keys on the way to the node at hand.
+    keys: Vec<&'a str>,
+    /// The same with values, as a text that no other node has, nor any rule of the list: those are ASCII.
+    path: String,
+}
+
+impl<'a> Compiler<'a> {
+    fn children(&mut self, tree: &mut Tree, parent: usize, nodes: &'a [model::Node]) {
+        let mut by_key: Vec<(&str, Vec<(&Pattern, usize)>, Option<usize>)> = Vec::new();
+        for node in nodes {
+            let number = self.node(tree, node);
+            let at = by_key.iter().position(|(key, ..)| *key == node.key).unwrap_or_else(|| {
+                by_key.push((&node.key, Vec::new(), None));
+                by_key.len() - 1
+            });
+            match &node.value {
+                Some(pattern) => by_key[at].1.push((pattern, number)),
+                None => by_key[at].2 = Some(number),
+            }
+        }
+        for (key, values, any) in by_key {
+            let nodes = values.iter().map(|(_, number)| *number).collect();
+            let values = Patterns::new(values.iter().zip(0..).map(|((pattern, _), id)| (*pattern, id)));
+            tree.nodes[parent].children.insert(key.into(), Children { values, nodes, any });
+        }
+    }
+
+    fn node(&mut self, tree: &mut Tree, node: &'a model::Node) -> usize {
+        let (length, number) = (self.path.len(), tree.nodes.len());
+        self.keys.push(&node.key);
+        self.path.push('→');
+        self.path.push_str(&escaped(&node.key));
+        if let Some(value) = &node.value_text {
+            self.path.push('=');
+            self.path.push_str(&escaped(value));
+        }
+        let limit = node.limit.as_ref().map(|limit| self.limit(limit, &node.at));
+        let terms = node.limit.as_ref().map(|limit| &limit.terms);
+        tree.nodes.push(TreeNode {
+            children: ByText::default(),
+            limit,
+            shared: node.value_text.as_deref().filter(|_| node.share_threshold).map(Into::into),
+            address: (is_address(&node.key) || terms.is_some_and(|terms| terms.ipv6_prefix_given))
+                .then(|| terms.map_or(DEFAULT_IPV6_PREFIX, |terms| terms.ipv6_prefix)),
+            metadata: node.metadata.clone(),
+        });
+        self.children(tree, number, &node.children);
+        self.keys.pop();
+        self.path.truncate(length);
+        number
+    }
+
+    fn limit(&mut self, limit: &model::NodeLimit, place: &model::Place) -> NodeLimit {
+        let entity = self.domain.entity.as_deref();
+        let home = match self.keys.iter().position(|key| Some(*key) == entity) {
+            Some(at) => Home::Caller(at),
+            None => Home::Own,
+        };
+        if let Some(entity) = entity {
+            self.names.number(entity);
+        }
+        let rule = Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, place.clone());
+        self.rules.push(rule);
+        NodeLimit {
+            rule: self.rules.len() as Id - 1,
+            name: limit.named.then(|| limit.name.as_str().into()),
+            replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),
+        }
+    }
+}
+
+/// How many bits of an IPv6 address name a caller where nobody says otherwise: what providers give one customer.
+pub(crate) const DEFAULT_IPV6_PREFIX: u8 = 56;
+
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('=', "%3D").replace('→', "%→")
+}

@@ -1,0 +1,90 @@
+//! How a key becomes a place: a keyed hash, so that callers can't choose values that collide.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
+use tollgate_core::{Claim, Key, Value};
+
+/// The secret of one store.
+#[derive(Clone, Debug)]
+pub(super) struct Hasher {
+    keyed: SipHasher13,
+}
+
+/// Where a key belongs: its partition names the shard, the whole of it the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Print {
+    partition: u64,
+    pub(super) key: Fingerprint,
+}
+
+/// A 128-bit hash of a whole key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Fingerprint {
+    pub(super) high: u64,
+    pub(super) low: u64,
+}
+
+impl Hasher {
+    pub(super) fn random() -> Hasher {
+        // The standard library's own source of randomness for hash maps.
+        let random = RandomState::new();
+        Hasher { keyed: SipHasher13::new_with_keys(random.hash_one(0u8), random.hash_one(1u8)) }
+    }
+
+    /// The places of a claim's keys, in the order of its charges.
+    pub(super) fn prints(&self, claim: &Claim<'_>) -> SmallVec<[Print; 4]> {
+        let mut prints = SmallVec::new();
+        // Most charges of a claim are in one caller's partition, which is hashed once.
+        let mut last: Option<(Value<'_>, u128, u128)> = None;
+        for charge in &claim.charges {
+            let caller = charge.key.caller();
+            let domain = charge.key.scope().domain_digest();
+            let partition = match (caller, last) {
+                (Some(caller), Some((same, of, partition))) if caller == same && domain == of => partition,
+                _ => self.partition(&charge.key),
+            };
+            last = caller.map(|caller| (caller, domain, partition));
+            prints.push(self.within(partition, &charge.key));
+        }
+        prints
+    }
+
+    /// The place of one key.
+    pub(super) fn print(&self, key: &Key<'_>) -> Print {
+        self.within(self.partition(key), key)
+    }
+
+    fn partition(&self, key: &Key<'_>) -> u128 {
+        let mut hasher = self.keyed;
+        key.hash_partition(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn within(&self, partition: u128, key: &Key<'_>) -> Print {
+        let rest = if key.has_rest() {
+            let mut hasher = self.keyed;
+            key.hash_rest(&mut hasher);
+            hasher.finish128().as_u128()
+        } else {
+            0
+        };
+        // Partition and rest are keyed hashes, which callers can't steer, and the digest is the rule's, so combining them
+        // this way collides no more often than hashing all of it again would. The rotation keeps a rest that equals the
+        // partition from cancelling it.
+        let whole = partition ^ rest.rotate_left(31) ^ key.scope().digest();
+        Print {
+            partition: (partition >> 64) as u64,
+            key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 },
+        }
+    }
+}
+
+impl Print {
+    /// The number of its shard among 2^`bits`.
+    pub(super) fn shard(self, bits: u32) -> usize {
+        self.partition.checked_shr(64 - bits).unwrap_or(0) as usize
+    }
+}

@@ -1,0 +1,191 @@
+//! The in-memory store: counters on one machine, exact under threads, bounded.
+//!
+//! A caller's counters share a shard, so a claim on them is one lock; a claim over several partitions takes its locks in
+//! order. The store never waits for anything else, so its future is ready at the first poll.
+
+mod hash;
+mod once;
+mod shard;
+mod table;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tollgate_core::{Claim, Replay, Settlement, Slot, settle};
+
+use crate::Store;
+use crate::clock::{Clock, SystemClock};
+use hash::{Hasher, Print};
+use shard::Shard;
+
+/// Counters in memory.
+#[derive(Debug)]
+pub struct MemoryStore<C = SystemClock> {
+    clock: C,
+    hasher: Hasher,
+    shards: Box<[Lane]>,
+}
+
+/// How large an in-memory store may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The most counters. Past it the stale ones go, and then those that would be stale soonest.
+    pub max_keys: usize,
+    /// The most records of claims that are settled once. Past it the oldest go.
+    pub max_once: usize,
+}
+
+/// What an in-memory store holds and what it had to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Counters, stale ones that nobody has swept yet included.
+    pub keys: usize,
+    /// Stale counters that were removed.
+    pub swept: u64,
+    /// Live counters that were removed because the store was full: their callers start afresh.
+    pub evicted: u64,
+    /// Records of claims that are settled once.
+    pub once: usize,
+    /// Such records that were removed before their time because there were too many.
+    pub once_evicted: u64,
+}
+
+/// A shard on cache lines of its own, so that threads on different shards do not slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Lane(Mutex<Shard>);
+
+impl Default for MemoryConfig {
+    fn default() -> MemoryConfig {
+        MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000 }
+    }
+}
+
+impl MemoryConfig {
+    /// A store of this size, on the machine's clock.
+    pub fn build(self) -> MemoryStore {
+        self.build_with(SystemClock::default())
+    }
+
+    /// A store of this size, on a clock of the caller's.
+    pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
+        const MOST_SHARDS: usize = 1024;
+        const KEYS_WORTH_A_SHARD: usize = 1024;
+        let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
+        let lane = |_| {
+            let shard = Shard::new(self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
+            Lane(Mutex::new(shard))
+        };
+        MemoryStore { clock, hasher: Hasher::random(), shards: (0..shards).map(lane).collect() }
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// What it holds now.
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        for at in 0..self.shards.len() {
+            self.lock(at).add_to(&mut stats);
+        }
+        stats
+    }
+
+    fn settle_now(&self, claim: &Claim<'_>) -> Settlement {
+        let now = self.clock.now();
+        let prints = self.hasher.prints(claim);
+        let once = claim.once.as_ref().map(|once| self.hasher.print(&once.key));
+        let mut locked = self.lock_all(prints.iter().chain(&once));
+
+        if let (Some(once), Some(print)) = (&claim.once, once)
+            && let Some(before) = locked.shard(print).replay(print, once, claim, now)
+        {
+            return before;
+        }
+        let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
+        let mut slot_of: SmallVec<[usize; 4]> = SmallVec::new();
+        for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
+            let same = prints[..at].iter().position(|other| other.key == print.key);
+            slot_of.push(match same {
+                Some(other) => slot_of[other],
+                None => {
+                    slots.push(Slot::new(locked.shard(*print).lend(print.key, charge.limit)));
+                    slots.len() - 1
+                }
+            });
+        }
+        let settlement = settle(claim, &mut slots, &slot_of, now);
+        for (at, print) in prints.iter().enumerate() {
+            // The first charge of a key takes its slot back; what it leaves for the others is fresh and unchanged.
+            let slot = std::mem::take(&mut slots[slot_of[at]]);
+            locked.shard(*print).take_back(print.key, slot, now);
+        }
+        if let (Some(once), Some(print)) = (&claim.once, once) {
+            locked.shard(print).remember(print, once, claim, &settlement);
+        }
+        settlement
+    }
+
+    /// Locks the shards of all prints, each once, in the order of their numbers.
+    fn lock_all<'a>(&self, prints: impl Iterator<Item = &'a Print> + Clone) -> Locked<'_> {
+        let mut numbers: SmallVec<[usize; 8]> = prints.map(|print| self.number(*print)).collect();
+        let lone = numbers.iter().all(|number| *number == numbers[0]);
+        if lone {
+            numbers.truncate(1);
+        } else {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        let shift = self.shift();
+        Locked { shift, guards: numbers.into_iter().map(|number| (number, self.lock(number))).collect() }
+    }
+
+    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        // A panic in `settle` would leave the states it borrowed fresh, which is a state like any other.
+        self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number(&self, print: Print) -> usize {
+        print.shard(self.shift())
+    }
+
+    fn shift(&self) -> u32 {
+        self.shards.len().trailing_zeros()
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+        self.settle_now(claim)
+    }
+}
+
+/// The shards that a claim needs, held.
+struct Locked<'a> {
+    shift: u32,
+    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 1]>,
+}
+
+impl Locked<'_> {
+    fn shard(&mut self, print: Print) -> &mut Shard {
+        let number = print.shard(self.shift);
+        let at = match self.guards.len() {
+            1 => 0,
+            _ => self.guards.partition_point(|(held, _)| *held < number),
+        };
+        &mut self.guards[at].1
+    }
+}
+
+/// A settlement that says that another claim has this name.
+fn conflict(claim: &Claim<'_>, now: tollgate_core::Timestamp) -> Settlement {
+    let refused = claim.charges.iter().map(|_| tollgate_core::Reading {
+        admits: false,
+        taken: 0,
+        remaining: 0,
+        wait: tollgate_core::Wait::Forever,
+        reset_after: tollgate_core::Span::ZERO,
+        delay: tollgate_core::Span::ZERO,
+        source: tollgate_core::Source::Store,
+    });
+    Settlement { readings: refused.collect(), at: now, replay: Replay::Conflict }
+}

@@ -1,0 +1,152 @@
+//! One shard: a table for each kind of state, so that none is larger than it needs to be, and the bound on them all.
+
+use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
+use tollgate_core::{Algorithm, Claim, Limit, Once, Settlement, Slot, State, Timestamp};
+
+use super::hash::{Fingerprint, Print};
+use super::once::Records;
+use super::table::{Swept, Table};
+use super::{MemoryStats, conflict};
+
+/// Counters and records of some partitions.
+#[derive(Debug)]
+pub(super) struct Shard {
+    buckets: Table<Bucket>,
+    fixed_windows: Table<FixedWindow>,
+    sliding_windows: Table<SlidingWindow<[u64; 2]>>,
+    /// Sub-windows, logs and holds, which are boxed.
+    large: Table<State>,
+    records: Records,
+    max_keys: usize,
+    swept: u64,
+    evicted: u64,
+}
+
+/// How many slots each new counter sweeps: enough that a table whose counters go stale stops growing.
+const STEPS: usize = 8;
+/// How many at most when the shard is full, before a live counter goes.
+const STEPS_WHEN_FULL: usize = 256;
+
+impl Shard {
+    pub(super) fn new(max_keys: usize, max_once: usize) -> Shard {
+        Shard {
+            buckets: Table::default(),
+            fixed_windows: Table::default(),
+            sliding_windows: Table::default(),
+            large: Table::default(),
+            records: Records::new(max_once),
+            max_keys,
+            swept: 0,
+            evicted: 0,
+        }
+    }
+
+    /// A counter's state, on loan. Large ones leave a fresh one behind, small ones a copy.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> State {
+        match limit.algorithm() {
+            Algorithm::Bucket { .. } => self.buckets.get_mut(key).map(|it| State::Bucket(*it)),
+            Algorithm::FixedWindow => self.fixed_windows.get_mut(key).map(|it| State::FixedWindow(*it)),
+            Algorithm::SlidingWindow { sub_windows: 1 } => {
+                self.sliding_windows.get_mut(key).map(|it| State::SlidingWindow(*it))
+            }
+            _ => self.large.get_mut(key).map(std::mem::take),
+        }
+        .unwrap_or_default()
+    }
+
+    /// Takes back what was lent, and keeps it if it has changed.
+    pub(super) fn take_back(&mut self, key: Fingerprint, slot: Slot, now: Timestamp) {
+        let stale_at = slot.stale_at;
+        let new = match slot.state {
+            State::Fresh => return,
+            State::Bucket(it) if slot.changed => self.buckets.update(key, it, stale_at).err().map(State::Bucket),
+            State::FixedWindow(it) if slot.changed => {
+                self.fixed_windows.update(key, it, stale_at).err().map(State::FixedWindow)
+            }
+            State::SlidingWindow(it) if slot.changed => {
+                self.sliding_windows.update(key, it, stale_at).err().map(State::SlidingWindow)
+            }
+            large @ (State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_)) => match self.large.get_mut(key) {
+                Some(lent) if !slot.changed => {
+                    *lent = large;
+                    None
+                }
+                Some(_) => self.large.update(key, large, stale_at).err(),
+                None if slot.changed => Some(large),
+                None => None,
+            },
+            _ => None,
+        };
+        if let Some(state) = new {
+            self.insert(key, state, stale_at, now);
+        }
+    }
+
+    /// What was answered before under this name, if that is still on record.
+    pub(super) fn replay(
+        &mut self,
+        print: Print,
+        once: &Once<'_>,
+        claim: &Claim<'_>,
+        now: Timestamp,
+    ) -> Option<Settlement> {
+        let record = self.records.get(print.key, now)?;
+        Some(record.answer(once).unwrap_or_else(|| conflict(claim, now)))
+    }
+
+    /// Keeps an answer for those who ask again.
+    pub(super) fn remember(&mut self, print: Print, once: &Once<'_>, claim: &Claim<'_>, settlement: &Settlement) {
+        self.records.insert(print.key, once, claim, settlement);
+    }
+
+    pub(super) fn add_to(&self, stats: &mut MemoryStats) {
+        stats.keys += self.len();
+        stats.swept += self.swept;
+        stats.evicted += self.evicted;
+        stats.once += self.records.len();
+        stats.once_evicted += self.records.evicted();
+    }
+
+    fn len(&self) -> usize {
+        self.buckets.len() + self.fixed_windows.len() + self.sliding_windows.len() + self.large.len()
+    }
+
+    fn insert(&mut self, key: Fingerprint, state: State, stale_at: Timestamp, now: Timestamp) {
+        self.make_room(now);
+        match state {
+            State::Fresh => {}
+            State::Bucket(it) => self.buckets.insert(key, it, stale_at),
+            State::FixedWindow(it) => self.fixed_windows.insert(key, it, stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.insert(key, it, stale_at),
+            large => self.large.insert(key, large, stale_at),
+        }
+    }
+
+    /// Sweeps a little; and if the shard is full, until there is room. When all that it saw are live, the one that would be
+    /// stale soonest goes.
+    fn make_room(&mut self, now: Timestamp) {
+        let full = self.len() >= self.max_keys;
+        let steps = if full { STEPS_WHEN_FULL } else { STEPS };
+        let swept = [
+            self.buckets.sweep(steps, now),
+            self.fixed_windows.sweep(steps, now),
+            self.sliding_windows.sweep(steps, now),
+            self.large.sweep(steps, now),
+        ];
+        self.swept += swept.iter().map(|swept| swept.stale).sum::<u64>();
+        if self.len() < self.max_keys {
+            return;
+        }
+        let soonest =
+            swept.iter().enumerate().filter_map(|(kind, Swept { soonest, .. })| Some((*soonest.as_ref()?, kind)));
+        if let Some(((_, key), kind)) = soonest.min_by_key(|((stale_at, _), _)| *stale_at) {
+            match kind {
+                0 => self.buckets.remove(key),
+                1 => self.fixed_windows.remove(key),
+                2 => self.sliding_windows.remove(key),
+                _ => self.large.remove(key),
+            }
+            self.evicted += 1;
+        }
+    }
+}
