@@ -172,7 +172,16 @@ impl<'a> Counter<'a> {
             _ => charge.units,
         };
         let asked = Asked { limit, now: advanced.now, by: claim.id, units };
-        Counter { ask: charge.ask, mode: charge.mode, asked, slot: index, needs: units, admits: true, taken: 0, delay: 0 }
+        Counter {
+            ask: charge.ask,
+            mode: charge.mode,
+            asked,
+            slot: index,
+            needs: units,
+            admits: true,
+            taken: 0,
+            delay: 0,
+        }
     }
 
     /// Whether the two are one charge with the sum.
@@ -187,7 +196,7 @@ impl<'a> Counter<'a> {
 
     fn pay(&mut self, slot: &mut Slot) {
         if self.ask == Ask::Exactly && (self.admits || self.mode == Mode::Soft) {
-            self.delay = slot.state.delay(self.asked.limit);
+            self.delay = slot.state.delay(self.asked.limit, self.asked.now);
             self.spend(slot, self.asked.units);
         }
     }

@@ -68,9 +68,9 @@ impl Bucket {
         self.at + ticks_to_drain(limit, self.level)
     }
 
-    pub(super) fn delay(&self, limit: &Limit) -> u64 {
+    pub(super) fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match limit.algorithm() {
-            Algorithm::Bucket { paced: true, .. } => ticks_to_drain(limit, self.level),
+            Algorithm::Bucket { paced: true, .. } => self.stale_at(limit).saturating_sub(now),
             _ => 0,
         }
     }

@@ -156,9 +156,9 @@ impl State {
     }
 
     /// How many ticks an admitted request should wait, so that it leaves evenly spaced. Asked before it is spent.
-    pub fn delay(&self, limit: &Limit) -> u64 {
+    pub fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match self {
-            State::Bucket(bucket) => bucket.delay(limit),
+            State::Bucket(bucket) => bucket.delay(limit, now),
             _ => 0,
         }
     }

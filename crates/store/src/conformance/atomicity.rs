@@ -42,7 +42,12 @@ pub fn a_refusal_changes_nothing<S: Subject>(make: impl Fn() -> S) {
                 settlement.readings
             );
         }
-        assert_eq!(before, look(&refused, &counters, &VALUES), "{}: a refused claim changed a counter", full.scope.rule());
+        assert_eq!(
+            before,
+            look(&refused, &counters, &VALUES),
+            "{}: a refused claim changed a counter",
+            full.scope.rule()
+        );
         for step in 1..=50u64 {
             let now = START.after(Span::from_micros(step * 500_009));
             refused.set_now(now);

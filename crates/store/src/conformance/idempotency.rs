@@ -55,7 +55,12 @@ pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
         let left = settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
         assert_eq!(left, AMOUNT - 1, "{}: a conflict changed the counter", counter.scope.rule());
         let again = settle(&subject, &once(&counter, 1, "order-1", 7));
-        assert_eq!(again, Settlement { replay: Replay::Again, ..first }, "{}: it replaced the record", counter.scope.rule());
+        assert_eq!(
+            again,
+            Settlement { replay: Replay::Again, ..first },
+            "{}: it replaced the record",
+            counter.scope.rule()
+        );
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) fn moment(word: &str, origin: Timestamp) -> Result<Timestamp, String>
 
 /// A date and time with its offset, `2026-03-29T01:59:59+01:00`.
 pub(super) fn date(word: &str) -> Result<Timestamp, String> {
-    let instant: jiff::Timestamp = word.parse().map_err(|error| format!("\"{word}\" is not a date and time: {error}"))?;
+    let instant: jiff::Timestamp =
+        word.parse().map_err(|error| format!("\"{word}\" is not a date and time: {error}"))?;
     let micros = u64::try_from(instant.as_microsecond()).map_err(|_| format!("\"{word}\" is before 1970"))?;
     Ok(Timestamp::from_micros(micros))
 }
