@@ -194,10 +194,7 @@ impl Naive {
                 if taken_at + period(limit) <= now {
                     return 0;
                 }
-                let back = self.take_from(|naive| &mut naive.log, taken_at, units);
-                // The log's time is that of its newest entry.
-                self.time = self.log.keys().next_back().copied().unwrap_or(0);
-                back
+                self.take_from(|naive| &mut naive.log, taken_at, units)
             }
             Algorithm::Concurrency => {
                 let had = units > 0 && self.has_hold(At { limit, now }, by);
@@ -214,6 +211,9 @@ impl Naive {
     pub(crate) fn forget(&mut self, At { limit, now }: At<'_>) {
         self.log.retain(|at, _| *at + period(limit) > now);
         self.holds.retain(|(_, expiry)| *expiry > now);
+        if limit.algorithm() == Algorithm::SlidingLog {
+            self.time = self.log.keys().next_back().copied().unwrap_or(0);
+        }
     }
 
     fn take_from(&mut self, of: impl Fn(&mut Naive) -> &mut BTreeMap<u64, u64>, at: u64, units: u64) -> u64 {
