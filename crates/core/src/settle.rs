@@ -130,10 +130,10 @@ pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Tim
     }
     let mut settling = Settling { by: claim.id, charges: &claim.charges, slots, slot_of, now, readings: &mut readings };
     if asks.returns {
-        settling.record(|ask| matches!(ask, Ask::Return { .. }));
+        settling.give_back();
     }
     if asks.debits {
-        settling.record(|ask| ask == Ask::Regardless);
+        settling.debit();
     }
     settling.look();
     if settling.passes() {
@@ -220,48 +220,80 @@ impl<'a> Settling<'_, 'a> {
         Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
     }
 
-    fn record(&mut self, is: impl Fn(Ask) -> bool) {
+    /// The first charge that is one with this one: same key, same ask, same mode.
+    fn first(&self, at: usize) -> usize {
+        let this = &self.charges[at];
+        let same = |other: &usize| {
+            let charge = &self.charges[*other];
+            self.slot_of[*other] == self.slot_of[at] && charge.ask == this.ask && charge.mode == this.mode
+        };
+        (0..at).find(same).unwrap_or(at)
+    }
+
+    /// What is given back. Charges that are one are given back as one, and share that in their order.
+    fn give_back(&mut self) {
         for at in 0..self.charges.len() {
-            let charge = &self.charges[at];
-            if is(charge.ask) {
-                let asked = self.asked(at);
-                let slot = &mut self.slots[self.slot_of[at]];
-                self.readings[at].taken = match charge.ask {
-                    Ask::Return { taken_at } => {
-                        let back = slot.state.give_back(&asked, tick(charge.limit).at(taken_at));
-                        slot.changed |= back > 0;
-                        back
-                    }
-                    _ => slot.spend(&asked),
-                };
+            let Ask::Return { taken_at } = self.charges[at].ask else { continue };
+            if self.first(at) != at {
+                continue;
+            }
+            let ones: SmallVec<[usize; 4]> =
+                (at..self.charges.len()).filter(|other| self.first(*other) == at).collect();
+            let mut asked = self.asked(at);
+            asked.units = ones.iter().fold(0, |units, one| units.saturating_add(self.asked(*one).units));
+            let slot = &mut self.slots[self.slot_of[at]];
+            let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
+            slot.changed |= back > 0;
+            for one in ones {
+                self.readings[one].taken = back.min(self.asked(one).units);
+                back -= self.readings[one].taken;
             }
         }
     }
 
-    /// Asks every counter whether it has room. Charges with the same key and mode are one with the sum; those with the same key
-    /// and another mode come after each other, in their order, each finding what the ones before it will pay.
+    /// What was spent elsewhere.
+    fn debit(&mut self) {
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::Regardless {
+                let asked = self.asked(at);
+                self.readings[at].taken = self.slots[self.slot_of[at]].spend(&asked);
+            }
+        }
+    }
+
+    /// Asks every counter whether it has room.
     fn look(&mut self) {
-        let some_share = self.slots.len() < self.slot_of.len();
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::Exactly {
-                let mut asked = self.asked(at);
-                if some_share && asked.limit.algorithm() != Algorithm::Concurrency {
-                    asked.units = asked.units.saturating_add(self.asked_by_others(at));
-                }
-                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
+                let needed = self.needed(at);
+                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&needed);
             }
         }
     }
 
-    /// What other charges ask of the same counter that this one must leave room for.
-    fn asked_by_others(&self, at: usize) -> u64 {
-        let this = &self.charges[at];
-        let others = self.charges.iter().enumerate().filter(|(other, charge)| {
-            let shares = *other != at && self.slot_of[*other] == self.slot_of[at] && charge.ask == Ask::Exactly;
-            let pays_first = *other < at && (self.readings[*other].admits || charge.mode == Mode::Soft);
-            shares && (charge.mode == this.mode || pays_first)
-        });
-        others.fold(0, |units, (_, charge)| units.saturating_add(charge.units))
+    /// What there must be room for. Charges with the same key and mode are one with the sum; those with the same key and another
+    /// mode come after each other, each finding what the ones before it will pay. One claim holds one slot, however often it asks.
+    fn needed(&self, at: usize) -> Asked<'a> {
+        let mut asked = self.asked(at);
+        if self.slots.len() == self.slot_of.len() {
+            return asked;
+        }
+        let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
+        let this = self.first(at);
+        for other in 0..self.charges.len() {
+            if other == at || self.slot_of[other] != self.slot_of[at] || self.charges[other].ask != Ask::Exactly {
+                continue;
+            }
+            let first = self.first(other);
+            let pays = self.readings[first].admits || self.charges[other].mode == Mode::Soft;
+            if first == this || (first < this && pays && !is_hold) {
+                asked.units = asked.units.saturating_add(self.asked(other).units);
+            }
+        }
+        if is_hold {
+            asked.units = asked.units.min(1);
+        }
+        asked
     }
 
     fn passes(&self) -> bool {
@@ -274,7 +306,7 @@ impl<'a> Settling<'_, 'a> {
             if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
                 let asked = self.asked(at);
                 let slot = &mut self.slots[self.slot_of[at]];
-                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit));
+                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit, asked.now));
                 self.readings[at].taken = slot.spend(&asked);
             }
         }
@@ -294,13 +326,14 @@ impl<'a> Settling<'_, 'a> {
     fn read(&mut self) {
         for at in 0..self.charges.len() {
             let asked = self.asked(at);
+            let needed = if self.readings[at].admits { asked } else { self.needed(at) };
             let slot = &mut self.slots[self.slot_of[at]];
             let reading = &mut self.readings[at];
             let tick = tick(asked.limit);
             if !reading.admits {
-                reading.wait = match slot.state.wait(&asked) {
+                reading.wait = match slot.state.wait(&needed) {
                     WaitUntil::Now => Wait::None,
-                    WaitUntil::Tick(at) => Wait::For(tick.start(at).since(self.now)),
+                    WaitUntil::Tick(at) => Wait::For(tick.until(self.now, at)),
                     WaitUntil::Never => Wait::Forever,
                 };
             }
@@ -309,7 +342,7 @@ impl<'a> Settling<'_, 'a> {
                 slot.stale_at = tick.start(report.stale_at);
             }
             reading.remaining = report.available.unwrap_or(0);
-            reading.reset_after = tick.start(report.reset_at).since(self.now);
+            reading.reset_after = tick.until(self.now, report.reset_at);
         }
     }
 }

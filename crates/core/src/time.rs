@@ -140,6 +140,11 @@ impl Tick {
         Timestamp::from_micros(tick.saturating_mul(self.micros()))
     }
 
+    /// The time from `now` to the first microsecond of a tick, which may lie past [`Timestamp::MAX`]; none if it is over.
+    pub const fn until(self, now: Timestamp, tick: u64) -> Span {
+        Span(tick.saturating_mul(self.micros()).saturating_sub(now.0))
+    }
+
     /// The length of so many ticks.
     pub const fn span(self, ticks: u64) -> Span {
         Span(ticks.saturating_mul(self.micros()))

@@ -8,6 +8,8 @@ use std::future::Future;
 use tollgate_core::{Claim, Settlement};
 
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod memory;
 
 pub use clock::{Clock, ManualClock, SystemClock};

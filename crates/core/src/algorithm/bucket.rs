@@ -20,7 +20,12 @@ impl Bucket {
     pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
         let stood = stand(self.at, now, limit.period().ticks());
         if !stood.moved {
-            self.level -= self.level.min(drained(limit, stood.now - self.at, self.level));
+            let drained = drained(limit, stood.now - self.at, self.level);
+            if drained == 0 && limit.amount() == 0 {
+                // What it holds is forgotten a period after it was last spent, however often it is looked at until then.
+                return stood;
+            }
+            self.level -= self.level.min(drained);
         }
         self.at = stood.now;
         stood
@@ -33,7 +38,10 @@ impl Bucket {
 
     pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
         let units = asked.units.min(asked.limit.period().most());
-        self.level = (self.level + units * asked.limit.period().ticks()).min(EXACT - 1);
+        if units > 0 {
+            self.level = (self.level + units * asked.limit.period().ticks()).min(EXACT - 1);
+            self.at = asked.now;
+        }
         units
     }
 
@@ -60,9 +68,9 @@ impl Bucket {
         self.at + ticks_to_drain(limit, self.level)
     }
 
-    pub(super) fn delay(&self, limit: &Limit) -> u64 {
+    pub(super) fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match limit.algorithm() {
-            Algorithm::Bucket { paced: true, .. } => ticks_to_drain(limit, self.level),
+            Algorithm::Bucket { paced: true, .. } => self.stale_at(limit).saturating_sub(now),
             _ => 0,
         }
     }

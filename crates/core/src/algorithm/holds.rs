@@ -61,7 +61,7 @@ impl Holds {
     }
 
     pub(super) fn give_back(&mut self, asked: &Asked<'_>, _taken_at: u64) -> u64 {
-        if !self.release(asked.by) {
+        if asked.units == 0 || !self.release(asked.by) {
             return 0;
         }
         self.at = asked.now;

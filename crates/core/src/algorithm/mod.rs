@@ -145,9 +145,9 @@ impl State {
         each!(self, it => it.give_back(asked, taken_at), fresh => 0)
     }
 
-    /// When what is asked would be admitted if nobody else spent.
+    /// When there would be room for what is asked if nobody else spent. A hold that the claim has already is no room.
     pub fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        if self.admits(asked) {
+        if self.available(asked.limit, asked.now).is_some_and(|left| asked.units <= left) {
             WaitUntil::Now
         } else if asked.units > asked.limit.quota() {
             WaitUntil::Never
@@ -166,9 +166,9 @@ impl State {
     }
 
     /// How many ticks an admitted request should wait, so that it leaves evenly spaced. Asked before it is spent.
-    pub fn delay(&self, limit: &Limit) -> u64 {
+    pub fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match self {
-            State::Bucket(bucket) => bucket.delay(limit),
+            State::Bucket(bucket) => bucket.delay(limit, now),
             _ => 0,
         }
     }

@@ -1,0 +1,86 @@
+//! Who refuses, and for how long.
+
+use smallvec::smallvec;
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Replay, Scope, Settlement,
+    Source, Span, Timestamp, Verdict, Wait,
+};
+
+const ROOM: Wait = Wait::None;
+
+fn after(secs: u64) -> Wait {
+    Wait::For(Span::from_secs(secs))
+}
+
+/// The verdict on charges that were read like this: ask, mode, wait, what is left.
+fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
+    let limit = Limit::new(10, Period::fixed(Span::from_secs(1)).unwrap(), Algorithm::FixedWindow).unwrap();
+    let scope = Scope::new("d", "r", limit.algorithm(), limit.period(), Home::Own);
+    let charge = |&(ask, mode, ..): &(Ask, Mode, Wait, u64)| Charge {
+        key: Key::new(&scope, smallvec![]),
+        limit: &limit,
+        ask,
+        units: 1,
+        mode,
+        on_failure: OnFailure::Deny,
+    };
+    let reading = |&(_, _, wait, remaining): &(Ask, Mode, Wait, u64)| Reading {
+        admits: wait == ROOM,
+        taken: 0,
+        remaining,
+        wait,
+        reset_after: Span::ZERO,
+        delay: Span::from_secs(remaining),
+        source: Source::Store,
+    };
+    let claim = Claim { id: ClaimId(0), charges: votes.iter().map(charge).collect(), once: None };
+    let readings = votes.iter().map(reading).collect();
+    Verdict::reach(&claim, &Settlement { readings, at: Timestamp::default(), replay: Replay::First })
+}
+
+#[test]
+fn the_longest_wait_denies() {
+    use Mode::Enforce;
+    let verdict = reach(&[
+        (Ask::Exactly, Enforce, after(1), 3),
+        (Ask::Exactly, Enforce, Wait::Forever, 2),
+        (Ask::Exactly, Enforce, after(9), 1),
+        (Ask::Exactly, Enforce, ROOM, 0),
+    ]);
+    assert!(!verdict.allowed);
+    assert_eq!((verdict.denied_by, verdict.wait, verdict.tightest), (Some(1), Wait::Forever, Some(3)));
+}
+
+#[test]
+fn any_of_charges_refuse_together_and_count_as_the_shortest() {
+    use Mode::{AnyOf, Enforce};
+    let refused = reach(&[(Ask::Exactly, AnyOf, after(5), 0), (Ask::Exactly, AnyOf, after(2), 0)]);
+    assert_eq!((refused.allowed, refused.denied_by, refused.wait), (false, Some(1), after(2)));
+    let longer = reach(&[(Ask::Exactly, Enforce, after(3), 0), (Ask::Exactly, AnyOf, after(2), 0)]);
+    assert_eq!(longer.denied_by, Some(0));
+    let shorter = reach(&[(Ask::Exactly, Enforce, after(1), 0), (Ask::Exactly, AnyOf, after(2), 0)]);
+    assert_eq!(shorter.denied_by, Some(1));
+    let one = reach(&[(Ask::Exactly, AnyOf, after(5), 0), (Ask::Exactly, AnyOf, ROOM, 4)]);
+    assert_eq!((one.allowed, one.denied_by, one.wait), (true, None, Wait::None));
+    let enforced = reach(&[
+        (Ask::Exactly, AnyOf, after(5), 0),
+        (Ask::Exactly, AnyOf, ROOM, 4),
+        (Ask::Exactly, Enforce, after(1), 0),
+    ]);
+    assert_eq!((enforced.allowed, enforced.denied_by), (false, Some(2)), "an any-of with room refuses nothing");
+}
+
+#[test]
+fn shadow_soft_and_what_is_not_asked_have_no_vote() {
+    let verdict = reach(&[
+        (Ask::Exactly, Mode::Shadow, Wait::Forever, 0),
+        (Ask::Exactly, Mode::Soft, after(1), 0),
+        (Ask::UpTo, Mode::Enforce, after(1), 0),
+        (Ask::Regardless, Mode::Enforce, after(1), 0),
+        (Ask::Exactly, Mode::Enforce, ROOM, 7),
+    ]);
+    assert_eq!((verdict.allowed, verdict.denied_by, verdict.tightest), (true, None, Some(4)));
+    assert_eq!(verdict.delay, Span::from_secs(7));
+    assert!(reach(&[]).allowed, "nothing refuses a claim on nothing");
+}

@@ -1,0 +1,176 @@
+//! Counters without a store, claims on them, and the histories that the properties are tried on.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use smallvec::smallvec;
+use tollgate_core::calendar::{Calendar, CalendarUnit};
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Slot, Span, State,
+    Timestamp, settle,
+};
+
+/// A moment at which no window of the tests begins, inside a tick of every size.
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_774_739_000_123_456);
+
+/// A charge as the tests write it: the number of a counter instead of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Asks {
+    pub(crate) key: usize,
+    pub(crate) ask: Ask,
+    pub(crate) units: u64,
+    pub(crate) mode: Mode,
+}
+
+impl Asks {
+    pub(crate) fn exactly(key: usize, units: u64) -> Asks {
+        Asks { key, ask: Ask::Exactly, units, mode: Mode::Enforce }
+    }
+}
+
+/// A store that is a map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct World {
+    pub(crate) states: HashMap<usize, State>,
+}
+
+impl World {
+    /// Settles a claim; `limits` has the limit of each key.
+    pub(crate) fn settle(&mut self, id: u128, limits: &[Limit], asks: &[Asks], now: Timestamp) -> Settlement {
+        let scope = Scope::new("d", "r", Algorithm::FixedWindow, limits[0].period(), Home::Own);
+        let charge = |asks: &Asks| Charge {
+            key: Key::new(&scope, smallvec![]),
+            limit: &limits[asks.key],
+            ask: asks.ask,
+            units: asks.units,
+            mode: asks.mode,
+            on_failure: OnFailure::Deny,
+        };
+        let claim = Claim { id: ClaimId(id), charges: asks.iter().map(charge).collect(), once: None };
+        let mut keys: Vec<usize> = asks.iter().map(|asks| asks.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let slot_of: Vec<usize> = asks.iter().map(|asks| keys.binary_search(&asks.key).unwrap()).collect();
+        let load = |key| Slot::new(self.states.get(key).cloned().unwrap_or_default(), Timestamp::default());
+        let mut slots: Vec<Slot> = keys.iter().map(load).collect();
+        let settlement = settle(&claim, &mut slots, &slot_of, now);
+        for (key, slot) in keys.into_iter().zip(slots) {
+            if slot.changed {
+                self.states.insert(key, slot.state);
+            }
+        }
+        settlement
+    }
+
+    /// Settles a claim of one enforced charge.
+    pub(crate) fn take(&mut self, id: u128, limit: &Limit, units: u64, now: Timestamp) -> tollgate_core::Reading {
+        self.settle(id, std::slice::from_ref(limit), &[Asks::exactly(0, units)], now).readings[0]
+    }
+}
+
+/// So many cases, or with `PROPERTY_TIMES` in the environment that many times as many: for a night's run.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let times = std::env::var("PROPERTY_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    ProptestConfig::with_cases(cases * times)
+}
+
+/// Every algorithm; bursts are filled in by [`limit`].
+pub(crate) fn algorithms() -> impl Strategy<Value = Algorithm> {
+    prop_oneof![
+        Just(Algorithm::Bucket { burst: 0, paced: false }),
+        Just(Algorithm::Bucket { burst: 0, paced: true }),
+        Just(Algorithm::FixedWindow),
+        prop::sample::select(vec![1u16, 2, 5, 10]).prop_map(|sub_windows| Algorithm::SlidingWindow { sub_windows }),
+        Just(Algorithm::SlidingLog),
+        Just(Algorithm::Concurrency),
+    ]
+}
+
+/// A limit of this algorithm, with the burst where it is a bucket.
+pub(crate) fn limit(amount: u64, burst: u64, period: &Period, algorithm: Algorithm) -> Limit {
+    let algorithm = match algorithm {
+        Algorithm::Bucket { paced, .. } => Algorithm::Bucket { burst, paced },
+        other => other,
+    };
+    Limit::new(amount, period.clone(), algorithm).unwrap()
+}
+
+/// Periods in every tick, calendars among them.
+pub(crate) fn periods() -> impl Strategy<Value = Period> {
+    let fixed = [Span::from_micros(1_000), Span::from_secs(60), Span::from_secs(600), Span::from_secs(7_200)];
+    let calendars = [
+        CalendarUnit::Day,
+        CalendarUnit::Week,
+        CalendarUnit::Month { from_day: 31 },
+        CalendarUnit::Month { from_day: 1 },
+        CalendarUnit::Year,
+    ];
+    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"];
+    prop_oneof![
+        3 => prop::sample::select(fixed.to_vec()).prop_map(|length| Period::fixed(length).unwrap()),
+        1 => (prop::sample::select(calendars.to_vec()), prop::sample::select(zones.to_vec()))
+            .prop_map(|(unit, zone)| Period::calendar(Calendar::new(unit, zone).unwrap())),
+    ]
+}
+
+/// A limit of any kind that counts few units.
+pub(crate) fn limits() -> impl Strategy<Value = Limit> {
+    (algorithms(), periods(), 0u64..12, 0u64..20).prop_map(|(algorithm, period, amount, burst)| {
+        let algorithm = match algorithm {
+            _ if period.as_calendar().is_none() => algorithm,
+            Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => Algorithm::SlidingWindow { sub_windows: 1 },
+            _ => Algorithm::FixedWindow,
+        };
+        limit(amount, burst, &period, algorithm)
+    })
+}
+
+/// What is asked of one counter in a history: a fact, a lease or a plain claim, sized for small limits. Returns name how many
+/// steps ago.
+pub(crate) fn asks() -> impl Strategy<Value = (Kind, u64)> {
+    let kind = prop_oneof![
+        8 => Just(Kind::Exactly),
+        1 => Just(Kind::UpTo),
+        1 => Just(Kind::Regardless),
+        2 => (1usize..6).prop_map(Kind::Return),
+    ];
+    (kind, 0u64..8)
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Exactly,
+    UpTo,
+    Regardless,
+    /// What was taken so many steps ago.
+    Return(usize),
+}
+
+impl Kind {
+    /// The ask, given the moments of the steps so far.
+    pub(crate) fn ask(self, moments: &[Timestamp]) -> Ask {
+        match self {
+            Kind::Exactly => Ask::Exactly,
+            Kind::UpTo => Ask::UpTo,
+            Kind::Regardless => Ask::Regardless,
+            Kind::Return(ago) => {
+                Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1).min(moments.len() - 1)] }
+            }
+        }
+    }
+}
+
+pub(crate) fn modes() -> impl Strategy<Value = Mode> {
+    prop_oneof![6 => Just(Mode::Enforce), 1 => Just(Mode::AnyOf), 1 => Just(Mode::Shadow), 1 => Just(Mode::Soft)]
+}
+
+/// Parts of a period, in thousandths, by which time moves between two steps.
+pub(crate) fn steps() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(0u64), 5 => 0u64..300, 2 => 300u64..2_500]
+}
+
+/// A moment so many thousandths of the period later.
+pub(crate) fn later(now: Timestamp, limit: &Limit, thousandths: u64) -> Timestamp {
+    now.after(Span::from_micros(limit.period().span().as_micros() / 1_000 * thousandths + thousandths % 7))
+}

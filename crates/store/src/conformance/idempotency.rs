@@ -1,0 +1,107 @@
+//! Claims that are settled once: the same name is answered what was answered first, and nothing changes.
+
+use tollgate_core::{Claim, Once, Replay, Settlement, Span, Wait};
+
+use super::Subject;
+use super::concurrency::in_threads;
+use super::world::{Counter, START, claim, one_of_each, settle, settle_one};
+
+const KEEP: Span = Span::from_secs(600);
+const AMOUNT: u64 = 10;
+
+/// Runs this part.
+pub fn run<S: Subject>(make: impl Fn() -> S) {
+    the_same_name_is_answered_alike(&make);
+    another_body_is_a_conflict(&make);
+    a_refusal_lasts_for_its_wait(&make);
+    together_they_pay_once(&make);
+}
+
+/// While the record lasts, the first answer comes again and nothing is consumed; after that it is a new claim.
+pub fn the_same_name_is_answered_alike<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let subject = make();
+        subject.set_now(START);
+        let first = settle(&subject, &once(&counter, 1, "order-1", 7));
+        assert_eq!((first.replay, first.readings[0].taken), (Replay::First, 1), "{}", counter.scope.rule());
+        let last = START.after(Span::from_micros(KEEP.as_micros() - 1));
+        for now in [START, START.after(Span::from_secs(5)), last] {
+            subject.set_now(now);
+            let before = settle_one(&subject, u128::MAX, counter.take("x", 0));
+            // Another id, as after a crash: the name is what counts.
+            let again = settle(&subject, &once(&counter, 2, "order-1", 7));
+            assert_eq!(again, Settlement { replay: Replay::Again, ..first.clone() }, "{}", counter.scope.rule());
+            let after = settle_one(&subject, u128::MAX, counter.take("x", 0));
+            assert_eq!(before, after, "{}: a replay changed the counter", counter.scope.rule());
+        }
+        let other = settle(&subject, &once(&counter, 3, "order-2", 7));
+        assert_eq!(other.replay, Replay::First, "{}: another name", counter.scope.rule());
+        subject.set_now(START.after(KEEP));
+        let anew = settle(&subject, &once(&counter, 4, "order-1", 7));
+        assert_eq!((anew.replay, anew.readings[0].taken), (Replay::First, 1), "{}", counter.scope.rule());
+    }
+}
+
+/// The same name for something else is refused and consumes nothing.
+pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let subject = make();
+        subject.set_now(START);
+        let first = settle(&subject, &once(&counter, 1, "order-1", 7));
+        let conflict = settle(&subject, &once(&counter, 2, "order-1", 8));
+        assert_eq!(conflict.replay, Replay::Conflict, "{}", counter.scope.rule());
+        assert_eq!(conflict.readings.len(), 1, "{}: a reading for each charge", counter.scope.rule());
+        assert!(!conflict.readings[0].admits && conflict.readings[0].taken == 0, "{}", counter.scope.rule());
+        let left = settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
+        assert_eq!(left, AMOUNT - 1, "{}: a conflict changed the counter", counter.scope.rule());
+        let again = settle(&subject, &once(&counter, 1, "order-1", 7));
+        assert_eq!(
+            again,
+            Settlement { replay: Replay::Again, ..first },
+            "{}: it replaced the record",
+            counter.scope.rule()
+        );
+    }
+}
+
+/// A refusal is repeated until its wait is over, and not a moment longer.
+pub fn a_refusal_lasts_for_its_wait<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let subject = make();
+        subject.set_now(START);
+        for id in 0..u128::from(AMOUNT) {
+            settle_one(&subject, id, counter.take("x", 1));
+        }
+        let refused = settle(&subject, &once(&counter, 100, "order-1", 7));
+        let Wait::For(wait) = refused.readings[0].wait else {
+            panic!("{}: no room, yet the wait is {:?}", counter.scope.rule(), refused.readings[0].wait)
+        };
+        subject.set_now(START.after(Span::from_micros(wait.as_micros() - 1)));
+        let again = settle(&subject, &once(&counter, 101, "order-1", 7));
+        assert_eq!(again, Settlement { replay: Replay::Again, ..refused }, "{}", counter.scope.rule());
+        subject.set_now(START.after(wait));
+        let retry = settle(&subject, &once(&counter, 102, "order-1", 7));
+        assert_eq!((retry.replay, retry.readings[0].taken), (Replay::First, 1), "{}: the retry", counter.scope.rule());
+    }
+}
+
+/// The same name from several threads at once is paid once.
+pub fn together_they_pay_once<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let subject = make();
+        subject.set_now(START);
+        let first = in_threads(|id| {
+            let settlement = settle(&subject, &once(&counter, id, "order-1", 7));
+            assert_eq!(settlement.readings[0].remaining, AMOUNT - 1, "{}", counter.scope.rule());
+            u64::from(settlement.replay == Replay::First)
+        });
+        assert_eq!(first, 1, "{}: settled for the first time", counter.scope.rule());
+        let left = settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
+        assert_eq!(left, AMOUNT - 1, "{}: paid more than once", counter.scope.rule());
+    }
+}
+
+fn once<'a>(counter: &'a Counter, id: u128, name: &'a str, body: u64) -> Claim<'a> {
+    let once = Once { key: counter.key(name), body, keep: KEEP };
+    Claim { once: Some(once), ..claim(id, [counter.take("x", 1)]) }
+}

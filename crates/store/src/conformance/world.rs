@@ -1,0 +1,89 @@
+//! What the suite asks for: counters of every algorithm, and claims on them.
+
+use smallvec::smallvec;
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
+    Timestamp, Value,
+};
+
+use super::{Subject, block_on};
+use crate::Store;
+
+/// When the parts that are code begin: a moment at which every window of theirs begins, too.
+pub(super) const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+
+/// A rule's counters, one for each value.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    pub(super) scope: Scope,
+    pub(super) limit: Limit,
+}
+
+impl Counter {
+    pub(super) fn new(rule: &str, limit: Limit, home: Home) -> Counter {
+        let scope = Scope::new("conformance", rule, limit.algorithm(), limit.period(), home);
+        Counter { scope, limit }
+    }
+
+    /// So many units in ten seconds.
+    pub(super) fn in_ten_seconds(rule: &str, amount: u64, algorithm: Algorithm) -> Counter {
+        let limit = Period::fixed(Span::from_secs(10)).and_then(|period| Limit::new(amount, period, algorithm));
+        match limit {
+            Ok(limit) => Counter::new(rule, limit, Home::Caller(0)),
+            Err(error) => panic!("the suite asks for a limit that can't be: {error}"),
+        }
+    }
+
+    pub(super) fn key<'a>(&'a self, value: &'a str) -> Key<'a> {
+        Key::new(&self.scope, smallvec![Value::Text(value)])
+    }
+
+    pub(super) fn charge<'a>(&'a self, value: &'a str, ask: Ask, units: u64, mode: Mode) -> Charge<'a> {
+        Charge { key: self.key(value), limit: &self.limit, ask, units, mode, on_failure: OnFailure::Deny }
+    }
+
+    /// Units or nothing, enforced.
+    pub(super) fn take<'a>(&'a self, value: &'a str, units: u64) -> Charge<'a> {
+        self.charge(value, Ask::Exactly, units, Mode::Enforce)
+    }
+}
+
+/// A counter of each algorithm, `amount` in ten seconds.
+pub(super) fn one_of_each(amount: u64) -> Vec<Counter> {
+    [
+        ("token", Algorithm::Bucket { burst: amount, paced: false }),
+        ("leaky", Algorithm::Bucket { burst: amount, paced: true }),
+        ("fixed", Algorithm::FixedWindow),
+        ("sliding", Algorithm::SlidingWindow { sub_windows: 1 }),
+        ("parts", Algorithm::SlidingWindow { sub_windows: 10 }),
+        ("log", Algorithm::SlidingLog),
+        ("holds", Algorithm::Concurrency),
+    ]
+    .into_iter()
+    .map(|(rule, algorithm)| Counter::in_ten_seconds(rule, amount, algorithm))
+    .collect()
+}
+
+pub(super) fn claim<'a>(id: u128, charges: impl IntoIterator<Item = Charge<'a>>) -> Claim<'a> {
+    Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None }
+}
+
+pub(super) fn settle<S: Subject>(subject: &S, claim: &Claim<'_>) -> Settlement {
+    block_on(subject.store().settle(claim))
+}
+
+/// Settles a claim of one charge.
+pub(super) fn settle_one<S: Subject>(subject: &S, id: u128, charge: Charge<'_>) -> Reading {
+    let settlement = settle(subject, &claim(id, [charge]));
+    match settlement.readings.as_slice() {
+        [reading] => *reading,
+        readings => panic!("a claim of one charge was answered with {} readings", readings.len()),
+    }
+}
+
+/// What every counter says of every value to one who takes nothing.
+pub(super) fn look<S: Subject>(subject: &S, counters: &[Counter], values: &[&str]) -> Vec<Reading> {
+    let charges = counters.iter().flat_map(|counter| values.iter().map(|value| counter.take(value, 0)));
+    charges.map(|charge| settle_one(subject, u128::MAX, charge)).collect()
+}
