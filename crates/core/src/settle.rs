@@ -66,7 +66,7 @@ pub enum Replay {
     Conflict,
 }
 
-/// A state on loan from a store.
+/// A state on loan from a store: one for each charge, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// What the store had.
@@ -75,6 +75,10 @@ pub struct Slot {
     pub stale_at: Timestamp,
     /// Whether the store must write it.
     pub changed: bool,
+    /// Where the store had it, if it did: for the store's own use.
+    pub place: Option<usize>,
+    /// The earlier charge with the same key, whose slot counts for this one too.
+    same_as: Option<usize>,
     /// The tick by which its limit counts.
     now: u64,
 }
@@ -83,6 +87,11 @@ impl Slot {
     /// A state as a store keeps it.
     pub fn new(state: State, stale_at: Timestamp) -> Slot {
         Slot { state, stale_at, ..Slot::default() }
+    }
+
+    /// The slot of a charge whose key an earlier charge has too.
+    pub fn same_as(charge: usize) -> Slot {
+        Slot { same_as: Some(charge), ..Slot::default() }
     }
 }
 
@@ -118,27 +127,33 @@ impl Reading {
 
 /// Settles a claim on the states of its keys at `now`.
 ///
-/// `slot_of` names for each charge the slot of its key; charges with the same key share one. The states need not be those of
-/// the charges' algorithms: what is not counts as fresh.
-pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Timestamp) -> Settlement {
+/// There is a slot for each charge. The states need not be those of the charges' algorithms: what is not counts as fresh.
+pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp) -> Settlement {
     let mut readings = SmallVec::<[Reading; 4]>::new();
-    let mut asks = Asks::default();
-    for (charge, slot) in claim.charges.iter().zip(slot_of) {
-        asks.note(charge.ask);
-        slots[*slot].open(charge.limit, now);
+    let mut kinds = Kinds::default();
+    for (charge, slot) in claim.charges.iter().zip(slots.iter_mut()) {
+        kinds.note(charge.ask, slot);
+        slot.open(charge.limit, now);
         readings.push(Reading::NOTHING);
     }
-    let mut settling = Settling { by: claim.id, charges: &claim.charges, slots, slot_of, now, readings: &mut readings };
-    if asks.returns {
+    let mut settling = Settling {
+        by: claim.id,
+        charges: &claim.charges,
+        slots,
+        some_share: kinds.shared,
+        now,
+        readings: &mut readings,
+    };
+    if kinds.returns {
         settling.give_back();
     }
-    if asks.debits {
+    if kinds.debits {
         settling.debit();
     }
     settling.look();
     if settling.passes() {
         settling.pay();
-        if asks.leases {
+        if kinds.leases {
             settling.lease();
         }
     }
@@ -166,28 +181,33 @@ impl Charge<'_> {
     }
 }
 
-/// Which rare kinds of asks a claim has.
+/// What is rare in a claim and is skipped where it is not.
 #[derive(Default)]
-struct Asks {
+struct Kinds {
     returns: bool,
     debits: bool,
     leases: bool,
+    shared: bool,
 }
 
-impl Asks {
-    fn note(&mut self, ask: Ask) {
+impl Kinds {
+    fn note(&mut self, ask: Ask, slot: &Slot) {
         match ask {
             Ask::Exactly => {}
             Ask::Return { .. } => self.returns = true,
             Ask::Regardless => self.debits = true,
             Ask::UpTo => self.leases = true,
         }
+        self.shared |= slot.same_as.is_some();
     }
 }
 
 impl Slot {
     /// Brings the state up to now.
     fn open(&mut self, limit: &Limit, now: Timestamp) {
+        if self.same_as.is_some() {
+            return;
+        }
         let advanced = self.state.advance(limit, tick(limit).at(now));
         self.changed |= advanced.moved;
         self.now = advanced.now;
@@ -205,7 +225,7 @@ struct Settling<'s, 'a> {
     by: ClaimId,
     charges: &'s [Charge<'a>],
     slots: &'s mut [Slot],
-    slot_of: &'s [usize],
+    some_share: bool,
     now: Timestamp,
     readings: &'s mut [Reading],
 }
@@ -217,7 +237,12 @@ impl<'a> Settling<'_, 'a> {
             Algorithm::Concurrency => charge.units.min(1),
             _ => charge.units,
         };
-        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
+        Asked { limit: charge.limit, now: self.slots[self.slot(at)].now, by: self.by, units }
+    }
+
+    /// The place of the slot that counts for a charge.
+    fn slot(&self, at: usize) -> usize {
+        self.slots[at].same_as.unwrap_or(at)
     }
 
     /// The first charge that is one with this one: same key, same ask, same mode.
@@ -225,7 +250,7 @@ impl<'a> Settling<'_, 'a> {
         let this = &self.charges[at];
         let same = |other: &usize| {
             let charge = &self.charges[*other];
-            self.slot_of[*other] == self.slot_of[at] && charge.ask == this.ask && charge.mode == this.mode
+            self.slot(*other) == self.slot(at) && charge.ask == this.ask && charge.mode == this.mode
         };
         (0..at).find(same).unwrap_or(at)
     }
@@ -241,7 +266,8 @@ impl<'a> Settling<'_, 'a> {
                 (at..self.charges.len()).filter(|other| self.first(*other) == at).collect();
             let mut asked = self.asked(at);
             asked.units = ones.iter().fold(0, |units, one| units.saturating_add(self.asked(*one).units));
-            let slot = &mut self.slots[self.slot_of[at]];
+            let slot = self.slot(at);
+            let slot = &mut self.slots[slot];
             let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
             slot.changed |= back > 0;
             for one in ones {
@@ -255,8 +281,8 @@ impl<'a> Settling<'_, 'a> {
     fn debit(&mut self) {
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::Regardless {
-                let asked = self.asked(at);
-                self.readings[at].taken = self.slots[self.slot_of[at]].spend(&asked);
+                let (asked, slot) = (self.asked(at), self.slot(at));
+                self.readings[at].taken = self.slots[slot].spend(&asked);
             }
         }
     }
@@ -266,7 +292,7 @@ impl<'a> Settling<'_, 'a> {
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::Exactly {
                 let needed = self.needed(at);
-                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&needed);
+                self.readings[at].admits = self.slots[self.slot(at)].state.admits(&needed);
             }
         }
     }
@@ -275,13 +301,13 @@ impl<'a> Settling<'_, 'a> {
     /// mode come after each other, each finding what the ones before it will pay. One claim holds one slot, however often it asks.
     fn needed(&self, at: usize) -> Asked<'a> {
         let mut asked = self.asked(at);
-        if self.slots.len() == self.slot_of.len() {
+        if !self.some_share {
             return asked;
         }
         let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
         let this = self.first(at);
         for other in 0..self.charges.len() {
-            if other == at || self.slot_of[other] != self.slot_of[at] || self.charges[other].ask != Ask::Exactly {
+            if other == at || self.slot(other) != self.slot(at) || self.charges[other].ask != Ask::Exactly {
                 continue;
             }
             let first = self.first(other);
@@ -305,7 +331,8 @@ impl<'a> Settling<'_, 'a> {
             let charge = &self.charges[at];
             if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
                 let asked = self.asked(at);
-                let slot = &mut self.slots[self.slot_of[at]];
+                let slot = self.slot(at);
+                let slot = &mut self.slots[slot];
                 self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit, asked.now));
                 self.readings[at].taken = slot.spend(&asked);
             }
@@ -316,7 +343,8 @@ impl<'a> Settling<'_, 'a> {
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::UpTo {
                 let asked = self.asked(at);
-                let slot = &mut self.slots[self.slot_of[at]];
+                let slot = self.slot(at);
+                let slot = &mut self.slots[slot];
                 let units = asked.units.min(slot.state.available(asked.limit, asked.now).unwrap_or(0));
                 self.readings[at].taken = slot.spend(&Asked { units, ..asked });
             }
@@ -327,7 +355,8 @@ impl<'a> Settling<'_, 'a> {
         for at in 0..self.charges.len() {
             let asked = self.asked(at);
             let needed = if self.readings[at].admits { asked } else { self.needed(at) };
-            let slot = &mut self.slots[self.slot_of[at]];
+            let slot = self.slot(at);
+            let slot = &mut self.slots[slot];
             let reading = &mut self.readings[at];
             let tick = tick(asked.limit);
             if !reading.admits {

@@ -41,8 +41,8 @@ impl Shard {
         }
     }
 
-    /// A counter's state, on loan, and where it was. Large ones leave a fresh one behind, small ones a copy.
-    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> (Slot, Option<usize>) {
+    /// A counter's state, on loan. Large ones leave a fresh one behind, small ones a copy.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> Slot {
         match limit.algorithm() {
             Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
             Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, |it| State::FixedWindow(*it)),
@@ -54,21 +54,21 @@ impl Shard {
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
-    pub(super) fn take_back(&mut self, key: Fingerprint, place: Option<usize>, slot: Slot, now: Timestamp) {
+    pub(super) fn take_back(&mut self, key: Fingerprint, slot: Slot, now: Timestamp) {
         // A large state left its place, and goes back there even if it is the same.
         let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
-        if !slot.changed && !(is_large && place.is_some()) {
+        if !slot.changed && !(is_large && slot.place.is_some()) {
             return;
         }
-        if place.is_none() {
+        if slot.place.is_none() {
             self.make_room(now);
         }
         match slot.state {
             State::Fresh => {}
-            State::Bucket(it) => self.buckets.put(key, place, it, slot.stale_at),
-            State::FixedWindow(it) => self.fixed_windows.put(key, place, it, slot.stale_at),
-            State::SlidingWindow(it) => self.sliding_windows.put(key, place, it, slot.stale_at),
-            large => self.large.put(key, place, large, slot.stale_at),
+            State::Bucket(it) => self.buckets.put(key, slot.place, it, slot.stale_at),
+            State::FixedWindow(it) => self.fixed_windows.put(key, slot.place, it, slot.stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.put(key, slot.place, it, slot.stale_at),
+            large => self.large.put(key, slot.place, large, slot.stale_at),
         }
     }
 
@@ -130,16 +130,14 @@ impl Shard {
     }
 }
 
-fn lend<T: Clone + Default>(
-    table: &mut Table<T>,
-    key: Fingerprint,
-    state: impl Fn(&mut T) -> State,
-) -> (Slot, Option<usize>) {
+fn lend<T: Clone + Default>(table: &mut Table<T>, key: Fingerprint, state: impl Fn(&mut T) -> State) -> Slot {
     match table.place(key) {
         Some(place) => {
             let (it, stale_at) = table.at(place);
-            (Slot::new(state(it), stale_at), Some(place))
+            let mut slot = Slot::new(state(it), stale_at);
+            slot.place = Some(place);
+            slot
         }
-        None => (Slot::default(), None),
+        None => Slot::default(),
     }
 }
