@@ -25,13 +25,12 @@ pub struct Verdict {
 impl Verdict {
     /// Counts the votes.
     pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
-        let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
-        let allowed = passes(votes().map(|(_, (charge, reading))| (charge.ask, charge.mode, reading.admits)));
-        let denied_by = if allowed { None } else { denied_by(votes()) };
+        let (charges, readings) = (&claim.charges[..], &settlement.readings[..]);
+        let votes = || charges.iter().zip(readings).enumerate();
         let mut verdict = Verdict {
-            allowed,
-            denied_by,
-            wait: denied_by.map_or(Wait::None, |at| settlement.readings[at].wait),
+            allowed: passes(votes().map(|(_, (charge, reading))| charge.vote(reading.admits))),
+            denied_by: None,
+            wait: Wait::None,
             tightest: None,
             delay: Span::ZERO,
             source: Source::Store,
@@ -46,6 +45,12 @@ impl Verdict {
             }
             verdict.source = verdict.source.max(reading.source);
             verdict.delay = verdict.delay.max(reading.delay);
+        }
+        if !verdict.allowed
+            && let Some(at) = denied_by(votes())
+        {
+            verdict.denied_by = Some(at);
+            verdict.wait = readings[at].wait;
         }
         verdict
     }

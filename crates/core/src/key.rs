@@ -4,10 +4,9 @@
 //! algorithm starts a new one: state is never reinterpreted.
 
 use std::fmt::{self, Write as _};
-use std::hash::Hasher;
 use std::net::Ipv6Addr;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::calendar::CalendarUnit;
@@ -39,6 +38,10 @@ pub struct Key<'a> {
     scope: &'a Scope,
     values: SmallVec<[Value<'a>; 2]>,
 }
+
+/// The key of a keyed hash: who does not know it can't choose values that collide.
+#[derive(Clone, Copy, Debug)]
+pub struct Secret(pub u64, pub u64);
 
 /// One value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,32 +133,26 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Feeds what the partition is made of to a hasher.
-    pub fn hash_partition(&self, hasher: &mut impl Hasher) {
+    /// A keyed hash of the partition in which the counter lives.
+    pub fn partition(&self, secret: Secret) -> u128 {
         match self.caller() {
-            Some(caller) => {
-                hasher.write_u128(self.scope.domain_digest);
-                caller.feed(hasher);
-            }
-            None => {
-                hasher.write_u128(self.scope.digest);
-                self.hash_rest(hasher);
-            }
+            Some(caller) => caller.digest(secret, self.scope.domain_digest),
+            None => self.values.iter().fold(self.scope.digest, |before, value| value.digest(secret, before)),
         }
     }
 
-    /// Whether there is more to the key than its scope and its partition.
-    pub fn has_rest(&self) -> bool {
+    /// A keyed hash of the whole key, given that of its partition.
+    ///
+    /// The partition is a keyed hash, which callers can't steer, and the digest is the rule's: their combination collides no
+    /// more often than a hash of both would.
+    pub fn whole(&self, secret: Secret, partition: u128) -> u128 {
+        let begun = partition ^ self.scope.digest;
         match self.scope.home {
-            Home::Caller(_) => self.values.len() > 1,
-            Home::Own => false,
-        }
-    }
-
-    /// Feeds the values to a hasher, each so that no two lists of values feed the same.
-    pub fn hash_rest(&self, hasher: &mut impl Hasher) {
-        for value in &self.values {
-            value.feed(hasher);
+            Home::Own => begun,
+            Home::Caller(place) => {
+                let rest = self.values.iter().enumerate().filter(|(at, _)| *at != place);
+                rest.fold(begun, |before, (_, value)| value.digest(secret, before))
+            }
         }
     }
 }
@@ -168,20 +165,19 @@ impl Value<'_> {
         Value::Network { address: Ipv6Addr::from_bits(address.to_bits() & mask), prefix }
     }
 
-    /// Each begins with a word that says what follows and how long it is, so that no two lists feed the same.
-    fn feed(&self, hasher: &mut impl Hasher) {
-        match self {
-            Value::Absent => hasher.write_u64(0),
-            Value::Text(text) => {
-                hasher.write_u64(text.len() as u64 + 2);
-                hasher.write(text.as_bytes());
-            }
+    /// A keyed hash of this value, after what came before it.
+    pub fn digest(&self, secret: Secret, before: u128) -> u128 {
+        let octets;
+        let (kind, bytes): (u64, &[u8]) = match self {
+            Value::Absent => (0, &[]),
+            Value::Text(text) => (1, text.as_bytes()),
             Value::Network { address, prefix } => {
-                hasher.write_u64(1);
-                hasher.write_u8(*prefix);
-                hasher.write_u128(address.to_bits());
+                octets = address.octets();
+                (2 + u64::from(*prefix), &octets)
             }
-        }
+        };
+        let (high, low) = ((before >> 64) as u64, before as u64);
+        SipHasher13::new_with_keys(secret.0 ^ low, secret.1 ^ high ^ kind).hash(bytes).as_u128()
     }
 }
 
@@ -235,7 +231,5 @@ fn escape(name: &mut String, part: &str) {
 
 /// Names come from operators, not from callers, so this hash needs no secret; it must be the same everywhere.
 fn digest(bytes: &[u8]) -> u128 {
-    let mut hasher = SipHasher13::new_with_keys(0x746f_6c6c_6761_7465, 0x7363_6f70_652f_7631);
-    hasher.write(bytes);
-    hasher.finish128().as_u128()
+    SipHasher13::new_with_keys(0x746f_6c6c_6761_7465, 0x7363_6f70_652f_7631).hash(bytes).as_u128()
 }

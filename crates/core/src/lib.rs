@@ -1,6 +1,6 @@
 //! The part of Tollgate that decides.
 //!
-//! Everything is a [`Claim`] on a set of counters, and [`settle`] is the one function that answers it: pure, in integers,
+//! Everything is a [`Claim`] on a set of counters, and [`settle()`] is the one function that answers it: pure, in integers,
 //! with `now` as an argument. Stores load states, call `settle` and write back what changed; nothing here does I/O, reads a
 //! clock or knows of rules, tiers and requests' wire forms.
 

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::{Asked, State, WaitUntil};
-use crate::claim::{Ask, Charge, Claim, Mode, OnFailure};
+use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Span, Tick, Timestamp, Wait};
 
@@ -71,16 +71,18 @@ pub enum Replay {
 pub struct Slot {
     /// What the store had.
     pub state: State,
-    /// When it equals a fresh one again. Set when it has changed.
+    /// When it equals a fresh one again.
     pub stale_at: Timestamp,
     /// Whether the store must write it.
     pub changed: bool,
+    /// The tick by which its limit counts.
+    now: u64,
 }
 
 impl Slot {
     /// A state as a store keeps it.
-    pub fn new(state: State) -> Slot {
-        Slot { state, stale_at: Timestamp::default(), changed: false }
+    pub fn new(state: State, stale_at: Timestamp) -> Slot {
+        Slot { state, stale_at, ..Slot::default() }
     }
 }
 
@@ -99,6 +101,17 @@ impl Reading {
         }
     }
 
+    /// What a reading is before anything was read.
+    const NOTHING: Reading = Reading {
+        admits: true,
+        taken: 0,
+        remaining: 0,
+        wait: Wait::None,
+        reset_after: Span::ZERO,
+        delay: Span::ZERO,
+        source: Source::Store,
+    };
+
     /// When to come back to a limiter that can't say: soon, and not at once.
     pub const TRY_AGAIN: Span = Span::from_secs(1);
 }
@@ -108,32 +121,29 @@ impl Reading {
 /// `slot_of` names for each charge the slot of its key; charges with the same key share one. The states need not be those of
 /// the charges' algorithms: what is not counts as fresh.
 pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Timestamp) -> Settlement {
-    let mut counters: SmallVec<[Counter<'_>; 4]> = claim
-        .charges
-        .iter()
-        .zip(slot_of)
-        .map(|(charge, &slot)| Counter::open(claim, charge, &mut slots[slot], slot, now))
-        .collect();
-    give_back(&mut counters, slots);
-    for counter in &mut counters {
-        if counter.ask == Ask::Regardless {
-            counter.spend(&mut slots[counter.slot], counter.asked.units);
+    let mut readings = SmallVec::<[Reading; 4]>::new();
+    let mut asks = Asks::default();
+    for (charge, slot) in claim.charges.iter().zip(slot_of) {
+        asks.note(charge.ask);
+        slots[*slot].open(charge.limit, now);
+        readings.push(Reading::NOTHING);
+    }
+    let mut settling = Settling { by: claim.id, charges: &claim.charges, slots, slot_of, now, readings: &mut readings };
+    if asks.returns {
+        settling.give_back();
+    }
+    if asks.debits {
+        settling.debit();
+    }
+    settling.look();
+    if settling.passes() {
+        settling.pay();
+        if asks.leases {
+            settling.lease();
         }
     }
-    look_for_room(&mut counters, slots);
-    if passes(counters.iter().map(|counter| (counter.ask, counter.mode, counter.admits))) {
-        for counter in &mut counters {
-            counter.pay(&mut slots[counter.slot]);
-        }
-        for counter in &mut counters {
-            counter.lease(&mut slots[counter.slot]);
-        }
-    }
-    Settlement {
-        readings: counters.iter().map(|counter| counter.read(&mut slots[counter.slot], now)).collect(),
-        at: now,
-        replay: Replay::First,
-    }
+    settling.read();
+    Settlement { readings, at: now, replay: Replay::First }
 }
 
 /// The vote: whether a claim passes, given what each charge asks, its mode, and whether it has room.
@@ -149,148 +159,190 @@ pub fn passes(charges: impl Iterator<Item = (Ask, Mode, bool)>) -> bool {
     any_of.unwrap_or(true)
 }
 
-/// One charge on its way through a settlement.
-struct Counter<'a> {
-    ask: Ask,
-    mode: Mode,
-    asked: Asked<'a>,
-    slot: usize,
-    /// The units for which there must be room: its own, those of the charges that are one with it, those that come first.
-    needs: u64,
-    admits: bool,
-    taken: u64,
-    delay: u64,
+impl Charge<'_> {
+    /// What [`passes`] counts.
+    pub fn vote(&self, admits: bool) -> (Ask, Mode, bool) {
+        (self.ask, self.mode, admits)
+    }
 }
 
-impl<'a> Counter<'a> {
-    fn open(claim: &Claim<'_>, charge: &Charge<'a>, slot: &mut Slot, index: usize, now: Timestamp) -> Counter<'a> {
-        let limit = charge.limit;
-        let advanced = slot.state.advance(limit, tick(limit).at(now));
-        slot.changed |= advanced.moved;
-        let units = match limit.algorithm() {
+/// Which rare kinds of asks a claim has.
+#[derive(Default)]
+struct Asks {
+    returns: bool,
+    debits: bool,
+    leases: bool,
+}
+
+impl Asks {
+    fn note(&mut self, ask: Ask) {
+        match ask {
+            Ask::Exactly => {}
+            Ask::Return { .. } => self.returns = true,
+            Ask::Regardless => self.debits = true,
+            Ask::UpTo => self.leases = true,
+        }
+    }
+}
+
+impl Slot {
+    /// Brings the state up to now.
+    fn open(&mut self, limit: &Limit, now: Timestamp) {
+        let advanced = self.state.advance(limit, tick(limit).at(now));
+        self.changed |= advanced.moved;
+        self.now = advanced.now;
+    }
+
+    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        let taken = self.state.spend(asked);
+        self.changed |= taken > 0;
+        taken
+    }
+}
+
+/// A settlement under way. The readings fill up as it goes.
+struct Settling<'s, 'a> {
+    by: ClaimId,
+    charges: &'s [Charge<'a>],
+    slots: &'s mut [Slot],
+    slot_of: &'s [usize],
+    now: Timestamp,
+    readings: &'s mut [Reading],
+}
+
+impl<'a> Settling<'_, 'a> {
+    fn asked(&self, at: usize) -> Asked<'a> {
+        let charge = &self.charges[at];
+        let units = match charge.limit.algorithm() {
             Algorithm::Concurrency => charge.units.min(1),
             _ => charge.units,
         };
-        let asked = Asked { limit, now: advanced.now, by: claim.id, units };
-        Counter {
-            ask: charge.ask,
-            mode: charge.mode,
-            asked,
-            slot: index,
-            needs: units,
-            admits: true,
-            taken: 0,
-            delay: 0,
-        }
+        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
     }
 
-    /// Whether the two are one charge with the sum.
-    fn is_one_with(&self, other: &Counter<'_>) -> bool {
-        self.slot == other.slot && self.ask == other.ask && self.mode == other.mode
-    }
-
-    fn spend(&mut self, slot: &mut Slot, units: u64) {
-        self.taken = slot.state.spend(&Asked { units, ..self.asked });
-        slot.changed |= self.taken > 0;
-    }
-
-    fn pay(&mut self, slot: &mut Slot) {
-        if self.ask == Ask::Exactly && (self.admits || self.mode == Mode::Soft) {
-            self.delay = slot.state.delay(self.asked.limit, self.asked.now);
-            self.spend(slot, self.asked.units);
-        }
-    }
-
-    fn lease(&mut self, slot: &mut Slot) {
-        if self.ask == Ask::UpTo {
-            let available = slot.state.available(self.asked.limit, self.asked.now).unwrap_or(0);
-            self.spend(slot, self.asked.units.min(available));
-        }
-    }
-
-    fn read(&self, slot: &mut Slot, now: Timestamp) -> Reading {
-        let Asked { limit, now: tick_now, .. } = self.asked;
-        let tick = tick(limit);
-        let wait = match self.admits {
-            true => Wait::None,
-            false => match slot.state.wait(&Asked { units: self.needs, ..self.asked }) {
-                WaitUntil::Now => Wait::None,
-                WaitUntil::Tick(at) => Wait::For(tick.until(now, at)),
-                WaitUntil::Never => Wait::Forever,
-            },
-        };
-        if slot.changed {
-            slot.stale_at = tick.start(slot.state.stale_at(limit));
-        }
-        Reading {
-            admits: self.admits,
-            taken: self.taken,
-            remaining: slot.state.available(limit, tick_now).unwrap_or(0),
-            wait,
-            reset_after: tick.until(now, slot.state.reset_at(limit, tick_now)),
-            delay: tick.span(self.delay),
-            source: Source::Store,
-        }
-    }
-}
-
-/// Applies the returns. Those with the same key and moment are one with the sum, shared out in their order.
-fn give_back(counters: &mut [Counter<'_>], slots: &mut [Slot]) {
-    for at in 0..counters.len() {
-        let Ask::Return { taken_at } = counters[at].ask else {
-            continue;
-        };
-        if counters[..at].iter().any(|earlier| earlier.is_one_with(&counters[at])) {
-            continue;
-        }
-        let mut asked = counters[at].asked;
-        for later in &counters[at + 1..] {
-            if later.is_one_with(&counters[at]) {
-                asked.units = asked.units.saturating_add(later.asked.units);
-            }
-        }
-        let slot = &mut slots[counters[at].slot];
-        let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
-        slot.changed |= back > 0;
-        for later in at..counters.len() {
-            if counters[later].is_one_with(&counters[at]) {
-                counters[later].taken = back.min(counters[later].asked.units);
-                back -= counters[later].taken;
-            }
-        }
-    }
-}
-
-/// Asks every counter whether it has room. Charges with the same key and mode are one with the sum; those with the same key
-/// and another mode come after each other, in their order, each finding what the ones before it will pay.
-fn look_for_room(counters: &mut [Counter<'_>], slots: &[Slot]) {
-    for at in 0..counters.len() {
-        let this = &counters[at];
-        if this.ask != Ask::Exactly {
-            continue;
-        }
-        if let Some(first) = counters[..at].iter().find(|first| first.is_one_with(this)) {
-            (counters[at].needs, counters[at].admits) = (first.needs, first.admits);
-            continue;
-        }
-        // One claim holds one slot, however often it asks.
-        let is_hold = this.asked.limit.algorithm() == Algorithm::Concurrency;
-        let mut needs = this.asked.units;
-        for (index, other) in counters.iter().enumerate() {
-            if index == at || other.slot != this.slot || other.ask != Ask::Exactly {
+    /// Applies the returns. Those with the same key and moment are one with the sum, shared out in their order.
+    fn give_back(&mut self) {
+        for at in 0..self.charges.len() {
+            let Ask::Return { taken_at } = self.charges[at].ask else {
+                continue;
+            };
+            if self.first_of(at) < at {
                 continue;
             }
-            let first = counters.iter().position(|first| first.is_one_with(other)).unwrap_or(index);
-            let pays = counters[first].admits || other.mode == Mode::Soft;
-            if first == at || (first < at && pays && !is_hold) {
-                needs = needs.saturating_add(other.asked.units);
+            let one: SmallVec<[usize; 4]> =
+                (at..self.charges.len()).filter(|other| self.first_of(*other) == at).collect();
+            let units = one.iter().fold(0u64, |units, other| units.saturating_add(self.asked(*other).units));
+            let asked = Asked { units, ..self.asked(at) };
+            let slot = &mut self.slots[self.slot_of[at]];
+            let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
+            slot.changed |= back > 0;
+            for other in one {
+                self.readings[other].taken = back.min(self.asked(other).units);
+                back -= self.readings[other].taken;
             }
         }
-        if is_hold {
-            needs = needs.min(1);
+    }
+
+    fn debit(&mut self) {
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::Regardless {
+                let asked = self.asked(at);
+                self.readings[at].taken = self.slots[self.slot_of[at]].spend(&asked);
+            }
         }
-        let admits = slots[this.slot].state.admits(&Asked { units: needs, ..this.asked });
-        (counters[at].needs, counters[at].admits) = (needs, admits);
+    }
+
+    /// Asks every counter whether it has room.
+    fn look(&mut self) {
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::Exactly {
+                let asked = Asked { units: self.needs(at), ..self.asked(at) };
+                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
+            }
+        }
+    }
+
+    /// The units for which a counter must have room if it is to admit a charge. Charges with the same key and mode are one with
+    /// the sum; those with the same key and another mode come after each other, each finding what the ones before it will pay.
+    fn needs(&self, at: usize) -> u64 {
+        let asked = self.asked(at);
+        let some_share = self.slots.len() < self.slot_of.len();
+        if !some_share || self.charges[at].ask != Ask::Exactly {
+            return asked.units;
+        }
+        // One claim holds one slot, however often it asks.
+        let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
+        let first = self.first_of(at);
+        let mut needs = 0u64;
+        for (other, charge) in self.charges.iter().enumerate() {
+            if charge.ask == Ask::Exactly && self.slot_of[other] == self.slot_of[at] {
+                let head = self.first_of(other);
+                let pays_first = head < first && (self.readings[head].admits || charge.mode == Mode::Soft);
+                if head == first || (pays_first && !is_hold) {
+                    needs = needs.saturating_add(self.asked(other).units);
+                }
+            }
+        }
+        if is_hold { needs.min(1) } else { needs }
+    }
+
+    /// The first of the charges that are one with this: those of its key, ask and mode.
+    fn first_of(&self, at: usize) -> usize {
+        let is_one = |other: usize| {
+            let (this, other_charge) = (&self.charges[at], &self.charges[other]);
+            self.slot_of[other] == self.slot_of[at] && this.ask == other_charge.ask && this.mode == other_charge.mode
+        };
+        (0..at).find(|other| is_one(*other)).unwrap_or(at)
+    }
+
+    fn passes(&self) -> bool {
+        passes(self.charges.iter().zip(&*self.readings).map(|(charge, reading)| charge.vote(reading.admits)))
+    }
+
+    fn pay(&mut self) {
+        for at in 0..self.charges.len() {
+            let charge = &self.charges[at];
+            if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
+                let asked = self.asked(at);
+                let slot = &mut self.slots[self.slot_of[at]];
+                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit, asked.now));
+                self.readings[at].taken = slot.spend(&asked);
+            }
+        }
+    }
+
+    fn lease(&mut self) {
+        for at in 0..self.charges.len() {
+            if self.charges[at].ask == Ask::UpTo {
+                let asked = self.asked(at);
+                let slot = &mut self.slots[self.slot_of[at]];
+                let units = asked.units.min(slot.state.available(asked.limit, asked.now).unwrap_or(0));
+                self.readings[at].taken = slot.spend(&Asked { units, ..asked });
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        for at in 0..self.charges.len() {
+            let asked = self.asked(at);
+            let tick = tick(asked.limit);
+            if !self.readings[at].admits {
+                let asked = Asked { units: self.needs(at), ..asked };
+                self.readings[at].wait = match self.slots[self.slot_of[at]].state.wait(&asked) {
+                    WaitUntil::Now => Wait::None,
+                    WaitUntil::Tick(at) => Wait::For(tick.until(self.now, at)),
+                    WaitUntil::Never => Wait::Forever,
+                };
+            }
+            let slot = &mut self.slots[self.slot_of[at]];
+            let reading = &mut self.readings[at];
+            let report = slot.state.report(asked.limit, asked.now);
+            if slot.changed {
+                slot.stale_at = tick.start(report.stale_at);
+            }
+            reading.remaining = report.available.unwrap_or(0);
+            reading.reset_after = tick.until(self.now, report.reset_at);
+        }
     }
 }
 

@@ -107,10 +107,12 @@ impl Tick {
     pub const fn of(period: Span) -> Tick {
         const MINUTE: u64 = 60_000_000;
         const HOUR: u64 = 60 * MINUTE;
-        match period.0 {
-            0..=MINUTE => Tick::Micro,
-            ..=HOUR => Tick::Milli,
-            _ => Tick::Second,
+        if period.0 <= MINUTE {
+            Tick::Micro
+        } else if period.0 <= HOUR {
+            Tick::Milli
+        } else {
+            Tick::Second
         }
     }
 

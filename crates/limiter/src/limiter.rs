@@ -49,11 +49,14 @@ impl<S: Store> Limiter<S> {
     pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
         let id = request.claim.unwrap_or_else(ids::next);
-        let Resolved { domain_number, claim, applied, unlimited, .. } = rules.resolve(request, id)?;
-        let settlement = self.settle(&claim).await;
-        let verdict = Verdict::reach(&claim, &settlement);
-        drop(claim);
-        Ok(Decision::new(rules, domain_number, verdict, applied, unlimited, settlement))
+        let mut resolved = Resolved::new(&rules, rules.domain_of(request)?, id);
+        resolved.fill(request)?;
+        let settlement = self.settle(&resolved.claim).await;
+        let verdict = Verdict::reach(&resolved.claim, &settlement);
+        let (applied, unlimited) = (std::mem::take(&mut resolved.applied), std::mem::take(&mut resolved.unlimited));
+        let domain = resolved.domain_number;
+        drop(resolved);
+        Ok(Decision::new(rules, domain, verdict, applied, unlimited, settlement))
     }
 
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
@@ -63,13 +66,11 @@ impl<S: Store> Limiter<S> {
             return Settlement { readings: Default::default(), at: Timestamp::default(), replay: Replay::First };
         }
         let mut settling = pin!(self.store.settle(claim));
-        let settled =
-            std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context))) {
-                Ok(Poll::Pending) => Poll::Pending,
-                Ok(Poll::Ready(settlement)) => Poll::Ready(Some(settlement)),
-                Err(_) => Poll::Ready(None),
-            });
-        settled.await.unwrap_or_else(|| assumed(claim))
+        std::future::poll_fn(|context| {
+            catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context)))
+                .unwrap_or_else(|_| Poll::Ready(assumed(claim)))
+        })
+        .await
     }
 }
 

@@ -88,8 +88,8 @@ pub(crate) enum CompiledCost {
 pub(crate) struct Index {
     /// Rules that no attribute points to.
     pub(crate) always: Vec<Id>,
-    /// By the attribute that points to them.
-    pub(crate) by_attribute: HashMap<Attribute, Pointers, foldhash::fast::FixedState>,
+    /// By the number of the attribute that points to them.
+    pub(crate) by_attribute: Vec<Pointers>,
 }
 
 /// The rules that an attribute points to.
@@ -99,6 +99,15 @@ pub(crate) struct Pointers {
     pub(crate) present: Vec<Id>,
     /// By its value.
     pub(crate) value: Patterns,
+}
+
+impl Pointers {
+    /// Calls `found` for each rule that an attribute with this value points to.
+    pub(crate) fn each(&self, value: &str, mut found: impl FnMut(Id)) {
+        self.present.iter().for_each(|id| found(*id));
+        self.value.exact(value).iter().for_each(|id| found(*id));
+        self.value.wild(value, found);
+    }
 }
 
 /// Why rules that read well can't be compiled.
@@ -358,14 +367,14 @@ impl Index {
                 None => {
                     scanned += usize::from(rule.clauses.iter().any(|(_, test)| needs_a_look(test)));
                     match rule.required().next() {
-                        Some(attribute) => index.by_attribute.entry(attribute).or_default().present.push(id),
+                        Some(attribute) => index.pointers(attribute).present.push(id),
                         None => index.always.push(id),
                     }
                 }
             }
         }
         for (attribute, patterns) in by_value {
-            index.by_attribute.entry(attribute).or_default().value = Patterns::new(patterns.into_iter());
+            index.pointers(attribute).value = Patterns::new(patterns.into_iter());
         }
         if scanned > Ruleset::MOST_SCANNED {
             errors.push(CompileError {
@@ -380,6 +389,14 @@ impl Index {
             });
         }
         index
+    }
+
+    fn pointers(&mut self, attribute: Attribute) -> &mut Pointers {
+        let at = attribute.0 as usize;
+        if self.by_attribute.len() <= at {
+            self.by_attribute.resize_with(at + 1, Pointers::default);
+        }
+        &mut self.by_attribute[at]
     }
 }
 

@@ -6,10 +6,18 @@
 mod address;
 mod compiled;
 mod index;
+pub mod limit_text;
+pub mod load;
 pub mod model;
 pub mod pattern;
+pub mod problem;
 mod resolve;
 mod tree;
+mod yaml;
 
 pub use compiled::{CompileError, Domain, Rule, Ruleset};
-pub use resolve::{Applied, MOST_CHARGES, RequestError, Resolved};
+pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+pub use problem::{Problem, Severity};
+pub use problem::{Problem, Severity};
+pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
-use std::hash::Hasher as _;
+use tollgate_core::key::Secret;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Key, Mode, Request, Value};
 
 use crate::address::counted;
@@ -57,12 +56,16 @@ pub enum RequestError {
     /// A name or a value is longer than is looked at.
     TooLong,
     /// The cost is in an attribute that is not a whole number.
-    BadCost {
-        /// The rule that needs it.
-        rule: String,
-        /// The attribute.
-        attribute: String,
-    },
+    BadCost(Box<BadCost>),
+}
+
+/// A cost that is not a whole number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadCost {
+    /// The rule that needs it.
+    pub rule: String,
+    /// The attribute that it is in.
+    pub attribute: String,
 }
 
 /// What a request says, by the numbers of the domain's attributes; the first value of each.
@@ -79,39 +82,22 @@ struct Seen<'a> {
     descriptor: u8,
 }
 
+/// Not a secret: every server must draw the same callers.
+const SHARE: Secret = Secret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
+
 /// The most limits that one request may meet.
 pub const MOST_CHARGES: usize = 512;
 
 impl Ruleset {
     /// What a request asks of the store.
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
-        let domain_number = self.domain_of(request)?;
-        let domain = &self.domains()[domain_number];
-        let attributes = Attributes::of(request, domain)?;
-        let tier = domain.tier(&attributes);
-        let mut resolved = Resolved {
-            domain,
-            domain_number,
-            claim: Claim { id, charges: SmallVec::new(), once: None },
-            applied: SmallVec::new(),
-            unlimited: SmallVec::new(),
-        };
-        for number in domain.candidates(&attributes) {
-            let rule = &domain.rules[number as usize];
-            if rule.holds(&attributes).is_none() {
-                resolved.listed(number, rule, &attributes, tier)?;
-            }
-        }
-        if !domain.tree.is_empty() {
-            resolved.tree(request, tier);
-        }
-        match resolved.claim.charges.len() {
-            ..=MOST_CHARGES => Ok(resolved),
-            _ => Err(RequestError::TooMany { what: "limits that apply", most: MOST_CHARGES }),
-        }
+        let mut resolved = Resolved::new(self, self.domain_of(request)?, id);
+        resolved.fill(request)?;
+        Ok(resolved)
     }
 
-    pub(crate) fn domain_of(&self, request: &Request<'_>) -> Result<usize, RequestError> {
+    /// The place of a request's domain.
+    pub fn domain_of(&self, request: &Request<'_>) -> Result<usize, RequestError> {
         self.domain_number(request.domain).ok_or(match request.domain {
             Some(_) => RequestError::UnknownDomain,
             None => RequestError::NoDomain,
@@ -125,6 +111,41 @@ impl<'a> Resolved<'a> {
         &self.domain.rules[self.applied[charge].rule as usize]
     }
 
+    /// Nothing yet, in this domain.
+    #[inline(always)]
+    pub fn new(rules: &'a Ruleset, domain_number: usize, id: ClaimId) -> Resolved<'a> {
+        Resolved {
+            domain: &rules.domains()[domain_number],
+            domain_number,
+            claim: Claim { id, charges: SmallVec::new(), once: None },
+            applied: SmallVec::new(),
+            unlimited: SmallVec::new(),
+        }
+    }
+
+    /// Adds what a request asks. It fills in place because a claim is large to move and this is the path of every request.
+    pub fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
+        let domain = self.domain;
+        let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
+        attributes.read(request, domain)?;
+        let tier = domain.tier(&attributes);
+        let mut candidates = SmallVec::new();
+        domain.find_candidates(&attributes, &mut candidates);
+        for &number in &candidates {
+            let rule = &domain.rules[number as usize];
+            if rule.misses(&attributes).is_none() {
+                self.listed(number, rule, &attributes, tier)?;
+            }
+        }
+        if !domain.tree.is_empty() {
+            self.tree(request, tier);
+        }
+        match self.claim.charges.len() {
+            ..=MOST_CHARGES => Ok(()),
+            _ => Err(RequestError::TooMany { what: "limits that apply", most: MOST_CHARGES }),
+        }
+    }
+
     fn listed(
         &mut self,
         number: Id,
@@ -134,7 +155,10 @@ impl<'a> Resolved<'a> {
     ) -> Result<(), RequestError> {
         let Some(cap) = rule.cap(tier) else { return Ok(()) };
         let Some(units) = rule.units(attributes, self.domain)? else { return Ok(()) };
-        let values = rule.key.iter().map(|part| rule.key_value(part, attributes)).collect();
+        let mut values = SmallVec::new();
+        for part in &rule.key {
+            values.push(rule.key_value(part, attributes));
+        }
         self.add(number, tier, attributes.touched_by(rule), cap, values, units);
         Ok(())
     }
@@ -198,17 +222,17 @@ impl Domain {
     }
 
     /// The rules of the list that may apply, in their order.
-    fn candidates(&self, attributes: &Attributes<'_>) -> SmallVec<[Id; 8]> {
-        let mut candidates: SmallVec<[Id; 8]> = SmallVec::from_slice(&self.index.always);
+    fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
+        candidates.extend(self.index.always.iter().copied());
         for seen in &attributes.seen {
-            let Some(pointers) = self.index.by_attribute.get(&seen.attribute) else { continue };
-            candidates.extend_from_slice(&pointers.present);
-            candidates.extend_from_slice(pointers.value.exact(seen.value));
-            pointers.value.wild(seen.value, |id| candidates.push(id));
+            if let Some(pointers) = self.index.by_attribute.get(seen.attribute.0 as usize) {
+                pointers.each(seen.value, |id| candidates.push(id));
+            }
         }
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates
+        if candidates.len() > 1 {
+            candidates.sort_unstable();
+            candidates.dedup();
+        }
     }
 }
 
@@ -223,7 +247,7 @@ pub(crate) enum Miss<'a> {
 
 impl Rule {
     /// The first thing that keeps the rule from applying.
-    pub(crate) fn holds(&self, attributes: &Attributes<'_>) -> Option<Miss<'_>> {
+    pub(crate) fn misses(&self, attributes: &Attributes<'_>) -> Option<Miss<'_>> {
         for part in &self.key {
             if !part.optional && attributes.get(part.attribute).is_none() {
                 return Some(Miss::Key(part.attribute));
@@ -243,9 +267,9 @@ impl Rule {
             CompiledCost::Request => Some(attributes.cost),
             CompiledCost::Fixed(cost) => Some(*cost),
             CompiledCost::Attribute(attribute) => match attributes.get(*attribute) {
-                Some(text) => Some(text.parse().map_err(|_| RequestError::BadCost {
-                    rule: self.name.to_string(),
-                    attribute: domain.attribute_name(*attribute).to_owned(),
+                Some(text) => Some(text.parse().map_err(|_| {
+                    let attribute = domain.attribute_name(*attribute).to_owned();
+                    RequestError::BadCost(Box::new(BadCost { rule: self.name.to_string(), attribute }))
                 })?),
                 None => None,
             },
@@ -285,10 +309,9 @@ impl Rule {
 
     /// The same number below 10,000 for the same rule and caller, on every server.
     fn draw(&self, key: &Key<'_>) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
-        hasher.write(self.name.as_bytes());
-        key.hash_partition(&mut hasher);
-        hasher.finish() % 10_000
+        let name = Value::Text(&self.name).digest(SHARE, 0);
+        let caller = Value::Absent.digest(SHARE, name ^ key.partition(SHARE));
+        (caller % 10_000) as u64
     }
 }
 
@@ -308,11 +331,17 @@ impl Test {
 }
 
 impl<'a> Attributes<'a> {
+    /// What a request says, all of it.
     pub(crate) fn of(request: &Request<'a>, domain: &Domain) -> Result<Attributes<'a>, RequestError> {
+        let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
+        attributes.read(request, domain)?;
+        Ok(attributes)
+    }
+
+    fn read(&mut self, request: &Request<'a>, domain: &Domain) -> Result<(), RequestError> {
         if request.descriptors.len() > Request::MOST_DESCRIPTORS {
             return Err(RequestError::TooMany { what: "descriptors", most: Request::MOST_DESCRIPTORS });
         }
-        let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
         let mut cost = None;
         for (descriptor, number) in request.descriptors.iter().zip(0..) {
             cost = cost.max(Some(descriptor.hits.unwrap_or(request.cost)));
@@ -324,14 +353,14 @@ impl<'a> Attributes<'a> {
                     return Err(RequestError::TooLong);
                 }
                 if let Some(attribute) = domain.attributes.get(*name)
-                    && attributes.get(*attribute).is_none()
+                    && self.get(*attribute).is_none()
                 {
-                    attributes.seen.push(Seen { attribute: *attribute, value, descriptor: number });
+                    self.seen.push(Seen { attribute: *attribute, value, descriptor: number });
                 }
             }
         }
-        attributes.cost = cost.unwrap_or(request.cost);
-        Ok(attributes)
+        self.cost = cost.unwrap_or(request.cost);
+        Ok(())
     }
 
     pub(crate) fn get(&self, attribute: Attribute) -> Option<&'a str> {
@@ -368,7 +397,8 @@ impl fmt::Display for RequestError {
             RequestError::TooLong => {
                 write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)
             }
-            RequestError::BadCost { rule, attribute } => {
+            RequestError::BadCost(bad) => {
+                let BadCost { rule, attribute } = &**bad;
                 write!(f, "rule {rule} takes the cost from attribute {attribute}, which is not a whole number")
             }
         }

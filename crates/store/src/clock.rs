@@ -26,7 +26,7 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods)] // The one place.
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+        Timestamp::from_micros(since.as_secs().saturating_mul(1_000_000) + u64::from(since.subsec_micros()))
     }
 }
 

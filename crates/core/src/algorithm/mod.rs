@@ -61,6 +61,17 @@ pub struct Advanced {
     pub moved: bool,
 }
 
+/// What a state says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// How many units could be taken now; `None` while the counter stands past its limit.
+    pub available: Option<u64>,
+    /// The tick at which the quota is whole again, or its period ends.
+    pub reset_at: u64,
+    /// The tick from which the state equals a fresh one.
+    pub stale_at: u64,
+}
+
 /// What one charge asks of a state: who, how much, of which limit, when.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
@@ -145,14 +156,13 @@ impl State {
         }
     }
 
-    /// The tick at which the quota is whole again, or its period ends.
-    pub fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
-        each!(self, it => it.reset_at(limit, now), fresh => now)
-    }
-
-    /// The tick from which the state equals a fresh one.
-    pub fn stale_at(&self, limit: &Limit) -> u64 {
-        each!(self, it => it.stale_at(limit), fresh => 0)
+    /// All that can be told of it now.
+    pub fn report(&self, limit: &Limit, now: u64) -> Report {
+        each!(
+            self,
+            it => Report { available: it.available(limit, now), reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) },
+            fresh => Report { available: Some(limit.quota()), reset_at: now, stale_at: 0 }
+        )
     }
 
     /// How many ticks an admitted request should wait, so that it leaves evenly spaced. Asked before it is spent.

@@ -1,42 +1,35 @@
 //! No two counters share a name or a hash, and those of one caller share a partition.
 
-use std::hash::Hasher;
 use std::net::Ipv6Addr;
 
 use proptest::prelude::*;
 use smallvec::SmallVec;
 use tollgate_core::calendar::{Calendar, CalendarUnit};
-use tollgate_core::key::Home;
+use tollgate_core::key::{Home, Secret};
 use tollgate_core::{Algorithm, Key, Period, Scope, Span, Value};
 
-/// A hasher that keeps all it is fed.
-#[derive(Default)]
-struct Tape(Vec<u8>);
-
-impl Hasher for Tape {
-    fn finish(&self) -> u64 {
-        0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-}
+const SECRET: Secret = Secret(1, 2);
 
 fn scope(home: Home) -> Scope {
     Scope::new("d", "r", Algorithm::FixedWindow, &Period::fixed(Span::from_secs(1)).unwrap(), home)
 }
 
-fn rest(values: &[Value<'_>]) -> Vec<u8> {
-    let mut tape = Tape::default();
-    Key::new(&scope(Home::Own), SmallVec::from_slice(values)).hash_rest(&mut tape);
-    tape.0
+/// The hash of a whole key of these values.
+fn rest(values: &[Value<'_>]) -> u128 {
+    let scope = scope(Home::Own);
+    let key = Key::new(&scope, SmallVec::from_slice(values));
+    key.whole(SECRET, key.partition(SECRET))
 }
 
-fn partition(scope: &Scope, values: &[Value<'_>]) -> Vec<u8> {
-    let mut tape = Tape::default();
-    Key::new(scope, SmallVec::from_slice(values)).hash_partition(&mut tape);
-    tape.0
+/// The same where one of the values is the caller.
+fn rest_of_caller(values: &[Value<'_>]) -> u128 {
+    let scope = scope(Home::Caller(0));
+    let key = Key::new(&scope, SmallVec::from_slice(values));
+    key.whole(SECRET, key.partition(SECRET))
+}
+
+fn partition(scope: &Scope, values: &[Value<'_>]) -> u128 {
+    Key::new(scope, SmallVec::from_slice(values)).partition(SECRET)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -69,10 +62,11 @@ fn lists() -> impl Strategy<Value = Vec<Owned>> {
 
 proptest! {
     #[test]
-    fn no_two_lists_of_values_feed_the_same(one in lists(), other in lists()) {
+    fn no_two_lists_of_values_share_a_hash(one in lists(), other in lists()) {
         let one: Vec<Value<'_>> = one.iter().map(Owned::value).collect();
         let other: Vec<Value<'_>> = other.iter().map(Owned::value).collect();
         prop_assert_eq!(rest(&one) == rest(&other), one == other);
+        prop_assert_eq!(rest_of_caller(&one) == rest_of_caller(&other), one == other);
     }
 
     #[test]
@@ -83,6 +77,13 @@ proptest! {
         };
         prop_assert_eq!(name(&one) == name(&other), one == other);
     }
+}
+
+#[test]
+fn who_does_not_know_the_secret_knows_no_hash() {
+    let scope = scope(Home::Own);
+    let key = Key::new(&scope, SmallVec::from_slice(&[Value::Text("a")]));
+    assert_ne!(key.partition(SECRET), key.partition(Secret(1, 3)));
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl World {
         keys.sort_unstable();
         keys.dedup();
         let slot_of: Vec<usize> = asks.iter().map(|asks| keys.binary_search(&asks.key).unwrap()).collect();
-        let load = |key| Slot::new(self.states.get(key).cloned().unwrap_or_default());
+        let load = |key| Slot::new(self.states.get(key).cloned().unwrap_or_default(), Timestamp::default());
         let mut slots: Vec<Slot> = keys.iter().map(load).collect();
         let settlement = settle(&claim, &mut slots, &slot_of, now);
         for (key, slot) in keys.into_iter().zip(slots) {

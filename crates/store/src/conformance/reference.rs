@@ -105,7 +105,8 @@ impl Kept {
             }
             slot_of.push(slot);
         }
-        let slots = names.iter().map(|name| Slot::new(self.states.get(name).cloned().unwrap_or_default())).collect();
+        let state = |name: &String| self.states.get(name).cloned().unwrap_or_default();
+        let slots = names.iter().map(|name| Slot::new(state(name), Timestamp::default())).collect();
         (names, slots, slot_of)
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Key, Value};
+use tollgate_core::Claim;
+use tollgate_core::key::{Key, Secret, Value};
 
-/// The secret of one store.
-#[derive(Clone, Debug)]
+/// Turns keys into places, with the secret of one store.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Hasher {
-    keyed: SipHasher13,
+    secret: Secret,
 }
 
 /// Where a key belongs: its partition names the shard, the whole of it the counter.
@@ -31,7 +31,7 @@ impl Hasher {
     pub(super) fn random() -> Hasher {
         // The standard library's own source of randomness for hash maps.
         let random = RandomState::new();
-        Hasher { keyed: SipHasher13::new_with_keys(random.hash_one(0u8), random.hash_one(1u8)) }
+        Hasher { secret: Secret(random.hash_one(0u8), random.hash_one(1u8)) }
     }
 
     /// The places of a claim's keys, in the order of its charges.
@@ -44,7 +44,7 @@ impl Hasher {
             let domain = charge.key.scope().domain_digest();
             let partition = match (caller, last) {
                 (Some(caller), Some((same, of, partition))) if caller == same && domain == of => partition,
-                _ => self.partition(&charge.key),
+                _ => charge.key.partition(self.secret),
             };
             last = caller.map(|caller| (caller, domain, partition));
             prints.push(self.within(partition, &charge.key));
@@ -54,27 +54,11 @@ impl Hasher {
 
     /// The place of one key.
     pub(super) fn print(&self, key: &Key<'_>) -> Print {
-        self.within(self.partition(key), key)
-    }
-
-    fn partition(&self, key: &Key<'_>) -> u128 {
-        let mut hasher = self.keyed;
-        key.hash_partition(&mut hasher);
-        hasher.finish128().as_u128()
+        self.within(key.partition(self.secret), key)
     }
 
     fn within(&self, partition: u128, key: &Key<'_>) -> Print {
-        let rest = if key.has_rest() {
-            let mut hasher = self.keyed;
-            key.hash_rest(&mut hasher);
-            hasher.finish128().as_u128()
-        } else {
-            0
-        };
-        // Partition and rest are keyed hashes, which callers can't steer, and the digest is the rule's, so combining them
-        // this way collides no more often than hashing all of it again would. The rotation keeps a rest that equals the
-        // partition from cancelling it.
-        let whole = partition ^ rest.rotate_left(31) ^ key.scope().digest();
+        let whole = key.whole(self.secret, partition);
         Print {
             partition: (partition >> 64) as u64,
             key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 },

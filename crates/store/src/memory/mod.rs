@@ -11,7 +11,7 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Replay, Settlement, Slot, settle};
+use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -64,12 +64,12 @@ impl Default for MemoryConfig {
 impl MemoryConfig {
     /// A store of this size, on the machine's clock.
     pub fn build(self) -> MemoryStore {
-        self.build_with(SystemClock::default())
+        self.build_with(SystemClock)
     }
 
     /// A store of this size, on a clock of the caller's.
     pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
-        const MOST_SHARDS: usize = 1024;
+        const MOST_SHARDS: usize = 256;
         const KEYS_WORTH_A_SHARD: usize = 1024;
         let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
         let lane = |_| {
@@ -93,50 +93,25 @@ impl<C: Clock> MemoryStore<C> {
     fn settle_now(&self, claim: &Claim<'_>) -> Settlement {
         let now = self.clock.now();
         let prints = self.hasher.prints(claim);
-        let once = claim.once.as_ref().map(|once| self.hasher.print(&once.key));
-        let mut locked = self.lock_all(prints.iter().chain(&once));
-
-        if let (Some(once), Some(print)) = (&claim.once, once)
-            && let Some(before) = locked.shard(print).replay(print, once, claim, now)
-        {
-            return before;
+        let prints = &prints[..];
+        let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
+        let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
+        let Some(first) = numbers().next() else {
+            return settle(claim, &mut [], &[], now);
+        };
+        if numbers().all(|number| number == first) {
+            settle_held(claim, prints, once, now, &mut *self.lock(first))
+        } else {
+            settle_held(claim, prints, once, now, &mut self.lock_all(numbers().collect()))
         }
-        let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
-        let mut slot_of: SmallVec<[usize; 4]> = SmallVec::new();
-        for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
-            let same = prints[..at].iter().position(|other| other.key == print.key);
-            slot_of.push(match same {
-                Some(other) => slot_of[other],
-                None => {
-                    slots.push(Slot::new(locked.shard(*print).lend(print.key, charge.limit)));
-                    slots.len() - 1
-                }
-            });
-        }
-        let settlement = settle(claim, &mut slots, &slot_of, now);
-        for (at, print) in prints.iter().enumerate() {
-            // The first charge of a key takes its slot back; what it leaves for the others is fresh and unchanged.
-            let slot = std::mem::take(&mut slots[slot_of[at]]);
-            locked.shard(*print).take_back(print.key, slot, now);
-        }
-        if let (Some(once), Some(print)) = (&claim.once, once) {
-            locked.shard(print).remember(print, once, claim, &settlement);
-        }
-        settlement
     }
 
-    /// Locks the shards of all prints, each once, in the order of their numbers.
-    fn lock_all<'a>(&self, prints: impl Iterator<Item = &'a Print> + Clone) -> Locked<'_> {
-        let mut numbers: SmallVec<[usize; 8]> = prints.map(|print| self.number(*print)).collect();
-        let lone = numbers.iter().all(|number| *number == numbers[0]);
-        if lone {
-            numbers.truncate(1);
-        } else {
-            numbers.sort_unstable();
-            numbers.dedup();
-        }
-        let shift = self.shift();
-        Locked { shift, guards: numbers.into_iter().map(|number| (number, self.lock(number))).collect() }
+    /// Locks several shards, each once, in the order of their numbers.
+    fn lock_all(&self, mut numbers: Vec<usize>) -> Several<'_> {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let guards = numbers.into_iter().map(|number| (number, self.lock(number))).collect();
+        Several { bits: self.bits(), guards }
     }
 
     fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
@@ -145,10 +120,10 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn number(&self, print: Print) -> usize {
-        print.shard(self.shift())
+        print.shard(self.bits())
     }
 
-    fn shift(&self) -> u32 {
+    fn bits(&self) -> u32 {
         self.shards.len().trailing_zeros()
     }
 }
@@ -160,24 +135,68 @@ impl<C: Clock> Store for MemoryStore<C> {
 }
 
 /// The shards that a claim needs, held.
-struct Locked<'a> {
-    shift: u32,
-    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 1]>,
+trait Held {
+    fn shard(&mut self, print: Print) -> &mut Shard;
 }
 
-impl Locked<'_> {
+/// Most claims are in one partition.
+impl Held for Shard {
+    fn shard(&mut self, _print: Print) -> &mut Shard {
+        self
+    }
+}
+
+struct Several<'a> {
+    bits: u32,
+    guards: Vec<(usize, MutexGuard<'a, Shard>)>,
+}
+
+impl Held for Several<'_> {
     fn shard(&mut self, print: Print) -> &mut Shard {
-        let number = print.shard(self.shift);
-        let at = match self.guards.len() {
-            1 => 0,
-            _ => self.guards.partition_point(|(held, _)| *held < number),
-        };
+        let number = print.shard(self.bits);
+        let at = self.guards.partition_point(|(held, _)| *held < number);
         &mut self.guards[at].1
     }
 }
 
+fn settle_held(
+    claim: &Claim<'_>,
+    prints: &[Print],
+    once: Option<(&Once<'_>, Print)>,
+    now: Timestamp,
+    held: &mut impl Held,
+) -> Settlement {
+    if let Some((once, print)) = once
+        && let Some(before) = held.shard(print).replay(print, once, claim, now)
+    {
+        return before;
+    }
+    let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
+    let mut places: SmallVec<[Option<usize>; 4]> = SmallVec::new();
+    let mut slot_of: SmallVec<[usize; 4]> = SmallVec::new();
+    for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
+        let same = prints[..at].iter().position(|other| other.key == print.key);
+        slot_of.push(same.map_or(slots.len(), |other| slot_of[other]));
+        if same.is_none() {
+            let (slot, place) = held.shard(*print).lend(print.key, charge.limit);
+            slots.push(slot);
+            places.push(place);
+        }
+    }
+    let settlement = settle(claim, &mut slots, &slot_of, now);
+    for (print, slot) in prints.iter().zip(&slot_of) {
+        // The first charge of a key gives its slot back; what that leaves for the others is fresh and unchanged.
+        let given = std::mem::take(&mut slots[*slot]);
+        held.shard(*print).take_back(print.key, places[*slot], given, now);
+    }
+    if let Some((once, print)) = once {
+        held.shard(print).remember(print, once, claim, &settlement);
+    }
+    settlement
+}
+
 /// A settlement that says that another claim has this name.
-fn conflict(claim: &Claim<'_>, now: tollgate_core::Timestamp) -> Settlement {
+fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
     let refused = claim.charges.iter().map(|_| tollgate_core::Reading {
         admits: false,
         taken: 0,

@@ -16,7 +16,7 @@ pub(super) struct Shard {
     sliding_windows: Table<SlidingWindow<[u64; 2]>>,
     /// Sub-windows, logs and holds, which are boxed.
     large: Table<State>,
-    records: Records,
+    records: Box<Records>,
     max_keys: usize,
     swept: u64,
     evicted: u64,
@@ -34,51 +34,41 @@ impl Shard {
             fixed_windows: Table::default(),
             sliding_windows: Table::default(),
             large: Table::default(),
-            records: Records::new(max_once),
+            records: Box::new(Records::new(max_once)),
             max_keys,
             swept: 0,
             evicted: 0,
         }
     }
 
-    /// A counter's state, on loan. Large ones leave a fresh one behind, small ones a copy.
-    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> State {
+    /// A counter's state, on loan, and where it was. Large ones leave a fresh one behind, small ones a copy.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> (Slot, Option<usize>) {
         match limit.algorithm() {
-            Algorithm::Bucket { .. } => self.buckets.get_mut(key).map(|it| State::Bucket(*it)),
-            Algorithm::FixedWindow => self.fixed_windows.get_mut(key).map(|it| State::FixedWindow(*it)),
+            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
+            Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, |it| State::FixedWindow(*it)),
             Algorithm::SlidingWindow { sub_windows: 1 } => {
-                self.sliding_windows.get_mut(key).map(|it| State::SlidingWindow(*it))
+                lend(&mut self.sliding_windows, key, |it| State::SlidingWindow(*it))
             }
-            _ => self.large.get_mut(key).map(std::mem::take),
+            _ => lend(&mut self.large, key, std::mem::take),
         }
-        .unwrap_or_default()
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
-    pub(super) fn take_back(&mut self, key: Fingerprint, slot: Slot, now: Timestamp) {
-        let stale_at = slot.stale_at;
-        let new = match slot.state {
-            State::Fresh => return,
-            State::Bucket(it) if slot.changed => self.buckets.update(key, it, stale_at).err().map(State::Bucket),
-            State::FixedWindow(it) if slot.changed => {
-                self.fixed_windows.update(key, it, stale_at).err().map(State::FixedWindow)
-            }
-            State::SlidingWindow(it) if slot.changed => {
-                self.sliding_windows.update(key, it, stale_at).err().map(State::SlidingWindow)
-            }
-            large @ (State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_)) => match self.large.get_mut(key) {
-                Some(lent) if !slot.changed => {
-                    *lent = large;
-                    None
-                }
-                Some(_) => self.large.update(key, large, stale_at).err(),
-                None if slot.changed => Some(large),
-                None => None,
-            },
-            _ => None,
-        };
-        if let Some(state) = new {
-            self.insert(key, state, stale_at, now);
+    pub(super) fn take_back(&mut self, key: Fingerprint, place: Option<usize>, slot: Slot, now: Timestamp) {
+        // A large state left its place, and goes back there even if it is the same.
+        let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
+        if !slot.changed && !(is_large && place.is_some()) {
+            return;
+        }
+        if place.is_none() {
+            self.make_room(now);
+        }
+        match slot.state {
+            State::Fresh => {}
+            State::Bucket(it) => self.buckets.put(key, place, it, slot.stale_at),
+            State::FixedWindow(it) => self.fixed_windows.put(key, place, it, slot.stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.put(key, place, it, slot.stale_at),
+            large => self.large.put(key, place, large, slot.stale_at),
         }
     }
 
@@ -111,17 +101,6 @@ impl Shard {
         self.buckets.len() + self.fixed_windows.len() + self.sliding_windows.len() + self.large.len()
     }
 
-    fn insert(&mut self, key: Fingerprint, state: State, stale_at: Timestamp, now: Timestamp) {
-        self.make_room(now);
-        match state {
-            State::Fresh => {}
-            State::Bucket(it) => self.buckets.insert(key, it, stale_at),
-            State::FixedWindow(it) => self.fixed_windows.insert(key, it, stale_at),
-            State::SlidingWindow(it) => self.sliding_windows.insert(key, it, stale_at),
-            large => self.large.insert(key, large, stale_at),
-        }
-    }
-
     /// Sweeps a little; and if the shard is full, until there is room. When all that it saw are live, the one that would be
     /// stale soonest goes.
     fn make_room(&mut self, now: Timestamp) {
@@ -148,5 +127,19 @@ impl Shard {
             }
             self.evicted += 1;
         }
+    }
+}
+
+fn lend<T: Clone + Default>(
+    table: &mut Table<T>,
+    key: Fingerprint,
+    state: impl Fn(&mut T) -> State,
+) -> (Slot, Option<usize>) {
+    match table.place(key) {
+        Some(place) => {
+            let (it, stale_at) = table.at(place);
+            (Slot::new(state(it), stale_at), Some(place))
+        }
+        None => (Slot::default(), None),
     }
 }

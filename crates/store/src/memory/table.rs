@@ -47,34 +47,44 @@ impl<T: Clone + Default> Table<T> {
         self.len
     }
 
-    /// The counter's state.
-    pub(super) fn get_mut(&mut self, key: Fingerprint) -> Option<&mut T> {
-        let at = self.find(key)?;
-        Some(&mut self.slots[at].state)
-    }
-
-    /// Writes a counter that is there, and says whether it was.
-    pub(super) fn update(&mut self, key: Fingerprint, state: T, stale_at: Timestamp) -> Result<(), T> {
-        match self.find(key) {
-            Some(at) => {
-                self.slots[at] = Entry { key, stale_at: stale_at.max(SOON), state };
-                Ok(())
+    /// Where a counter is. That holds until another is inserted, swept or removed; after that it is a guess.
+    pub(super) fn place(&self, key: Fingerprint) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = self.home(key);
+        // A table is never full, so there is an empty slot to end at.
+        loop {
+            let entry = &self.slots[at];
+            if entry.stale_at == EMPTY {
+                return None;
             }
-            None => Err(state),
+            if entry.key == key {
+                return Some(at);
+            }
+            at = self.next(at);
         }
     }
 
-    /// Writes a counter that is not there yet.
-    pub(super) fn insert(&mut self, key: Fingerprint, state: T, stale_at: Timestamp) {
-        if (self.len + 1) * 5 > self.slots.len() * 4 {
-            self.resize((self.slots.len() + self.slots.len() / 8).max(SMALLEST));
+    /// What is at a place that was just found, and when it will be stale.
+    pub(super) fn at(&mut self, place: usize) -> (&mut T, Timestamp) {
+        let entry = &mut self.slots[place];
+        (&mut entry.state, entry.stale_at)
+    }
+
+    /// Writes a counter, at the place where it was if it still is there.
+    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<usize>, state: T, stale_at: Timestamp) {
+        let entry = Entry { key, stale_at: stale_at.max(SOON), state };
+        let is_there = |at: &usize| self.slots.get(*at).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
+        match guess.filter(is_there).or_else(|| self.place(key)) {
+            Some(at) => self.slots[at] = entry,
+            None => self.insert(entry),
         }
-        self.place(Entry { key, stale_at: stale_at.max(SOON), state });
     }
 
     /// Removes a counter.
     pub(super) fn remove(&mut self, key: Fingerprint) {
-        if let Some(at) = self.find(key) {
+        if let Some(at) = self.place(key) {
             self.remove_at(at);
         }
     }
@@ -103,25 +113,10 @@ impl<T: Clone + Default> Table<T> {
         swept
     }
 
-    fn find(&self, key: Fingerprint) -> Option<usize> {
-        if self.slots.is_empty() {
-            return None;
+    fn insert(&mut self, entry: Entry<T>) {
+        if (self.len + 1) * 5 > self.slots.len() * 4 {
+            self.resize((self.slots.len() + self.slots.len() / 8).max(SMALLEST));
         }
-        let mut at = self.home(key);
-        // A table is never full, so there is an empty slot to end at.
-        loop {
-            let entry = &self.slots[at];
-            if entry.key == key && entry.stale_at != EMPTY {
-                return Some(at);
-            }
-            if entry.stale_at == EMPTY {
-                return None;
-            }
-            at = self.next(at);
-        }
-    }
-
-    fn place(&mut self, entry: Entry<T>) {
         let mut at = self.home(entry.key);
         while self.slots[at].stale_at != EMPTY {
             at = self.next(at);
@@ -155,7 +150,7 @@ impl<T: Clone + Default> Table<T> {
         self.cursor = 0;
         for entry in old {
             if entry.stale_at != EMPTY {
-                self.place(entry);
+                self.insert(entry);
             }
         }
     }

@@ -1,0 +1,70 @@
+# The commands of this repository. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Where rustup puts cargo, for shells that have not been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# How long `make fuzz` looks.
+FUZZ_SECONDS ?= 60
+
+# A compiler other than the one this code was written with may know new lints. They are shown, but must not fail the tests.
+known_compiler := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+deny_warnings = $(if $(findstring rustc $(known_compiler).,$(shell rustc --version 2>/dev/null)),-D warnings)
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: setup ## Watch the limiter decide on an example
+	@cargo run --quiet --release -p tollgate --example quickstart
+
+# Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
+.PHONY: test
+test: setup lint-fast ## Everything that must hold: formatting, clippy, all tests
+	cargo test --all-features --no-fail-fast --quiet --doc
+	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
+
+.PHONY: test-fast
+test-fast: setup ## The tests but for those named slow_…, and no lints
+	cargo test --all-features --lib --bins --tests -- --skip slow_
+
+.PHONY: lint
+lint: setup ## Formatting, clippy and documentation, warnings refused
+	cargo fmt --check
+	cargo clippy --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+
+# A Rust that came without rustup may lack either tool: then the tests still run.
+.PHONY: lint-fast
+lint-fast: setup
+	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
+	else echo "rustfmt is missing, formatting is not checked (rustup component add rustfmt)"; fi
+	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --quiet --all-targets --all-features -- $(deny_warnings); \
+	else echo "clippy is missing, lints are not checked (rustup component add clippy)"; fi
+
+# A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
+.PHONY: bench
+bench: setup ## Tollgate beside its peers
+	cargo run --release --manifest-path bench/Cargo.toml
+
+# libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
+# What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.
+fuzz_target := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+fuzz_flags := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-, \
+	level=4 inline-8bit-counters pc-table trace-compares)
+
+.PHONY: fuzz
+fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
+	@scripts/setup.sh c++
+	@mkdir -p fuzz/grown/load_rules fuzz/artifacts/load_rules
+	cd fuzz && RUSTFLAGS="$(fuzz_flags)" cargo run --release --target $(fuzz_target) --bin load_rules -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
+		-dict=rules.dict -artifact_prefix=artifacts/load_rules/ grown/load_rules corpus/load_rules
+
+.PHONY: setup
+setup: ## Install what is missing: a C linker, from the system's packages
+	@scripts/setup.sh

@@ -1,0 +1,160 @@
+//! The conditions under `match`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::load::keys;
+use crate::load::reader::Reader;
+use crate::model::{Clause, Network, Test};
+use crate::pattern::Pattern;
+use crate::problem::{Fault, quoted};
+use crate::yaml::{Kind, Scalar, Yaml};
+
+/// How many bits an IPv4 address has before it in an IPv6 one.
+const MAPPED_BITS: u8 = 96;
+
+/// All conditions of a rule.
+pub(super) fn read(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Clause>> {
+    let entries = reader.entries(value, "match", "`match: {endpoint: \"POST /login\"}`")?;
+    // All are read before any is given up, so that every error is told.
+    let clauses: Vec<Option<Clause>> = entries
+        .iter()
+        .map(|entry| {
+            if entry.key.text.is_empty() {
+                reader.error(
+                    entry.line,
+                    "`match` has a condition on no attribute",
+                    "name the attribute before the `:`",
+                );
+            }
+            let attribute = reader.within_requests(entry.line, &entry.key.text, "match");
+            let test = read_test(&entry.value, reader);
+            Some(Clause { attribute: attribute?, test: test? })
+        })
+        .collect();
+    clauses.into_iter().collect()
+}
+
+/// A pattern that a request's value can fit.
+pub(super) fn pattern(scalar: &Scalar, line: usize, reader: &mut Reader<'_>) -> Option<Pattern> {
+    reader.within_requests(line, &scalar.text, "match").map(|text| Pattern::new(&text))
+}
+
+fn read_test(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+    match &value.kind {
+        Kind::Scalar(scalar) if scalar.plain && scalar.text == "absent" => Some(Test::Absent),
+        Kind::Scalar(scalar) if scalar.plain && scalar.text == "present" => Some(Test::Present),
+        Kind::Scalar(_) | Kind::List(_) => read_patterns(value, reader),
+        Kind::Map(_) => {
+            let fields = reader.fields(value, &keys::TEST)?;
+            match (fields.get("not"), fields.get("cidr")) {
+                (Some(refused), None) => read_refused(refused, reader).map(|test| Test::Not(Box::new(test))),
+                (None, Some(networks)) => read_networks(networks, reader),
+                // A key that is neither has been told.
+                (None, None) if !fields.is_empty() => None,
+                _ => {
+                    let remedy = "write one of `{not: …}` and `{cidr: …}`, or `{not: {cidr: …}}`";
+                    reader.error(value.line, "a condition of match is one thing", remedy);
+                    None
+                }
+            }
+        }
+    }
+}
+
+/// What stands under `not`.
+fn read_refused(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+    if !matches!(value.kind, Kind::Map(_)) {
+        return read_patterns(value, reader);
+    }
+    let fields = reader.fields(value, &keys::REFUSED_TEST)?;
+    match fields.get("cidr") {
+        Some(networks) => read_networks(networks, reader),
+        None if !fields.is_empty() => None,
+        None => {
+            reader.error(
+                value.line,
+                "`not` refuses nothing",
+                "write `{not: value}`, `{not: [values]}` or `{not: {cidr: …}}`",
+            );
+            None
+        }
+    }
+}
+
+fn read_patterns(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+    let items = match &value.kind {
+        Kind::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(value),
+    };
+    if items.is_empty() {
+        reader.error(value.line, "`match` has an empty list, which nothing fits", "write values, or `absent`");
+        return None;
+    }
+    let patterns: Vec<Option<Pattern>> = items.iter().map(|item| read_pattern(item, reader)).collect();
+    patterns.into_iter().collect::<Option<Vec<_>>>().map(Test::AnyOf)
+}
+
+fn read_pattern(value: &Yaml, reader: &mut Reader<'_>) -> Option<Pattern> {
+    let Kind::Scalar(scalar) = &value.kind else {
+        return reader.wrong(value, "match", "a value", "write an exact value or one with `*`");
+    };
+    let remedy = match scalar.text.as_str() {
+        _ if scalar.is_null() => "write a value, `absent` or `present`; an empty text is \"\"",
+        "absent" | "present" if scalar.plain => "write it alone, as the whole condition; as a text it needs quotes",
+        _ => return pattern(scalar, value.line, reader),
+    };
+    reader.wrong(value, "match", "a value here", remedy)
+}
+
+fn read_networks(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+    let items = match &value.kind {
+        Kind::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(value),
+    };
+    if items.is_empty() {
+        reader.error(value.line, "`cidr` has an empty list, which nothing fits", "write a network such as 10.0.0.0/8");
+        return None;
+    }
+    let networks: Vec<Option<Network>> = items
+        .iter()
+        .map(|item| {
+            let text = reader.text(item, "cidr")?;
+            reader.sound(item.line, "cidr", network(text))
+        })
+        .collect();
+    networks.into_iter().collect::<Option<Vec<_>>>().map(Test::Within)
+}
+
+/// `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+fn network(text: &str) -> Result<Network, Fault> {
+    let fault = || {
+        let remedy = "write for instance 10.0.0.0/8 or 2001:db8::/32";
+        Fault::new(format!("{} is not a network", quoted(text)), remedy)
+    };
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| fault())?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = match prefix {
+        None => longest,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| fault())?,
+        Some(_) => return Err(fault()),
+    };
+    if prefix > longest {
+        return Err(fault());
+    }
+    Ok(match address {
+        IpAddr::V6(address) if prefix >= MAPPED_BITS => unmapped(address, prefix),
+        _ => Network { address, prefix },
+    })
+}
+
+/// Addresses that IPv6 maps from IPv4 are met as IPv4, so their networks are too.
+fn unmapped(address: Ipv6Addr, prefix: u8) -> Network {
+    match address.to_ipv4_mapped() {
+        Some(mapped) => Network { address: mapped.into(), prefix: prefix - MAPPED_BITS },
+        None => Network { address: address.into(), prefix },
+    }
+}

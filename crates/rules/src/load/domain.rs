@@ -1,0 +1,294 @@
+//! A domain from its documents: settings first, because limits are read by tier, then the rules of both forms.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use crate::load::keys::{self, choose};
+use crate::load::reader::{Fields, Reader};
+use crate::load::terms::{ALGORITHMS, Counting};
+use crate::load::{rules_form, tree_form};
+use crate::model::{Domain, Node, Place, Rule, RuleMode, Test, Tier};
+use crate::problem::{Fault, Problems, quoted};
+use crate::yaml::{Entry, Yaml};
+
+/// One document of a file.
+pub(super) struct Document<'y> {
+    /// The domain's name, where it has a sound one.
+    pub(super) name: Option<String>,
+    pub(super) at: Place,
+    fields: Fields<'y>,
+}
+
+/// What a domain says for all its rules.
+pub(super) struct Settings {
+    pub(super) tiers: Vec<Tier>,
+    pub(super) default_tier: usize,
+    pub(super) default_algorithm: Counting,
+    entity: Option<String>,
+    tier_from: Option<String>,
+    default_rule: Option<(String, Place)>,
+    match_parents: bool,
+}
+
+/// The most tiers of a domain: each rule has a place for each.
+const MOST_TIERS: usize = 64;
+
+/// How many rules a warning names.
+const MOST_NAMED: usize = 5;
+
+impl<'y> Document<'y> {
+    /// A document, if it is a map at all.
+    pub(super) fn read(value: &'y Yaml, reader: &mut Reader<'_>) -> Option<Document<'y>> {
+        let fields = reader.fields(value, &keys::DOMAIN)?;
+        let name = match fields.get("domain") {
+            Some(name) => reader.attribute(name, "domain"),
+            None => {
+                reader.error(fields.line, "the domain has no name", "write `domain: NAME`");
+                None
+            }
+        };
+        let line = fields.entry("domain").map_or(fields.line, |entry| entry.line);
+        Some(Document { name, at: reader.place(line), fields })
+    }
+
+    fn reader<'p>(&self, problems: &'p mut Problems) -> Reader<'p> {
+        Reader::new(self.at.file.clone(), problems)
+    }
+}
+
+/// The domain that documents make up together; there is at least one.
+pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Option<Domain> {
+    let first = documents.first()?;
+    let settings = Settings::read(documents, problems);
+    let (mut rules, mut tree) = (Vec::new(), Vec::new());
+    for document in documents {
+        let mut reader = document.reader(problems);
+        if let Some(list) = document.fields.get_given("rules") {
+            rules.extend(rules_form::read(list, &settings, &mut reader));
+        }
+        if let Some(list) = document.fields.get_given("descriptors") {
+            tree.extend(tree_form::read(list, &settings, &mut reader));
+        }
+    }
+    refuse_twin_rules(&rules, &tree, problems);
+    refuse_twin_nodes(&tree, problems);
+    let domain = Domain {
+        name: first.name.clone().unwrap_or_default(),
+        entity: settings.entity,
+        tiers: settings.tiers,
+        default_tier: settings.default_tier,
+        tier_from: settings.tier_from,
+        default_rule: settings.default_rule.as_ref().map(|(name, _)| name.clone()),
+        rules,
+        tree,
+        match_parents: settings.match_parents,
+        at: first.at.clone(),
+    };
+    if let Some((name, at)) = &settings.default_rule {
+        let written = documents.iter().filter_map(|document| document.fields.get("rules")).flat_map(rules_form::names);
+        check_default_rule(name, at, written.collect(), &domain.tree, problems);
+    }
+    warn_of_partitions(&domain, problems);
+    Some(domain)
+}
+
+// === impl Settings ===
+
+impl Settings {
+    fn read(documents: &[Document<'_>], problems: &mut Problems) -> Settings {
+        let mut setting = |key: &str| -> Option<(&Yaml, &Document<'_>)> { sole(documents, key, problems) };
+        let [entity, tiers, default_tier, tier_from, default_rule, default_algorithm, match_parents] = [
+            setting("entity"),
+            setting("tiers"),
+            setting("default_tier"),
+            setting("tier_from"),
+            setting("default_rule"),
+            setting("default_algorithm"),
+            setting("match_parents"),
+        ];
+        let tiers = tiers
+            .and_then(|(value, document)| read_tiers(value, &mut document.reader(problems)))
+            .unwrap_or_else(usual_tiers);
+        Settings {
+            default_tier: default_tier
+                .and_then(|(value, document)| read_default_tier(value, &tiers, &mut document.reader(problems)))
+                .unwrap_or(0),
+            tiers,
+            entity: entity.and_then(|(value, document)| document.reader(problems).attribute(value, "entity")),
+            tier_from: tier_from.and_then(|(value, document)| document.reader(problems).attribute(value, "tier_from")),
+            default_rule: default_rule.and_then(|(value, document)| {
+                let mut reader = document.reader(problems);
+                Some((reader.attribute(value, "default_rule")?, reader.place(value.line)))
+            }),
+            default_algorithm: default_algorithm
+                .and_then(|(value, document)| document.reader(problems).word(value, "default_algorithm", ALGORITHMS))
+                .unwrap_or(Counting::SlidingWindow),
+            match_parents: match_parents
+                .and_then(|(value, document)| document.reader(problems).boolean(value, "match_parents"))
+                .unwrap_or(false),
+        }
+    }
+}
+
+/// A setting, which only one of a domain's documents may have.
+fn sole<'d, 'y>(
+    documents: &'d [Document<'y>],
+    key: &str,
+    problems: &mut Problems,
+) -> Option<(&'y Yaml, &'d Document<'y>)> {
+    let mut having = documents.iter().filter_map(|document| Some((document.fields.entry(key)?, document)));
+    let (first, document) = having.next()?;
+    for (entry, other) in having {
+        let message = format!("`{key}` of this domain is also set in {}:{}", document.at.file, first.line);
+        problems.error(&other.at.file, entry.line, Fault::new(message, "keep it in one of the merged files"));
+    }
+    Some((&first.value, document))
+}
+
+fn usual_tiers() -> Vec<Tier> {
+    let tier = |name: &str, paid| Tier { name: name.to_owned(), paid, priority: 0 };
+    vec![tier("free", false), tier("pro", true), tier("enterprise", true), tier("custom", true)]
+}
+
+fn read_tiers(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Tier>> {
+    let entries = reader.entries(value, "tiers", "tiers: {free: {paid: false}, pro: {}}")?;
+    if entries.is_empty() || entries.len() > MOST_TIERS {
+        let message = format!("there are {} tiers here", entries.len());
+        reader.error(value.line, message, format!("write 1 to {MOST_TIERS}, or remove the key for the usual ones"));
+    }
+    // Those past the bound are not read; the error that they are too many has been told.
+    let tiers: Vec<Tier> = entries.iter().take(MOST_TIERS).filter_map(|entry| read_tier(entry, reader)).collect();
+    (!tiers.is_empty()).then_some(tiers)
+}
+
+fn read_tier(entry: &Entry, reader: &mut Reader<'_>) -> Option<Tier> {
+    let name = reader.as_name(entry.line, &entry.key.text, "tiers")?;
+    let mut tier = Tier { name, paid: true, priority: 0 };
+    if entry.value.is_null() {
+        return Some(tier);
+    }
+    // A tier that is wrong within is still a tier that limits may name.
+    let Some(fields) = reader.fields(&entry.value, &keys::TIER) else { return Some(tier) };
+    if let Some(paid) = fields.get("paid").and_then(|value| reader.boolean(value, "paid")) {
+        tier.paid = paid;
+    }
+    let priority = fields.get("priority").and_then(|value| reader.number(value, "priority", 0..=u32::MAX.into()));
+    tier.priority = priority.and_then(|priority| u32::try_from(priority).ok()).unwrap_or(0);
+    Some(tier)
+}
+
+fn read_default_tier(value: &Yaml, tiers: &[Tier], reader: &mut Reader<'_>) -> Option<usize> {
+    let name = reader.text(value, "default_tier")?;
+    let place = tiers.iter().position(|tier| tier.name == name);
+    if place.is_none() {
+        let remedy = choose(name, tiers.iter().map(|tier| tier.name.as_str()));
+        reader.error(value.line, format!("`default_tier`: there is no tier {}", quoted(name)), remedy);
+    }
+    place
+}
+
+// === checks over all rules of a domain ===
+
+/// Rules share one space of names with the limits of the tree: a name is what headers, metrics and counters know them by.
+fn refuse_twin_rules(rules: &[Rule], tree: &[Node], problems: &mut Problems) {
+    let mut names: HashMap<&str, &Place> = HashMap::new();
+    visit(tree, &mut |node| {
+        if let Some(limit) = &node.limit {
+            names.entry(&limit.name).or_insert(&node.at);
+        }
+    });
+    for rule in rules {
+        if let Some(first) = names.get(rule.name.as_str()) {
+            let message = format!("the name {} is taken by {}:{}", quoted(&rule.name), first.file, first.line);
+            problems.error(&rule.at.file, rule.at.line, Fault::new(message, "give each rule a name of its own"));
+        } else {
+            names.insert(&rule.name, &rule.at);
+        }
+    }
+}
+
+fn refuse_twin_nodes(siblings: &[Node], problems: &mut Problems) {
+    let mut seen: HashMap<(&str, Option<&str>), &Place> = HashMap::new();
+    for node in siblings {
+        let entry = (node.key.as_str(), node.value_text.as_deref());
+        if let Some(first) = seen.get(&entry) {
+            let shown = quoted(&tree_form::entry_text(entry.0, entry.1));
+            let message = format!("the descriptor {shown} is already in {}:{}", first.file, first.line);
+            problems.error(&node.at.file, node.at.line, Fault::new(message, "keep one of the two, or join them"));
+        } else {
+            seen.insert(entry, &node.at);
+        }
+        refuse_twin_nodes(&node.children, problems);
+    }
+}
+
+/// `names` are those of the rules as written: that a rule is not sound is told where it stands, not here.
+fn check_default_rule<'r>(name: &str, at: &Place, mut names: Vec<&'r str>, tree: &'r [Node], problems: &mut Problems) {
+    visit(tree, &mut |node| names.extend(node.limit.as_ref().map(|limit| limit.name.as_str())));
+    if !names.contains(&name) {
+        let message = format!("`default_rule`: there is no rule {}", quoted(name));
+        let remedy = if names.is_empty() { "remove it".to_owned() } else { choose(name, names.iter().copied()) };
+        problems.error(&at.file, at.line, Fault::new(message, remedy));
+    }
+}
+
+/// Counters of one caller are settled in one step; those that live elsewhere each cost a step of their own.
+fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
+    let counted: Vec<&Rule> = domain.rules.iter().filter(|rule| rule.mode() != RuleMode::Off).collect();
+    let apart: Vec<&Rule> = match &domain.entity {
+        Some(entity) => {
+            counted.iter().copied().filter(|rule| !rule.has_key(entity) && !rule.needs_absent(entity)).collect()
+        }
+        None => counted.clone(),
+    };
+    if apart.is_empty() || counted.len() < 2 {
+        return;
+    }
+    let mut names: Vec<String> = apart.iter().take(MOST_NAMED).map(|rule| quoted(&rule.name)).collect();
+    if apart.len() > MOST_NAMED {
+        names.push(format!("{} more", apart.len() - MOST_NAMED));
+    }
+    let names = names.join(", ");
+    let fault = match (&domain.entity, commonest_key(&counted)) {
+        (Some(entity), _) => Fault::new(
+            format!("counters of {names} live apart from those of the caller, and cost each request a step more"),
+            format!("add {} to their keys if they count by caller; else this is the price", quoted(entity)),
+        ),
+        (None, Some(attribute)) => Fault::new(
+            format!("counters of one request live apart from each other: those of {names}"),
+            format!("write `entity: {attribute}`, so that all counters of one caller are settled in one step"),
+        ),
+        (None, None) => return,
+    };
+    problems.warning(&domain.at.file, domain.at.line, fault);
+}
+
+/// The attribute that most rules count by, the first of them if there are several.
+fn commonest_key<'r>(rules: &[&'r Rule]) -> Option<&'r str> {
+    let mut uses: HashMap<&str, (usize, Reverse<usize>)> = HashMap::new();
+    for (place, part) in rules.iter().flat_map(|rule| &rule.key).enumerate() {
+        uses.entry(&part.attribute).or_insert((0, Reverse(place))).0 += 1;
+    }
+    uses.into_iter().max_by_key(|(_, rank)| *rank).map(|(attribute, _)| attribute)
+}
+
+fn visit<'n>(nodes: &'n [Node], look: &mut impl FnMut(&'n Node)) {
+    for node in nodes {
+        look(node);
+        visit(&node.children, look);
+    }
+}
+
+impl Rule {
+    fn mode(&self) -> RuleMode {
+        self.terms.mode
+    }
+
+    fn has_key(&self, attribute: &str) -> bool {
+        self.key.iter().any(|part| part.attribute == attribute)
+    }
+
+    fn needs_absent(&self, attribute: &str) -> bool {
+        self.clauses.iter().any(|clause| clause.attribute == attribute && clause.test == Test::Absent)
+    }
+}

@@ -1,0 +1,161 @@
+//! Which keys belong where, and what to say of one that does not.
+
+use crate::problem::{Fault, quoted};
+
+/// A kind of map in a rule file.
+pub(super) struct Section {
+    /// What it is called in messages.
+    pub(super) name: &'static str,
+    /// The keys that it may have.
+    pub(super) keys: &'static [&'static [&'static str]],
+    /// Keys of other places, or of other programs, and what is written here instead.
+    instead: &'static [(&'static str, &'static str)],
+    /// Where a key that does not belong here is looked for.
+    others: &'static [&'static Section],
+}
+
+pub(super) static DOMAIN: Section = Section {
+    name: "a domain",
+    keys: &[&[
+        "domain",
+        "entity",
+        "tiers",
+        "default_tier",
+        "tier_from",
+        "default_rule",
+        "default_algorithm",
+        "match_parents",
+        "rules",
+        "descriptors",
+    ]],
+    instead: &[("algorithm", "write `default_algorithm` here, or `algorithm` in a rule")],
+    others: &[&RULE, &DESCRIPTOR, &RATE_LIMIT, &TIER],
+};
+
+pub(super) static TIER: Section =
+    Section { name: "a tier", keys: &[&["paid", "priority"]], instead: &[], others: &[&DOMAIN, &RULE] };
+
+/// What both forms may say of a limit.
+const TERMS: &[&str] = &[
+    "algorithm",
+    "burst",
+    "sub_windows",
+    "policy",
+    "on_failure",
+    "mode",
+    "enforce",
+    "enabled",
+    "ipv6_prefix",
+    "headers",
+    "denied_by_label",
+];
+
+pub(super) static RULE: Section = Section {
+    name: "a rule",
+    keys: &[&["name", "key", "match", "limit", "hold", "cost"], TERMS],
+    instead: &[
+        ("rate_limit", "write `limit: 20/minute`"),
+        ("unit", "write `limit: 20/minute`"),
+        ("requests_per_unit", "write `limit: 20/minute`"),
+        ("unlimited", "write `limit: unlimited`"),
+        ("shadow_mode", "write `mode: shadow`"),
+        ("value", "write `match: {attribute: value}`"),
+    ],
+    others: &[&DOMAIN, &DESCRIPTOR, &RATE_LIMIT, &TIER],
+};
+
+pub(super) static DESCRIPTOR: Section = Section {
+    name: "a descriptor",
+    keys: &[
+        &[
+            "key",
+            "value",
+            "rate_limit",
+            "shadow_mode",
+            "quota_mode",
+            "detailed_metric",
+            "value_to_metric",
+            "share_threshold",
+            "metadata",
+            "descriptors",
+        ],
+        TERMS,
+    ],
+    instead: &[
+        ("limit", "write `rate_limit: {unit: minute, requests_per_unit: 20}`, or a rule in `rules`"),
+        ("match", "write `value`, or a rule in `rules`"),
+    ],
+    others: &[&RATE_LIMIT, &DOMAIN, &RULE],
+};
+
+/// What a descriptor may say of its limit only: without one it would be said in vain.
+pub(super) const DESCRIPTOR_TERMS: &[&str] = TERMS;
+
+pub(super) static RATE_LIMIT: Section = Section {
+    name: "rate_limit",
+    keys: &[&["name", "unit", "requests_per_unit", "unlimited", "replaces"]],
+    instead: &[],
+    others: &[&DESCRIPTOR, &RULE, &DOMAIN],
+};
+
+pub(super) static REPLACED: Section =
+    Section { name: "an entry of replaces", keys: &[&["name"]], instead: &[], others: &[&RATE_LIMIT, &DESCRIPTOR] };
+
+pub(super) static TEST: Section =
+    Section { name: "a condition of match", keys: &[&["not", "cidr"]], instead: &[], others: &[] };
+
+pub(super) static REFUSED_TEST: Section =
+    Section { name: "a condition under not", keys: &[&["cidr"]], instead: &[], others: &[&TEST] };
+
+/// The longest word that a near one is looked for.
+const LONGEST_GUESS: usize = 40;
+
+impl Section {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|keys| keys.contains(&key))
+    }
+
+    /// What is wrong with a key that is not one of this section's.
+    pub(super) fn refuse(&self, key: &str) -> Fault {
+        let own = || self.keys.iter().copied().flatten().copied();
+        if let Some((_, instead)) = self.instead.iter().find(|(other, _)| *other == key) {
+            return Fault::new(format!("{} does not belong in {}", quoted(key), self.name), *instead);
+        }
+        if let Some(other) = self.others.iter().find(|other| other.has(key)) {
+            let message = format!("{} does not belong in {}", quoted(key), self.name);
+            return Fault::new(message, format!("write it in {}, or remove it", other.name));
+        }
+        let message = format!("{} is not a key of {}", quoted(key), self.name);
+        match nearest(key, own()) {
+            Some(near) => Fault::new(message, format!("did you mean `{near}`?")),
+            None => Fault::new(message, format!("the keys here are {}", own().collect::<Vec<_>>().join(", "))),
+        }
+    }
+}
+
+/// The word that was probably meant, if one is near enough.
+pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = word.chars().count();
+    if length > LONGEST_GUESS {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    words
+        .into_iter()
+        .filter(|near| near.len() <= LONGEST_GUESS)
+        .map(|near| (strsim::osa_distance(&word, &near.to_ascii_lowercase()), near))
+        .filter(|(distance, _)| *distance <= length.div_ceil(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, near)| near)
+}
+
+/// What to say of a word that is not one of these.
+pub(super) fn choose<'a>(word: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, words.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("write one of {}", words.into_iter().take(MOST_CHOICES).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The most words that are offered.
+const MOST_CHOICES: usize = 20;

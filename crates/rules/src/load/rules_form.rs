@@ -1,0 +1,202 @@
+//! Tollgate's own form: the `rules` list.
+
+use crate::limit_text::{self, LimitText};
+use crate::load::clauses;
+use crate::load::domain::Settings;
+use crate::load::keys::{self, choose};
+use crate::load::reader::{Fields, Reader};
+use crate::load::terms::{Lined, Quotas, Wording};
+use crate::model::{Clause, Cost, KeyPart, Rule, Test};
+use crate::problem::quoted;
+use crate::yaml::{Entry, Kind, Yaml};
+
+/// The most parts of a key.
+const MOST_KEY_PARTS: usize = 16;
+
+/// The sound ones among the rules of a list.
+pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Rule> {
+    let items = reader.list(list, "rules", "`- {name: per-key, key: [api_key], limit: 100/minute}`").unwrap_or(&[]);
+    items.iter().filter_map(|item| read_rule(item, settings, reader)).collect()
+}
+
+/// The names of a list's rules, of those that are not sound too.
+pub(super) fn names(list: &Yaml) -> impl Iterator<Item = &str> {
+    let items = if let Kind::List(items) = &list.kind { items.as_slice() } else { &[] };
+    items
+        .iter()
+        .filter_map(|item| match &item.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key.text == "name"),
+            _ => None,
+        })
+        .filter_map(|entry| match &entry.value.kind {
+            Kind::Scalar(name) => Some(name.text.as_str()),
+            _ => None,
+        })
+}
+
+fn read_rule(item: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Option<Rule> {
+    let fields = reader.fields(item, &keys::RULE)?;
+    // Everything is read before anything is given up, so that all errors of a rule are told.
+    let name = required(&fields, "name", "write a `name`, unique in the domain", reader)
+        .and_then(|value| reader.name(value, "name"));
+    let key = required(&fields, "key", "write `key: [attribute]`, or `key: []` for one counter for all", reader)
+        .and_then(|value| read_key(value, reader));
+    let quotas = required(&fields, "limit", "write a `limit`, for instance `limit: 100/minute`", reader)
+        .and_then(|value| read_quotas(value, settings, reader));
+    let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
+    let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
+    let wording = Wording::read(reader, &fields);
+    let terms = quotas.and_then(|quotas| wording.terms(&quotas, settings, reader));
+
+    let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
+    refuse_never(&fields, &key, &clauses, &cost, reader);
+    Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line) })
+}
+
+fn required<'y>(fields: &Fields<'y>, key: &str, remedy: &str, reader: &mut Reader<'_>) -> Option<&'y Yaml> {
+    let value = fields.get(key);
+    if value.is_none() {
+        reader.error(fields.line, format!("the rule has no `{key}`"), remedy);
+    }
+    value
+}
+
+fn read_key(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<KeyPart>> {
+    let items = reader.list(value, "key", "`key: [api_key]`, or `key: []` for one counter for all")?;
+    if items.len() > MOST_KEY_PARTS {
+        let message = format!("`key` has {} parts", items.len());
+        reader.error(value.line, message, format!("write at most {MOST_KEY_PARTS}"));
+        return None;
+    }
+    let mut parts: Vec<KeyPart> = Vec::new();
+    for item in items {
+        let text = reader.attribute(item, "key")?;
+        let (attribute, optional) = match text.strip_suffix('?') {
+            Some(attribute) => (attribute.to_owned(), true),
+            None => (text, false),
+        };
+        if attribute.is_empty() || parts.iter().any(|part| part.attribute == attribute) {
+            let what = if attribute.is_empty() { "has a part without a name" } else { "names an attribute twice" };
+            reader.error(item.line, format!("`key` {what}: {}", item.described()), "name each attribute once");
+            return None;
+        }
+        parts.push(KeyPart { attribute, optional });
+    }
+    Some(parts)
+}
+
+fn read_quotas(value: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Option<Quotas> {
+    match &value.kind {
+        Kind::Map(entries) => read_tier_map(value.line, entries, settings, reader),
+        _ => read_limit(value, reader).map(|text| Quotas::same(text, &settings.tiers)),
+    }
+}
+
+fn read_limit(value: &Yaml, reader: &mut Reader<'_>) -> Option<Lined<LimitText>> {
+    let text = reader.text(value, "limit")?;
+    let read = reader.sound(value.line, "limit", limit_text::limit(text))?;
+    Some(Lined { value: read, line: value.line })
+}
+
+fn read_tier_map(line: usize, entries: &[Entry], settings: &Settings, reader: &mut Reader<'_>) -> Option<Quotas> {
+    let tiers = &settings.tiers;
+    let mut quotas = Quotas { texts: Vec::new(), by_tier: vec![None; tiers.len()] };
+    let mut sound = true;
+    for entry in entries {
+        let tier = tiers.iter().position(|tier| tier.name == entry.key.text);
+        if tier.is_none() {
+            let remedy = choose(&entry.key.text, tiers.iter().map(|tier| tier.name.as_str()));
+            reader.error(entry.line, format!("`limit`: there is no tier {}", quoted(&entry.key.text)), remedy);
+        }
+        match (tier, read_limit(&entry.value, reader)) {
+            (Some(tier), Some(text)) => {
+                quotas.by_tier[tier] = Some(quotas.texts.len());
+                quotas.texts.push(text);
+            }
+            _ => sound = false,
+        }
+    }
+    if entries.is_empty() {
+        reader.error(line, "`limit` names no tier", "write for instance `limit: {free: 100/minute}`");
+        sound = false;
+    }
+    if !sound {
+        return None;
+    }
+    fill_missing(line, &mut quotas, settings, reader);
+    Some(quotas)
+}
+
+/// A tier that the map does not name has the default tier's limit, if that is named.
+fn fill_missing(line: usize, quotas: &mut Quotas, settings: &Settings, reader: &mut Reader<'_>) {
+    let default = quotas.by_tier[settings.default_tier];
+    let mut missing = Vec::new();
+    for (tier, text) in settings.tiers.iter().zip(&mut quotas.by_tier) {
+        if text.is_none() {
+            *text = default;
+            missing.push(quoted(&tier.name));
+        }
+    }
+    if missing.is_empty() {
+        return;
+    }
+    let default_name = quoted(&settings.tiers[settings.default_tier].name);
+    let (consequence, remedy) = match default {
+        Some(_) => (format!("has the limit of {default_name}"), "write its limit if another is meant"),
+        None => ("is not limited by this rule".to_owned(), "write its limit, or `unlimited` if that is meant"),
+    };
+    let message = format!("`limit` does not name {}, which {consequence}", missing.join(", "));
+    reader.warning(line, message, remedy);
+}
+
+fn read_cost(value: &Yaml, reader: &mut Reader<'_>) -> Option<Cost> {
+    let Kind::Map(entries) = &value.kind else {
+        let text = reader.attribute(value, "cost")?;
+        // What begins as a number does is meant as one.
+        if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+' || c == '.') {
+            return read_units(value, reader).map(Cost::Fixed);
+        }
+        return Some(Cost::Attribute(text));
+    };
+    let [Entry { key, line, value: table }] = entries.as_slice() else {
+        let message = format!("`cost` is a table over {} attributes", entries.len());
+        reader.error(value.line, message, "name one: `cost: {endpoint: {\"POST *\": 5, default: 1}}`");
+        return None;
+    };
+    let attribute = reader.within_requests(*line, &key.text, "cost");
+    let (mut cases, mut default) = (Vec::new(), None);
+    let entries = reader.entries(table, "cost", "`cost: {endpoint: {\"POST *\": 5, default: 1}}`")?;
+    for case in entries {
+        let units = read_units(&case.value, reader);
+        if case.key.plain && case.key.text == "default" {
+            default = units;
+        } else if let (Some(pattern), Some(units)) = (clauses::pattern(&case.key, case.line, reader), units) {
+            cases.push((pattern, units));
+        }
+    }
+    if entries.is_empty() {
+        reader.error(table.line, "`cost` has no case", "write for instance `{\"POST *\": 5, default: 1}`");
+    }
+    Some(Cost::Table { attribute: attribute?, cases, default })
+}
+
+fn read_units(value: &Yaml, reader: &mut Reader<'_>) -> Option<u64> {
+    reader.number(value, "cost", 0..=tollgate_core::EXACT - 1)
+}
+
+/// A rule that needs an attribute and also needs it absent never applies.
+fn refuse_never(fields: &Fields<'_>, key: &[KeyPart], clauses: &[Clause], cost: &Cost, reader: &mut Reader<'_>) {
+    let costs_by = match cost {
+        Cost::Attribute(attribute) => Some(attribute),
+        Cost::Table { attribute, default: None, .. } => Some(attribute),
+        _ => None,
+    };
+    let needed = key.iter().filter(|part| !part.optional).map(|part| &part.attribute).chain(costs_by);
+    for attribute in needed {
+        if clauses.iter().any(|clause| clause.attribute == *attribute && clause.test == Test::Absent) {
+            let line = fields.get("match").map_or(fields.line, |value| value.line);
+            let message = format!("the rule never applies: it needs {} and needs it absent", quoted(attribute));
+            reader.error(line, message, "remove one of the two, or make the part of the key optional with a `?`");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! envoyproxy/ratelimit's form: the `descriptors` tree, accepted as its users have it.
+//!
+//! Where that program is silent about a key that does nothing where it stands, this one is not.
+
+use tollgate_core::{Period, Span};
+
+use crate::limit_text::LimitText;
+use crate::load::domain::Settings;
+use crate::load::keys::{self, DESCRIPTOR_TERMS, choose};
+use crate::load::reader::{Fields, Reader};
+use crate::load::terms::{Lined, Quotas, Wording};
+use crate::model::{Node, NodeLimit, RuleMode};
+use crate::pattern::Pattern;
+use crate::problem::quoted;
+use crate::yaml::{Entry, Kind, Scalar, Yaml};
+
+/// Units and their lengths in seconds.
+const UNITS: &[(&str, u64)] = &[
+    ("second", 1),
+    ("minute", 60),
+    ("hour", 3_600),
+    ("day", 86_400),
+    ("week", 7 * 86_400),
+    ("month", 30 * 86_400),
+    ("year", 365 * 86_400),
+];
+
+/// The longest path that names a limit: every node has one of its own, so long ones would multiply.
+const LONGEST_PATH: usize = 1_024;
+
+/// The sound ones among the roots of a tree.
+pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Node> {
+    read_nodes(list, Some(""), settings, reader)
+}
+
+/// An entry of a path, as names of limits have it.
+pub(super) fn entry_text(key: &str, value: Option<&str>) -> String {
+    match value {
+        Some(value) => format!("{key}={value}"),
+        None => key.to_owned(),
+    }
+}
+
+/// `parents` is the path so far, unless it is too long.
+fn read_nodes(list: &Yaml, parents: Option<&str>, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Node> {
+    let items = reader.list(list, "descriptors", "`- key: api_key`").unwrap_or(&[]);
+    items.iter().filter_map(|item| read_node(item, parents, settings, reader)).collect()
+}
+
+fn read_node(item: &Yaml, parents: Option<&str>, settings: &Settings, reader: &mut Reader<'_>) -> Option<Node> {
+    let fields = reader.fields(item, &keys::DESCRIPTOR)?;
+    let key = match fields.get_given("key") {
+        Some(value) => text(value, "key", reader),
+        None => {
+            reader.error(fields.line, "the descriptor has no `key`", "write `key: NAME`");
+            None
+        }
+    };
+    // An empty value is no value there.
+    let value_text = fields.get_given("value").and_then(|value| text_or_empty(value, "value", reader));
+    let value_text = value_text.filter(|text| !text.is_empty());
+    let entry = entry_text(key.as_deref().unwrap_or_default(), value_text.as_deref());
+    let path = parents.map(|parents| if parents.is_empty() { entry } else { format!("{parents}/{entry}") });
+    let path = path.filter(|path| path.len() <= LONGEST_PATH);
+
+    let mut flag = |key| fields.get_given(key).and_then(|value| reader.boolean(value, key)).unwrap_or(false);
+    let (share_threshold, detailed_metric) = (flag("share_threshold"), flag("detailed_metric"));
+    let value_to_metric = flag("value_to_metric");
+    let value = value_text.as_deref().map(Pattern::new);
+    if share_threshold && !value.as_ref().is_some_and(Pattern::is_wild) {
+        let line = fields.entry("share_threshold").map_or(fields.line, |entry| entry.line);
+        reader.error(line, "`share_threshold` needs a value with a wildcard", "write a `*` in `value`, or remove it");
+    }
+    let node_limit = read_node_limit(&fields, path.as_deref(), settings, reader);
+    let metadata = fields.get_given("metadata").and_then(|value| read_metadata(value, reader)).unwrap_or_default();
+    let children = fields.get_given("descriptors").map(|list| read_nodes(list, path.as_deref(), settings, reader));
+    Some(Node {
+        key: key?,
+        value,
+        value_text,
+        limit: node_limit,
+        share_threshold,
+        detailed_metric,
+        value_to_metric,
+        metadata,
+        children: children.unwrap_or_default(),
+        at: reader.place(fields.line),
+    })
+}
+
+fn read_node_limit(
+    fields: &Fields<'_>,
+    path: Option<&str>,
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> Option<NodeLimit> {
+    let mut wording = Wording::read(reader, fields);
+    if let Some(mode) = tree_mode(fields, reader) {
+        wording.mode = if wording.mode == RuleMode::Off { RuleMode::Off } else { mode };
+    }
+    let Some(rate_limit) = fields.get_given("rate_limit") else {
+        for entry in DESCRIPTOR_TERMS.iter().filter_map(|key| fields.entry(key)) {
+            let message = format!("`{}` means nothing without `rate_limit`", entry.key.text);
+            reader.error(entry.line, message, "add a `rate_limit` beside it, or remove it");
+        }
+        return None;
+    };
+    let limit = reader.fields(rate_limit, &keys::RATE_LIMIT)?;
+    let name = limit.get_given("name").and_then(|value| text_or_empty(value, "name", reader));
+    let name = name.filter(|name| !name.is_empty());
+    let replaces = read_replaces(&limit, name.as_deref(), reader);
+    let rate = read_rate(&limit, reader)?;
+    let quotas = Quotas::same(Lined { value: rate, line: limit.line }, &settings.tiers);
+    let terms = wording.terms(&quotas, settings, reader)?;
+    let named = name.is_some();
+    let Some(name) = name.or_else(|| path.map(str::to_owned)) else {
+        let message = format!("the keys and values that lead here are longer than {LONGEST_PATH} bytes together");
+        reader.error(limit.line, message, "give the `rate_limit` a `name` of its own");
+        return None;
+    };
+    Some(NodeLimit { name, named, replaces, terms })
+}
+
+/// `shadow_mode` and `quota_mode`, where one is on.
+fn tree_mode(fields: &Fields<'_>, reader: &mut Reader<'_>) -> Option<RuleMode> {
+    let mut flag = |key| fields.get_given(key).and_then(|value| reader.boolean(value, key)).unwrap_or(false);
+    let (key, mode) = match (flag("shadow_mode"), flag("quota_mode")) {
+        (false, false) => return None,
+        (true, quota) => {
+            if quota {
+                let line = fields.entry("quota_mode").map_or(fields.line, |entry| entry.line);
+                reader.warning(line, "`quota_mode` does nothing beside `shadow_mode`", "keep one of the two");
+            }
+            ("shadow_mode", RuleMode::Shadow)
+        }
+        (false, true) => ("quota_mode", RuleMode::AnyOf),
+    };
+    for entry in ["mode", "enforce"].into_iter().filter_map(|key| fields.entry(key)) {
+        let message = format!("`{}` stands beside `{key}`, which says something else", entry.key.text);
+        reader.error(entry.line, message, "keep one of the two");
+    }
+    Some(mode)
+}
+
+fn read_rate(limit: &Fields<'_>, reader: &mut Reader<'_>) -> Option<LimitText> {
+    let unlimited = limit.get_given("unlimited").and_then(|value| reader.boolean(value, "unlimited")).unwrap_or(false);
+    let amount = match limit.get_given("requests_per_unit") {
+        // Envoy users write no number to block.
+        None => Some(0),
+        Some(value) => reader.number(value, "requests_per_unit", 0..=tollgate_core::EXACT - 1),
+    };
+    let unit = limit.get_given("unit");
+    if unlimited {
+        if let Some(unit) = unit {
+            reader.error(unit.line, "`unit` stands beside `unlimited`", "keep one of the two");
+            return None;
+        }
+        return Some(LimitText::Unlimited);
+    }
+    let Some(unit) = unit else {
+        reader.error(limit.line, "the `rate_limit` has no `unit`", "write `unit: minute`, or `unlimited: true`");
+        return None;
+    };
+    let period = read_unit(unit, reader)?;
+    Some(LimitText::Rate { amount: amount?, period })
+}
+
+fn read_unit(value: &Yaml, reader: &mut Reader<'_>) -> Option<Period> {
+    let text = text(value, "unit", reader)?;
+    let Some((_, seconds)) = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(&text)) else {
+        let message = format!("`unit` can't be {}", quoted(&text));
+        // Other lengths are what people come from envoyproxy/ratelimit for.
+        let length = text.starts_with(|c: char| c.is_ascii_digit());
+        let remedy = if length {
+            "write one of second, minute, hour, day, week, month, year; other lengths are for `rules`: `limit: 20/30s`"
+                .to_owned()
+        } else {
+            choose(&text, UNITS.iter().map(|(unit, _)| *unit))
+        };
+        reader.error(value.line, message, remedy);
+        return None;
+    };
+    Period::fixed(Span::from_secs(*seconds)).ok()
+}
+
+fn read_replaces(limit: &Fields<'_>, own: Option<&str>, reader: &mut Reader<'_>) -> Vec<String> {
+    let Some(list) = limit.get_given("replaces") else { return Vec::new() };
+    let items = reader.list(list, "replaces", "`replaces: [{name: other}]`").unwrap_or(&[]);
+    let mut names = Vec::new();
+    for item in items {
+        let Some(fields) = reader.fields(item, &keys::REPLACED) else { continue };
+        match fields.get_given("name").and_then(|value| text_or_empty(value, "name", reader)) {
+            Some(name) if Some(name.as_str()) == own => {
+                let message = format!("{} replaces itself", quoted(&name));
+                reader.error(fields.line, message, "name another limit, or remove the entry");
+            }
+            Some(name) if !name.is_empty() => names.push(name),
+            _ => reader.error(fields.line, "an entry of `replaces` names nothing", "write `- name: OTHER`"),
+        }
+    }
+    names
+}
+
+/// A text that is not empty.
+fn text(value: &Yaml, what: &str, reader: &mut Reader<'_>) -> Option<String> {
+    let text = text_or_empty(value, what, reader)?;
+    if text.is_empty() {
+        reader.error(value.line, format!("`{what}` is empty"), "write a text");
+        return None;
+    }
+    Some(text)
+}
+
+/// Numbers and words are texts as they are written; of a number with a fraction, that program could not say which text.
+fn text_or_empty(value: &Yaml, what: &str, reader: &mut Reader<'_>) -> Option<String> {
+    match &value.kind {
+        Kind::Scalar(scalar) if scalar.is_float() => {
+            reader.wrong(value, what, "a text", format!("put it in quotes: \"{}\"", scalar.text))
+        }
+        Kind::Scalar(scalar) => reader.within_requests(value.line, &scalar.text, what),
+        _ => reader.wrong(value, what, "a text", "write a single value"),
+    }
+}
+
+fn read_metadata(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<(String, String)>> {
+    let entries = reader.entries(value, "metadata", "`metadata: {team: payments}`")?;
+    let text = |value: &Yaml| match &value.kind {
+        Kind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
+        _ => json(value),
+    };
+    Some(entries.iter().map(|entry| (entry.key.text.clone(), text(&entry.value))).collect())
+}
+
+fn json(value: &Yaml) -> String {
+    let joined = |parts: Vec<String>| parts.join(",");
+    match &value.kind {
+        Kind::Scalar(scalar) => json_scalar(scalar),
+        Kind::List(items) => format!("[{}]", joined(items.iter().map(json).collect())),
+        Kind::Map(entries) => {
+            let member = |entry: &Entry| format!("{}:{}", json_text(&entry.key.text), json(&entry.value));
+            format!("{{{}}}", joined(entries.iter().map(member).collect()))
+        }
+    }
+}
+
+fn json_scalar(scalar: &Scalar) -> String {
+    let text = scalar.text.as_str();
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let integer =
+        digits == "0" || (!digits.starts_with('0') && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+    match text {
+        _ if scalar.is_null() => "null".to_owned(),
+        "true" | "false" if scalar.plain => text.to_owned(),
+        _ if scalar.plain && integer => text.to_owned(),
+        _ => json_text(text),
+    }
+}
+
+fn json_text(text: &str) -> String {
+    let mut json = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => json.push_str("\\\""),
+            '\\' => json.push_str("\\\\"),
+            c if c < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => json.push(c),
+        }
+    }
+    json.push('"');
+    json
+}

@@ -1,0 +1,150 @@
+//! What is wrong with rule files: where, what, and what to write instead.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Something in a file that its author should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether the file can take effect in spite of it.
+    pub severity: Severity,
+    /// The file.
+    pub file: Arc<str>,
+    /// The line, from 1; what concerns the file as a whole is told of its first line.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+/// Whether rules can take effect in spite of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// They can't.
+    Error,
+    /// They can, but perhaps not as meant.
+    Warning,
+}
+
+/// What is wrong with a text. Where it stands is known to whoever holds the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+/// The problems of a load so far. A file that is wrong throughout must not fill the memory with complaints.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    errors: Pile,
+    warnings: Pile,
+}
+
+#[derive(Debug, Default)]
+struct Pile {
+    kept: Vec<Problem>,
+    /// Where the first one stands that was not kept.
+    more: Option<(Arc<str>, usize)>,
+}
+
+/// The most errors that are told, and the most warnings.
+pub const MOST_PROBLEMS: usize = 1_000;
+
+/// The longest piece of a file that is repeated in a message, in characters.
+const LONGEST_QUOTE: usize = 60;
+
+// === impl Problem ===
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}; {}", self.file, self.line, self.severity, self.message, self.remedy)
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        })
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// A fault with its remedy.
+    pub fn new(message: impl Into<String>, remedy: impl Into<String>) -> Fault {
+        Fault { message: message.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.remedy)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+// === impl Problems ===
+
+impl Problems {
+    pub(crate) fn error(&mut self, file: &Arc<str>, line: usize, fault: Fault) {
+        self.errors.push(Severity::Error, file, line, fault);
+    }
+
+    pub(crate) fn warning(&mut self, file: &Arc<str>, line: usize, fault: Fault) {
+        self.warnings.push(Severity::Warning, file, line, fault);
+    }
+
+    /// Whether another error would only be counted: then it need not be worded.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.errors.more.is_some()
+    }
+
+    /// The warnings, or, if there is an error, everything: errors first, each kind by the rank of the file and by line.
+    pub(crate) fn into_result(self, rank: impl Fn(&str) -> usize) -> Result<Vec<Problem>, Vec<Problem>> {
+        let sound = self.errors.kept.is_empty();
+        let mut told = self.errors.told(Severity::Error, &rank);
+        told.extend(self.warnings.told(Severity::Warning, &rank));
+        if sound { Ok(told) } else { Err(told) }
+    }
+}
+
+impl Pile {
+    fn push(&mut self, severity: Severity, file: &Arc<str>, line: usize, fault: Fault) {
+        if self.kept.len() < MOST_PROBLEMS {
+            let Fault { message, remedy } = fault;
+            self.kept.push(Problem { severity, file: file.clone(), line, message, remedy });
+        } else if self.more.is_none() {
+            self.more = Some((file.clone(), line));
+        }
+    }
+
+    fn told(self, severity: Severity, rank: impl Fn(&str) -> usize) -> Vec<Problem> {
+        let mut told = self.kept;
+        told.sort_by_key(|problem| (rank(&problem.file), problem.line));
+        if let Some((file, line)) = self.more {
+            let message = format!("and more: only the first {MOST_PROBLEMS} are told");
+            told.push(Problem { severity, file, line, message, remedy: "correct those first".to_owned() });
+        }
+        told
+    }
+}
+
+/// A piece of a file as a message repeats it: in backquotes, without control characters, and not too long.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quote = String::from("`");
+    for c in text.chars().take(LONGEST_QUOTE) {
+        if c.is_control() { quote.extend(c.escape_default()) } else { quote.push(c) }
+    }
+    if text.chars().nth(LONGEST_QUOTE).is_some() {
+        quote.push('…');
+    }
+    quote.push('`');
+    quote
+}
