@@ -96,7 +96,7 @@ impl Store for Faulty {
         let piece = |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None };
         let mut settlement = match self.fault {
             Some(Fault::Forgetful) => self.right.settle(&Claim { once: None, ..claim.clone() }).await,
-            Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
+            Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
                 self.other.settle(claim).await
             }
             _ => self.right.settle(claim).await,
