@@ -220,29 +220,38 @@ impl<'a> Settling<'_, 'a> {
         Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
     }
 
-    /// Applies the returns. Those with the same key and moment are one with the sum, shared out in their order.
+    /// The first charge that is one with this one: same key, same ask, same mode.
+    fn first(&self, at: usize) -> usize {
+        let this = &self.charges[at];
+        let same = |other: &usize| {
+            let charge = &self.charges[*other];
+            self.slot_of[*other] == self.slot_of[at] && charge.ask == this.ask && charge.mode == this.mode
+        };
+        (0..at).find(same).unwrap_or(at)
+    }
+
+    /// What is given back. Charges that are one are given back as one, and share that in their order.
     fn give_back(&mut self) {
         for at in 0..self.charges.len() {
-            let Ask::Return { taken_at } = self.charges[at].ask else {
-                continue;
-            };
-            if self.first_of(at) < at {
+            let Ask::Return { taken_at } = self.charges[at].ask else { continue };
+            if self.first(at) != at {
                 continue;
             }
-            let one: SmallVec<[usize; 4]> =
-                (at..self.charges.len()).filter(|other| self.first_of(*other) == at).collect();
-            let units = one.iter().fold(0u64, |units, other| units.saturating_add(self.asked(*other).units));
-            let asked = Asked { units, ..self.asked(at) };
+            let ones: SmallVec<[usize; 4]> =
+                (at..self.charges.len()).filter(|other| self.first(*other) == at).collect();
+            let mut asked = self.asked(at);
+            asked.units = ones.iter().fold(0, |units, one| units.saturating_add(self.asked(*one).units));
             let slot = &mut self.slots[self.slot_of[at]];
             let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
             slot.changed |= back > 0;
-            for other in one {
-                self.readings[other].taken = back.min(self.asked(other).units);
-                back -= self.readings[other].taken;
+            for one in ones {
+                self.readings[one].taken = back.min(self.asked(one).units);
+                back -= self.readings[one].taken;
             }
         }
     }
 
+    /// What was spent elsewhere.
     fn debit(&mut self) {
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::Regardless {
@@ -256,43 +265,35 @@ impl<'a> Settling<'_, 'a> {
     fn look(&mut self) {
         for at in 0..self.charges.len() {
             if self.charges[at].ask == Ask::Exactly {
-                let asked = Asked { units: self.needs(at), ..self.asked(at) };
-                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&asked);
+                let needed = self.needed(at);
+                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&needed);
             }
         }
     }
 
-    /// The units for which a counter must have room if it is to admit a charge. Charges with the same key and mode are one with
-    /// the sum; those with the same key and another mode come after each other, each finding what the ones before it will pay.
-    fn needs(&self, at: usize) -> u64 {
-        let asked = self.asked(at);
-        let some_share = self.slots.len() < self.slot_of.len();
-        if !some_share || self.charges[at].ask != Ask::Exactly {
-            return asked.units;
+    /// What there must be room for. Charges with the same key and mode are one with the sum; those with the same key and another
+    /// mode come after each other, each finding what the ones before it will pay. One claim holds one slot, however often it asks.
+    fn needed(&self, at: usize) -> Asked<'a> {
+        let mut asked = self.asked(at);
+        if self.slots.len() == self.slot_of.len() {
+            return asked;
         }
-        // One claim holds one slot, however often it asks.
         let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
-        let first = self.first_of(at);
-        let mut needs = 0u64;
-        for (other, charge) in self.charges.iter().enumerate() {
-            if charge.ask == Ask::Exactly && self.slot_of[other] == self.slot_of[at] {
-                let head = self.first_of(other);
-                let pays_first = head < first && (self.readings[head].admits || charge.mode == Mode::Soft);
-                if head == first || (pays_first && !is_hold) {
-                    needs = needs.saturating_add(self.asked(other).units);
-                }
+        let this = self.first(at);
+        for other in 0..self.charges.len() {
+            if other == at || self.slot_of[other] != self.slot_of[at] || self.charges[other].ask != Ask::Exactly {
+                continue;
+            }
+            let first = self.first(other);
+            let pays = self.readings[first].admits || self.charges[other].mode == Mode::Soft;
+            if first == this || (first < this && pays && !is_hold) {
+                asked.units = asked.units.saturating_add(self.asked(other).units);
             }
         }
-        if is_hold { needs.min(1) } else { needs }
-    }
-
-    /// The first of the charges that are one with this: those of its key, ask and mode.
-    fn first_of(&self, at: usize) -> usize {
-        let is_one = |other: usize| {
-            let (this, other_charge) = (&self.charges[at], &self.charges[other]);
-            self.slot_of[other] == self.slot_of[at] && this.ask == other_charge.ask && this.mode == other_charge.mode
-        };
-        (0..at).find(|other| is_one(*other)).unwrap_or(at)
+        if is_hold {
+            asked.units = asked.units.min(1);
+        }
+        asked
     }
 
     fn passes(&self) -> bool {
@@ -325,17 +326,17 @@ impl<'a> Settling<'_, 'a> {
     fn read(&mut self) {
         for at in 0..self.charges.len() {
             let asked = self.asked(at);
+            let needed = if self.readings[at].admits { asked } else { self.needed(at) };
+            let slot = &mut self.slots[self.slot_of[at]];
+            let reading = &mut self.readings[at];
             let tick = tick(asked.limit);
-            if !self.readings[at].admits {
-                let asked = Asked { units: self.needs(at), ..asked };
-                self.readings[at].wait = match self.slots[self.slot_of[at]].state.wait(&asked) {
+            if !reading.admits {
+                reading.wait = match slot.state.wait(&needed) {
                     WaitUntil::Now => Wait::None,
                     WaitUntil::Tick(at) => Wait::For(tick.until(self.now, at)),
                     WaitUntil::Never => Wait::Forever,
                 };
             }
-            let slot = &mut self.slots[self.slot_of[at]];
-            let reading = &mut self.readings[at];
             let report = slot.state.report(asked.limit, asked.now);
             if slot.changed {
                 slot.stale_at = tick.start(report.stale_at);

@@ -17,7 +17,5 @@ mod yaml;
 
 pub use compiled::{CompileError, Domain, Rule, Ruleset};
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
-pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
-pub use problem::{Problem, Severity};
 pub use problem::{Problem, Severity};
 pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};

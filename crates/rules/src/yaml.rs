@@ -65,6 +65,8 @@ pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
     }
     let taken = Cell::new(0);
     let mut parser = Parser::new_from_iter(Stretch { characters: text.chars(), taken: &taken });
+    // The parser counts the end of the text as a line of its own.
+    let last = last_line(text);
     let mut line = 1;
     while let Some(step) = parser.next_event() {
         if taken.replace(0) > LONGEST_STRETCH {
@@ -77,14 +79,14 @@ pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
         let event = match step {
             Ok((Event::StreamEnd, _)) => break,
             Ok((event, span)) => {
-                line = span.start.line();
+                line = span.start.line().min(last);
                 event
             }
             Err(error) => {
                 let column = error.marker().col() + 1;
                 let message = format!("this is not YAML: {} (column {column})", error.info());
                 let remedy = "look for wrong indentation, an open quote or bracket, or a text that needs quotes";
-                builder.faults.push(error.marker().line(), Fault::new(message, remedy));
+                builder.faults.push(error.marker().line().min(last), Fault::new(message, remedy));
                 break;
             }
         };
@@ -93,10 +95,7 @@ pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
             break;
         }
     }
-    // The parser counts the end of the text as a line of its own.
-    let last = last_line(text);
-    let faults = builder.faults.0.into_iter().map(|(line, fault)| (line.clamp(1, last), fault));
-    (builder.documents, faults.collect())
+    (builder.documents, builder.faults.0)
 }
 
 /// The number of the last line, where a `\r` by itself ends one too, as it does in YAML.

@@ -14,18 +14,8 @@ fn scope(home: Home) -> Scope {
     Scope::new("d", "r", Algorithm::FixedWindow, &Period::fixed(Span::from_secs(1)).unwrap(), home)
 }
 
-/// The hash of a whole key of these values.
 fn rest(values: &[Value<'_>]) -> u128 {
-    let scope = scope(Home::Own);
-    let key = Key::new(&scope, SmallVec::from_slice(values));
-    key.whole(SECRET, key.partition(SECRET))
-}
-
-/// The same where one of the values is the caller.
-fn rest_of_caller(values: &[Value<'_>]) -> u128 {
-    let scope = scope(Home::Caller(0));
-    let key = Key::new(&scope, SmallVec::from_slice(values));
-    key.whole(SECRET, key.partition(SECRET))
+    Key::new(&scope(Home::Own), SmallVec::from_slice(values)).partition(SECRET)
 }
 
 fn partition(scope: &Scope, values: &[Value<'_>]) -> u128 {
@@ -62,11 +52,10 @@ fn lists() -> impl Strategy<Value = Vec<Owned>> {
 
 proptest! {
     #[test]
-    fn no_two_lists_of_values_share_a_hash(one in lists(), other in lists()) {
+    fn no_two_lists_of_values_hash_the_same(one in lists(), other in lists()) {
         let one: Vec<Value<'_>> = one.iter().map(Owned::value).collect();
         let other: Vec<Value<'_>> = other.iter().map(Owned::value).collect();
         prop_assert_eq!(rest(&one) == rest(&other), one == other);
-        prop_assert_eq!(rest_of_caller(&one) == rest_of_caller(&other), one == other);
     }
 
     #[test]
@@ -77,13 +66,6 @@ proptest! {
         };
         prop_assert_eq!(name(&one) == name(&other), one == other);
     }
-}
-
-#[test]
-fn who_does_not_know_the_secret_knows_no_hash() {
-    let scope = scope(Home::Own);
-    let key = Key::new(&scope, SmallVec::from_slice(&[Value::Text("a")]));
-    assert_ne!(key.partition(SECRET), key.partition(Secret(1, 3)));
 }
 
 #[test]
@@ -149,6 +131,26 @@ fn a_callers_counters_share_a_partition() {
     let own = of("d", "own", Home::Own);
     assert_ne!(partition(&own, &[acme]), partition(&plain, &[acme]));
     assert_ne!(partition(&own, &[acme]), partition(&of("d", "other", Home::Own), &[acme]));
+}
+
+#[test]
+fn the_whole_key_tells_rules_and_other_values_apart() {
+    let period = Period::fixed(Span::from_secs(1)).unwrap();
+    let of = |rule, home| Scope::new("d", rule, Algorithm::FixedWindow, &period, home);
+    let whole = |scope: &Scope, values: &[Value<'_>]| {
+        let key = Key::new(scope, SmallVec::from_slice(values));
+        key.whole(SECRET, key.partition(SECRET))
+    };
+    let (acme, ann, bob) = (Value::Text("acme"), Value::Text("ann"), Value::Text("bob"));
+    let (one, other) = (of("one", Home::Caller(0)), of("other", Home::Caller(0)));
+    assert_eq!(whole(&one, &[acme, ann]), whole(&one, &[acme, ann]));
+    assert_ne!(whole(&one, &[acme, ann]), whole(&one, &[acme, bob]));
+    assert_ne!(whole(&one, &[acme, ann]), whole(&one, &[acme]));
+    assert_ne!(whole(&one, &[acme, ann]), whole(&other, &[acme, ann]));
+    assert_ne!(whole(&one, &[acme, ann]), whole(&one, &[ann, acme]));
+    assert_ne!(whole(&of("own", Home::Own), &[acme]), whole(&of("own", Home::Own), &[ann]));
+    let key = Key::new(&one, SmallVec::from_slice(&[acme]));
+    assert_ne!(key.partition(Secret(1, 2)), key.partition(Secret(1, 3)), "the secret matters");
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
     let counted: Vec<&Rule> = domain.rules.iter().filter(|rule| rule.mode() != RuleMode::Off).collect();
     let apart: Vec<&Rule> = match &domain.entity {
         Some(entity) => {
-            counted.iter().copied().filter(|rule| !rule.has_key(entity) && !rule.needs_absent(entity)).collect()
+            counted.iter().copied().filter(|rule| !rule.always_has_key(entity) && !rule.needs_absent(entity)).collect()
         }
         None => counted.clone(),
     };
@@ -284,8 +284,8 @@ impl Rule {
         self.terms.mode
     }
 
-    fn has_key(&self, attribute: &str) -> bool {
-        self.key.iter().any(|part| part.attribute == attribute)
+    fn always_has_key(&self, attribute: &str) -> bool {
+        self.key.iter().any(|part| part.attribute == attribute && !part.optional)
     }
 
     fn needs_absent(&self, attribute: &str) -> bool {

@@ -6,6 +6,7 @@ use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::Settings;
 use crate::load::reader::{Fields, Reader};
 use crate::model::{Cap, Headers, Policy, RuleMode, Terms, Tier};
+use crate::yaml::Yaml;
 
 /// The algorithms by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +63,12 @@ pub(super) struct Quotas {
 pub(super) struct Wording {
     line: usize,
     algorithm: Option<Lined<Counting>>,
+    /// It names no algorithm, so what would fit it can't be said.
+    algorithm_unknown: bool,
     burst: Option<Lined<Burst>>,
     sub_windows: Option<Lined<u16>>,
-    hold: Option<Lined<Span>>,
+    /// Only rules have one: the tree has no concurrency.
+    pub(super) hold: Option<Lined<Span>>,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -91,9 +95,11 @@ impl Quotas {
 impl Wording {
     pub(super) fn read(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Wording {
         let ipv6_prefix = fields.get("ipv6_prefix").and_then(|value| reader.number(value, "ipv6_prefix", 1..=128));
+        let algorithm = lined(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS));
         Wording {
             line: fields.line,
-            algorithm: lined(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS)),
+            algorithm_unknown: fields.get("algorithm").is_some() && algorithm.is_none(),
+            algorithm,
             burst: lined(fields, "burst", |value| {
                 let text = reader.text(value, "burst")?;
                 reader.sound(value.line, "burst", limit_text::burst(text))
@@ -102,10 +108,7 @@ impl Wording {
                 let parts = reader.number(value, "sub_windows", 1..=Limit::MOST_SUB_WINDOWS.into())?;
                 u16::try_from(parts).ok()
             }),
-            hold: lined(fields, "hold", |value| {
-                let text = reader.text(value, "hold")?;
-                reader.sound(value.line, "hold", limit_text::duration(text))
-            }),
+            hold: None,
             policy: fields.get("policy").and_then(|value| reader.word(value, "policy", POLICIES)),
             on_failure: fields.get("on_failure").and_then(|value| reader.word(value, "on_failure", FAILURES)),
             mode: mode(reader, fields),
@@ -120,6 +123,9 @@ impl Wording {
 
     /// The terms of these quotas. `None` if they can't be, which has been told.
     pub(super) fn terms(self, quotas: &Quotas, settings: &Settings, reader: &mut Reader<'_>) -> Option<Terms> {
+        if self.algorithm_unknown {
+            return None;
+        }
         let fitting = self.check_fit(quotas, settings, reader);
         let caps: Vec<Option<Cap>> = quotas.texts.iter().map(|text| self.cap(text, settings, reader)).collect();
         if !fitting || caps.contains(&None) {
@@ -257,7 +263,15 @@ fn mode(reader: &mut Reader<'_>, fields: &Fields<'_>) -> RuleMode {
     }
 }
 
-fn lined<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&crate::yaml::Yaml) -> Option<T>) -> Option<Lined<T>> {
+/// How long holds last.
+pub(super) fn hold(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Lined<Span>> {
+    lined(fields, "hold", |value| {
+        let text = reader.text(value, "hold")?;
+        reader.sound(value.line, "hold", limit_text::duration(text))
+    })
+}
+
+fn lined<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Option<T>) -> Option<Lined<T>> {
     let value = fields.get(key)?;
     read(value).map(|read| Lined { value: read, line: value.line })
 }

@@ -105,8 +105,10 @@ impl Kept {
             }
             slot_of.push(slot);
         }
-        let state = |name: &String| self.states.get(name).cloned().unwrap_or_default();
-        let slots = names.iter().map(|name| Slot::new(state(name), Timestamp::default())).collect();
+        let slots = names
+            .iter()
+            .map(|name| Slot::new(self.states.get(name).cloned().unwrap_or_default(), Timestamp::default()))
+            .collect();
         (names, slots, slot_of)
     }
 }
