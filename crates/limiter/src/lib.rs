@@ -4,11 +4,13 @@
 //! store its future is ready at the first poll, so it needs no executor: see [`now`].
 
 mod decision;
+mod explain;
 mod ids;
 mod limiter;
 
 pub use decision::{Decision, Outcome};
+pub use explain::{Counter, ExplainedRule, Explanation};
 pub use limiter::{Limiter, now};
 pub use tollgate_core::{Algorithm, ClaimId, Descriptor, Limit, Mode, Reading, Request, Source, Span, Timestamp, Wait};
-pub use tollgate_rules::{RequestError, Rule, Ruleset};
+pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

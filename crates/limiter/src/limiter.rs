@@ -12,6 +12,7 @@ use tollgate_rules::{RequestError, Resolved, Ruleset};
 use tollgate_store::Store;
 
 use crate::decision::Decision;
+use crate::explain::Explanation;
 use crate::ids;
 
 /// Decides requests by the rules in force.
@@ -57,6 +58,17 @@ impl<S: Store> Limiter<S> {
         let domain = resolved.domain_number;
         drop(resolved);
         Ok(Decision::new(rules, domain, verdict, applied, unlimited, settlement))
+    }
+
+    /// Says what every rule of the request's domain makes of it, and how the counters stand, consuming nothing.
+    pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, RequestError> {
+        let rules = self.rules.load();
+        let fates = rules.explain(request)?;
+        let resolved = rules.resolve(request, ids::next())?;
+        let mut look = resolved.claim.clone();
+        look.charges.iter_mut().for_each(|charge| charge.units = 0);
+        let settlement = self.settle(&look).await;
+        Ok(Explanation::new(&resolved, &settlement, fates))
     }
 
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the

@@ -1,6 +1,7 @@
 //! Rules, compiled: everything that can be worked out before a request comes has been.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
@@ -8,8 +9,10 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
 use crate::address::is_address;
 use crate::index::{ByText, Id, Patterns};
+use crate::load::{LoadOptions, Loaded, load_paths};
 use crate::model::{self, Cap, Cost, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::pattern::Pattern;
+use crate::problem::Problem;
 use crate::tree::Tree;
 
 /// All rules in force: immutable, swapped whole.
@@ -55,6 +58,8 @@ pub struct Rule {
     /// Which of `caps` each tier has.
     pub(crate) cap_of: Vec<Option<usize>>,
     pub(crate) caps: Vec<CompiledCap>,
+    /// The entries that lead to it, where it is one of the tree.
+    pub(crate) path: Vec<(String, Option<Pattern>)>,
     pub(crate) place: Place,
 }
 
@@ -110,17 +115,6 @@ impl Pointers {
     }
 }
 
-/// Why rules that read well can't be compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompileError {
-    /// Which rule.
-    pub place: Place,
-    /// What is wrong.
-    pub message: String,
-    /// What to write instead.
-    pub remedy: String,
-}
-
 impl Ruleset {
     /// The most rules of a domain that only a look at each of them can tell apart: globs with `*` not at the end, `not`, `cidr`.
     pub const MOST_SCANNED: usize = 256;
@@ -128,11 +122,27 @@ impl Ruleset {
     pub const MOST_RULES: usize = 100_000;
 
     /// Compiles domains into a ruleset with this generation.
-    pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<CompileError>> {
+    pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<Problem>> {
         let mut errors = Vec::new();
         let domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
         if errors.is_empty() { Ok(Ruleset { generation, domains, by_name }) } else { Err(errors) }
+    }
+
+    /// Loads rule files and directories and compiles them; with the warnings.
+    ///
+    /// # Errors
+    /// All problems of all files, if one of them is an error.
+    pub fn load<P: AsRef<Path>>(
+        paths: &[P],
+        options: &LoadOptions,
+        generation: u64,
+    ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
+        let Loaded { domains, warnings } = load_paths(paths, options)?;
+        match Ruleset::compile(domains, generation) {
+            Ok(ruleset) => Ok((ruleset, warnings)),
+            Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
+        }
     }
 
     /// Which of the rulesets that were in force this one is.
@@ -176,20 +186,19 @@ impl Domain {
         &self.tiers
     }
 
-    fn compile(domain: model::Domain, errors: &mut Vec<CompileError>) -> Domain {
+    fn compile(domain: model::Domain, errors: &mut Vec<Problem>) -> Domain {
         let mut names = Attributes::default();
         let entity = domain.entity.as_deref();
         let mut rules: Vec<Rule> =
             domain.rules.iter().map(|rule| Rule::listed(rule, &domain.name, entity, &mut names)).collect();
         let listed = rules.len();
-        let tree = Tree::compile(&domain, &mut names, &mut rules);
+        let tree = Tree::compile(&domain, &mut rules);
         let index = Index::new(&rules[..listed], &domain.at, errors);
+        check_scanned(globs(&domain.tree), &domain.at, errors);
         if rules.len() > Ruleset::MOST_RULES {
-            errors.push(CompileError {
-                place: domain.at.clone(),
-                message: format!("domain {} has {} rules", domain.name, rules.len()),
-                remedy: format!("split it into several domains of at most {} rules each", Ruleset::MOST_RULES),
-            });
+            let message = format!("domain {} has {} rules", domain.name, rules.len());
+            let remedy = format!("split it into several domains of at most {} rules each", Ruleset::MOST_RULES);
+            errors.push(Problem::error(&domain.at, message, remedy));
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
         Domain {
@@ -299,6 +308,7 @@ impl Rule {
             ipv6_prefix: terms.ipv6_prefix,
             cap_of,
             caps: caps.into_iter().map(|(_, cap)| cap).collect(),
+            path: Vec::new(),
             place,
         }
     }
@@ -337,7 +347,7 @@ impl CompiledCap {
 }
 
 impl Index {
-    fn new(rules: &[Rule], place: &Place, errors: &mut Vec<CompileError>) -> Index {
+    fn new(rules: &[Rule], place: &Place, errors: &mut Vec<Problem>) -> Index {
         // How many rules each exact value would point to: the fewer, the more it tells.
         let mut crowd: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
         for rule in rules {
@@ -376,18 +386,7 @@ impl Index {
         for (attribute, patterns) in by_value {
             index.pointers(attribute).value = Patterns::new(patterns.into_iter());
         }
-        if scanned > Ruleset::MOST_SCANNED {
-            errors.push(CompileError {
-                place: place.clone(),
-                message: format!(
-                    "{scanned} rules of this domain match only by `not`, `cidr` or a `*` that is not at the end"
-                ),
-                remedy: format!(
-                    "give all but {} of them an exact value or a prefix to match as well",
-                    Ruleset::MOST_SCANNED
-                ),
-            });
-        }
+        check_scanned(scanned, place, errors);
         index
     }
 
@@ -406,6 +405,21 @@ impl Rule {
         let keyed = self.key.iter().filter(|part| !part.optional).map(|part| part.attribute);
         let matched = self.clauses.iter().filter(|(_, test)| !matches!(test, Test::Absent | Test::Not(_)));
         keyed.chain(matched.map(|(attribute, _)| *attribute))
+    }
+}
+
+/// How many nodes of a tree only a look at each can find.
+fn globs(nodes: &[model::Node]) -> usize {
+    nodes.iter().map(|node| usize::from(matches!(node.value, Some(Pattern::Glob(_)))) + globs(&node.children)).sum()
+}
+
+fn check_scanned(scanned: usize, place: &Place, errors: &mut Vec<Problem>) {
+    if scanned > Ruleset::MOST_SCANNED {
+        let message =
+            format!("{scanned} rules of this domain match only by `not`, `cidr` or a `*` that is not at the end");
+        let remedy =
+            format!("give all but {} of them an exact value or a prefix to match as well", Ruleset::MOST_SCANNED);
+        errors.push(Problem::error(place, message, remedy));
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod address;
 mod compiled;
+mod explain;
 mod index;
 pub mod limit_text;
 pub mod load;
@@ -15,7 +16,8 @@ mod resolve;
 mod tree;
 mod yaml;
 
-pub use compiled::{CompileError, Domain, Rule, Ruleset};
+pub use compiled::{Domain, Rule, Ruleset};
+pub use explain::Fate;
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity};
 pub use resolve::{Applied, BadCost, MOST_CHARGES, RequestError, Resolved};

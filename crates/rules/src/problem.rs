@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::model::Place;
+
 /// Something in a file that its author should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -57,6 +59,13 @@ pub const MOST_PROBLEMS: usize = 1_000;
 const LONGEST_QUOTE: usize = 60;
 
 // === impl Problem ===
+
+impl Problem {
+    /// An error at a place.
+    pub fn error(place: &Place, message: String, remedy: String) -> Problem {
+        Problem { severity: Severity::Error, file: place.file.clone(), line: place.line, message, remedy }
+    }
+}
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -214,7 +214,7 @@ impl<'a> Resolved<'a> {
 }
 
 impl Domain {
-    fn tier(&self, attributes: &Attributes<'_>) -> usize {
+    pub(crate) fn tier(&self, attributes: &Attributes<'_>) -> usize {
         self.tier_from
             .and_then(|attribute| attributes.get(attribute))
             .and_then(|name| self.tiers.iter().position(|tier| tier.name == name))

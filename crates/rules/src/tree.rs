@@ -3,11 +3,13 @@
 //! Entry by entry, without going back: the node with exactly this key and value; else the wildcards of that level in the order
 //! of the file; else the node with this key and no value.
 
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
 
 use crate::address::{counted, is_address};
-use crate::compiled::{Attributes, Rule};
+use crate::compiled::Rule;
 use crate::index::{ByText, Id, Patterns};
 use crate::model;
 use crate::pattern::Pattern;
@@ -29,7 +31,6 @@ pub(crate) struct TreeNode {
     /// The text that stands for all values that the node takes, where they share a counter.
     shared: Option<Box<str>>,
     address: Option<u8>,
-    pub(crate) metadata: Vec<(String, String)>,
 }
 
 /// What a node counts.
@@ -68,9 +69,9 @@ pub(crate) struct Walk {
 }
 
 impl Tree {
-    pub(crate) fn compile(domain: &model::Domain, names: &mut Attributes, rules: &mut Vec<Rule>) -> Tree {
+    pub(crate) fn compile(domain: &model::Domain, rules: &mut Vec<Rule>) -> Tree {
         let mut tree = Tree { nodes: vec![TreeNode::default()], match_parents: domain.match_parents };
-        let mut compiler = Compiler { domain, names, rules, keys: Vec::new(), path: String::new() };
+        let mut compiler = Compiler { domain, rules, keys: Vec::new(), path: String::new() };
         compiler.children(&mut tree, 0, &domain.tree);
         tree
     }
@@ -138,31 +139,34 @@ impl Children {
     }
 }
 
+/// The nodes of one key, in the order of the file.
+#[derive(Default)]
+struct Siblings<'a> {
+    values: Vec<(&'a Pattern, usize)>,
+    any: Option<usize>,
+}
+
 struct Compiler<'a> {
     domain: &'a model::Domain,
-    names: &'a mut Attributes,
     rules: &'a mut Vec<Rule>,
     /// The keys on the way to the node at hand.
-    keys: Vec<&'a str>,
+    keys: Vec<(&'a str, Option<&'a Pattern>)>,
     /// The same with values, as a text that no other node has, nor any rule of the list: those are ASCII.
     path: String,
 }
 
 impl<'a> Compiler<'a> {
     fn children(&mut self, tree: &mut Tree, parent: usize, nodes: &'a [model::Node]) {
-        let mut by_key: Vec<(&str, Vec<(&Pattern, usize)>, Option<usize>)> = Vec::new();
+        let mut by_key: HashMap<&str, Siblings<'_>> = HashMap::new();
         for node in nodes {
             let number = self.node(tree, node);
-            let at = by_key.iter().position(|(key, ..)| *key == node.key).unwrap_or_else(|| {
-                by_key.push((&node.key, Vec::new(), None));
-                by_key.len() - 1
-            });
+            let siblings = by_key.entry(&node.key).or_default();
             match &node.value {
-                Some(pattern) => by_key[at].1.push((pattern, number)),
-                None => by_key[at].2 = Some(number),
+                Some(pattern) => siblings.values.push((pattern, number)),
+                None => siblings.any = Some(number),
             }
         }
-        for (key, values, any) in by_key {
+        for (key, Siblings { values, any }) in by_key {
             let nodes = values.iter().map(|(_, number)| *number).collect();
             let values = Patterns::new(values.iter().zip(0..).map(|((pattern, _), id)| (*pattern, id)));
             tree.nodes[parent].children.insert(key.into(), Children { values, nodes, any });
@@ -171,7 +175,7 @@ impl<'a> Compiler<'a> {
 
     fn node(&mut self, tree: &mut Tree, node: &'a model::Node) -> usize {
         let (length, number) = (self.path.len(), tree.nodes.len());
-        self.keys.push(&node.key);
+        self.keys.push((&node.key, node.value.as_ref()));
         self.path.push('→');
         self.path.push_str(&escaped(&node.key));
         if let Some(value) = &node.value_text {
@@ -186,7 +190,6 @@ impl<'a> Compiler<'a> {
             shared: node.value_text.as_deref().filter(|_| node.share_threshold).map(Into::into),
             address: (is_address(&node.key) || terms.is_some_and(|terms| terms.ipv6_prefix_given))
                 .then(|| terms.map_or(DEFAULT_IPV6_PREFIX, |terms| terms.ipv6_prefix)),
-            metadata: node.metadata.clone(),
         });
         self.children(tree, number, &node.children);
         self.keys.pop();
@@ -196,14 +199,12 @@ impl<'a> Compiler<'a> {
 
     fn limit(&mut self, limit: &model::NodeLimit, place: &model::Place) -> NodeLimit {
         let entity = self.domain.entity.as_deref();
-        let home = match self.keys.iter().position(|key| Some(*key) == entity) {
+        let home = match self.keys.iter().position(|(key, _)| Some(*key) == entity) {
             Some(at) => Home::Caller(at),
             None => Home::Own,
         };
-        if let Some(entity) = entity {
-            self.names.number(entity);
-        }
-        let rule = Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, place.clone());
+        let mut rule = Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, place.clone());
+        rule.path = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.cloned())).collect();
         self.rules.push(rule);
         NodeLimit {
             rule: self.rules.len() as Id - 1,

@@ -1,0 +1,126 @@
+//! Why each rule applies to a request, or why not. Slow and wordy: for people.
+
+use std::fmt::Write as _;
+
+use tollgate_core::{ClaimId, Descriptor, Request};
+
+use crate::compiled::{Domain, Rule, Ruleset};
+use crate::model::{RuleMode, Test};
+use crate::pattern::Pattern;
+use crate::resolve::{Attributes, Miss, RequestError};
+
+/// What becomes of one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It applies, and limits.
+    Applies,
+    /// It applies, and does not limit.
+    Unlimited,
+    /// It does not apply, for this reason.
+    Misses(String),
+}
+
+impl Ruleset {
+    /// The fate of every rule of the request's domain, in their order.
+    pub fn explain(&self, request: &Request<'_>) -> Result<Vec<Fate>, RequestError> {
+        let resolved = self.resolve(request, ClaimId::default())?;
+        let domain = resolved.domain;
+        let attributes = Attributes::of(request, domain)?;
+        let tier = domain.tier(&attributes);
+        let fate = |(number, rule): (usize, &Rule)| {
+            if resolved.applied.iter().any(|applied| applied.rule as usize == number) {
+                Fate::Applies
+            } else if resolved.unlimited.iter().any(|applied| applied.rule as usize == number) {
+                Fate::Unlimited
+            } else if rule.mode == RuleMode::Off {
+                Fate::Misses("it is switched off".to_owned())
+            } else if !rule.path.is_empty() {
+                Fate::Misses(rule.why_not_in_tree(request.descriptors))
+            } else {
+                Fate::Misses(rule.why_not(&attributes, domain, tier))
+            }
+        };
+        Ok(domain.rules.iter().enumerate().map(fate).collect())
+    }
+}
+
+impl Rule {
+    fn why_not(&self, attributes: &Attributes<'_>, domain: &Domain, tier: usize) -> String {
+        match self.misses(attributes) {
+            Some(Miss::Key(attribute)) => {
+                format!("its key needs `{}`, which the request does not have", domain.attribute_name(attribute))
+            }
+            Some(Miss::Clause(attribute, test)) => {
+                let name = domain.attribute_name(attribute);
+                match attributes.get(attribute) {
+                    Some(value) => format!("`{name}` is {value:?}, and {}", must(test)),
+                    None => format!("the request has no `{name}`, and {}", must(test)),
+                }
+            }
+            None if self.cap(tier).is_none() => format!("it has no limit for tier {}", domain.tiers[tier].name),
+            None => "its cost is not known: the attribute that it is in is missing".to_owned(),
+        }
+    }
+
+    /// The reason of the descriptor that came nearest.
+    fn why_not_in_tree(&self, descriptors: &[Descriptor<'_>]) -> String {
+        let nearest = descriptors.iter().enumerate().max_by_key(|(_, descriptor)| self.depth(descriptor));
+        let Some((number, nearest)) = nearest else { return "the request has no descriptors".to_owned() };
+        let depth = self.depth(nearest);
+        let mut why = String::new();
+        // Writing to a String can't fail.
+        let _ = match (self.path.get(depth), nearest.entries.get(depth)) {
+            (Some((key, pattern)), Some((has, value))) => {
+                let wanted = pattern.as_ref().map_or_else(|| key.clone(), |pattern| format!("{key}={pattern}"));
+                write!(
+                    why,
+                    "entry {} of descriptor {} is {has}={value}, and it must be {wanted}",
+                    depth + 1,
+                    number + 1
+                )
+            }
+            (Some((key, _)), None) => {
+                write!(why, "descriptor {} ends after {depth} entries, and `{key}` must follow", number + 1)
+            }
+            (None, Some((has, value))) => {
+                write!(why, "descriptor {} goes on with {has}={value}, deeper than this limit", number + 1)
+            }
+            (None, None) => write!(why, "a more specific value or an earlier wildcard takes descriptor {}", number + 1),
+        };
+        why
+    }
+
+    /// How many entries of a descriptor follow the rule's path.
+    fn depth(&self, descriptor: &Descriptor<'_>) -> usize {
+        let follows = |((key, pattern), (has, value)): &(&(String, Option<Pattern>), &(&str, &str))| {
+            key == has && pattern.as_ref().is_none_or(|pattern| pattern.matches(value))
+        };
+        self.path.iter().zip(descriptor.entries).take_while(follows).count()
+    }
+}
+
+/// A test as the end of a sentence.
+fn must(test: &Test) -> String {
+    match test {
+        Test::Present => "it must be there".to_owned(),
+        Test::Absent => "it must be absent".to_owned(),
+        Test::AnyOf(patterns) => {
+            format!("it must be {}", listed(patterns.iter().map(|pattern| format!("{:?}", pattern.to_string()))))
+        }
+        Test::Within(networks) => {
+            format!("it must be in {}", listed(networks.iter().map(|it| format!("{}/{}", it.address, it.prefix))))
+        }
+        Test::Not(test) => must(test).replacen("must be", "must not be", 1),
+    }
+}
+
+/// A few of many.
+fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 5;
+    let more = items.len().saturating_sub(SHOWN);
+    let mut text = items.take(SHOWN).collect::<Vec<_>>().join(" or ");
+    if more > 0 {
+        let _ = write!(text, " or {more} others");
+    }
+    text
+}
