@@ -57,7 +57,8 @@ impl Shard {
     pub(super) fn take_back(&mut self, key: Fingerprint, place: Option<usize>, slot: Slot, now: Timestamp) {
         // A large state left its place, and goes back there even if it is the same.
         let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
-        if !slot.changed && !(is_large && place.is_some()) {
+        let left_its_place = is_large && place.is_some();
+        if !slot.changed && !left_its_place {
             return;
         }
         if place.is_none() {
