@@ -41,7 +41,7 @@ impl Shard {
         }
     }
 
-    /// A counter's state, on loan. Large ones leave a fresh one behind, small ones a copy.
+    /// A counter's state, on loan: a copy, but for logs and holds, which are long and leave a fresh one behind.
     pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> Slot {
         match limit.algorithm() {
             Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
@@ -49,15 +49,17 @@ impl Shard {
             Algorithm::SlidingWindow { sub_windows: 1 } => {
                 lend(&mut self.sliding_windows, key, |it| State::SlidingWindow(*it))
             }
-            _ => lend(&mut self.large, key, std::mem::take),
+            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, |it| it.clone()),
+            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, std::mem::take),
         }
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
     pub(super) fn take_back(&mut self, key: Fingerprint, slot: Slot, now: Timestamp) {
-        // A large state left its place, and goes back there even if it is the same.
-        let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
-        if !slot.changed && !(is_large && slot.place.is_some()) {
+        // A long state left its place, and goes back there even if it is the same.
+        let is_large = matches!(slot.state, State::SlidingLog(_) | State::Holds(_));
+        let left_its_place = is_large && slot.place.is_some();
+        if !slot.changed && !left_its_place {
             return;
         }
         if slot.place.is_none() {
