@@ -179,7 +179,7 @@ fn settle_held(
         });
     }
     let settlement = settle(claim, &mut slots, now);
-    for (print, slot) in prints.iter().zip(slots) {
+    for (print, slot) in prints.iter().zip(&mut slots) {
         held.shard(*print).take_back(print.key, slot, now);
     }
     if let Some((once, print)) = once {

@@ -55,22 +55,21 @@ impl Shard {
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
-    pub(super) fn take_back(&mut self, key: Fingerprint, slot: Slot, now: Timestamp) {
-        // A long state left its place, and goes back there even if it is the same.
-        let is_large = matches!(slot.state, State::SlidingLog(_) | State::Holds(_));
-        let left_its_place = is_large && slot.place.is_some();
+    pub(super) fn take_back(&mut self, key: Fingerprint, slot: &mut Slot, now: Timestamp) {
+        let left_its_place = matches!(slot.state, State::SlidingLog(_) | State::Holds(_)) && slot.place.is_some();
         if !slot.changed && !left_its_place {
             return;
         }
         if slot.place.is_none() {
             self.make_room(now);
         }
-        match slot.state {
+        let (place, stale_at) = (slot.place, slot.stale_at);
+        match &mut slot.state {
             State::Fresh => {}
-            State::Bucket(it) => self.buckets.put(key, slot.place, it, slot.stale_at),
-            State::FixedWindow(it) => self.fixed_windows.put(key, slot.place, it, slot.stale_at),
-            State::SlidingWindow(it) => self.sliding_windows.put(key, slot.place, it, slot.stale_at),
-            large => self.large.put(key, slot.place, large, slot.stale_at),
+            State::Bucket(it) => self.buckets.put(key, place, *it, stale_at),
+            State::FixedWindow(it) => self.fixed_windows.put(key, place, *it, stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.put(key, place, *it, stale_at),
+            large => self.large.put(key, place, std::mem::take(large), stale_at),
         }
     }
 
