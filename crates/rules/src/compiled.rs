@@ -51,13 +51,15 @@ pub struct Rule {
     pub(crate) cost: CompiledCost,
     pub(crate) mode: RuleMode,
     pub(crate) policy: Policy,
-    pub(crate) on_failure: Vec<OnFailure>,
     pub(crate) headers: Headers,
     pub(crate) denied_by_label: Option<Box<str>>,
     pub(crate) ipv6_prefix: u8,
-    /// Which of `caps` each tier has.
-    pub(crate) cap_of: Vec<Option<usize>>,
-    pub(crate) caps: Vec<CompiledCap>,
+    /// What each tier has.
+    pub(crate) tiers: SmallVec<[TierTerms; 4]>,
+    /// In line with the rule, so that a rule that applies costs few loads.
+    pub(crate) caps: SmallVec<[CompiledCap; 1]>,
+    /// The clause by which the index finds the rule: it holds for whatever was found.
+    pub(crate) pivot: Option<usize>,
     /// The entries that lead to it, where it is one of the tree.
     pub(crate) path: Vec<(String, Option<Pattern>)>,
     pub(crate) place: Place,
@@ -70,6 +72,14 @@ pub(crate) struct KeyPart {
     pub(crate) optional: bool,
     /// Its values are addresses.
     pub(crate) address: bool,
+}
+
+/// What a rule holds one tier to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TierTerms {
+    /// Which of the rule's caps; `None` where the rule does not apply.
+    pub(crate) cap: Option<u16>,
+    pub(crate) on_failure: OnFailure,
 }
 
 /// What a tier is held to, with the scope of its counters.
@@ -193,7 +203,7 @@ impl Domain {
             domain.rules.iter().map(|rule| Rule::listed(rule, &domain.name, entity, &mut names)).collect();
         let listed = rules.len();
         let tree = Tree::compile(&domain, &mut rules);
-        let index = Index::new(&rules[..listed], &domain.at, errors);
+        let index = Index::new(&mut rules[..listed], &domain.at, errors);
         check_scanned(globs(&domain.tree), &domain.at, errors);
         if rules.len() > Ruleset::MOST_RULES {
             let message = format!("domain {} has {} rules", domain.name, rules.len());
@@ -283,18 +293,17 @@ impl Rule {
         terms: &model::Terms,
         place: Place,
     ) -> Rule {
-        let mut caps: Vec<(&Cap, CompiledCap)> = Vec::new();
-        let cap_of = terms
-            .caps
-            .iter()
-            .map(|cap| {
-                let cap = cap.as_ref()?;
-                Some(caps.iter().position(|(known, _)| *known == cap).unwrap_or_else(|| {
-                    caps.push((cap, CompiledCap::new(cap, domain, path, home)));
-                    caps.len() - 1
-                }))
-            })
-            .collect();
+        let mut known: Vec<&Cap> = Vec::new();
+        let mut tiers = SmallVec::new();
+        for (cap, on_failure) in terms.caps.iter().zip(&terms.on_failure) {
+            let cap = cap.as_ref().map(|cap| {
+                known.iter().position(|known| *known == cap).unwrap_or_else(|| {
+                    known.push(cap);
+                    known.len() - 1
+                }) as u16
+            });
+            tiers.push(TierTerms { cap, on_failure: *on_failure });
+        }
         Rule {
             name: name.into(),
             key: SmallVec::new(),
@@ -302,12 +311,12 @@ impl Rule {
             cost: CompiledCost::Request,
             mode: terms.mode,
             policy: terms.policy,
-            on_failure: terms.on_failure.clone(),
             headers: terms.headers,
             denied_by_label: terms.denied_by_label.as_deref().map(Into::into),
             ipv6_prefix: terms.ipv6_prefix,
-            cap_of,
-            caps: caps.into_iter().map(|(_, cap)| cap).collect(),
+            tiers,
+            caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),
+            pivot: None,
             path: Vec::new(),
             place,
         }
@@ -323,7 +332,7 @@ impl Rule {
 
     /// What a tier is held to.
     pub(crate) fn cap(&self, tier: usize) -> Option<&CompiledCap> {
-        self.cap_of.get(tier).copied().flatten().map(|at| &self.caps[at])
+        self.caps.get(usize::from(self.tiers.get(tier)?.cap?))
     }
 
     /// Whether it counts requests in flight for some tier.
@@ -347,29 +356,15 @@ impl CompiledCap {
 }
 
 impl Index {
-    fn new(rules: &[Rule], place: &Place, errors: &mut Vec<Problem>) -> Index {
-        // How many rules each exact value would point to: the fewer, the more it tells.
-        let mut crowd: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
-        for rule in rules {
-            for (attribute, test) in &rule.clauses {
-                for pattern in patterns(test) {
-                    *crowd.entry((*attribute, pattern)).or_default() += 1;
-                }
-            }
+    fn new(rules: &mut [Rule], place: &Place, errors: &mut Vec<Problem>) -> Index {
+        for (rule, pivot) in pivots(rules).into_iter().enumerate() {
+            rules[rule].pivot = pivot;
         }
         let mut index = Index::default();
         let mut by_value: HashMap<Attribute, Vec<(&Pattern, Id)>> = HashMap::new();
         let mut scanned = 0;
-        for (id, rule) in (0..).zip(rules) {
-            if rule.mode == RuleMode::Off {
-                continue;
-            }
-            let telling = |(attribute, test): &'_ &(Attribute, Test)| {
-                let worst = patterns(test).iter().map(|pattern| crowd[&(*attribute, pattern)]).max();
-                worst.unwrap_or(usize::MAX)
-            };
-            let pivot = rule.clauses.iter().filter(|(_, test)| is_indexed(test)).min_by_key(telling);
-            match pivot {
+        for (id, rule) in (0..).zip(&*rules).filter(|(_, rule)| rule.mode != RuleMode::Off) {
+            match rule.pivot.map(|pivot| &rule.clauses[pivot]) {
                 Some((attribute, test)) => {
                     let all = by_value.entry(*attribute).or_default();
                     all.extend(patterns(test).iter().map(|pattern| (pattern, id)));
@@ -406,6 +401,24 @@ impl Rule {
         let matched = self.clauses.iter().filter(|(_, test)| !matches!(test, Test::Absent | Test::Not(_)));
         keyed.chain(matched.map(|(attribute, _)| *attribute))
     }
+}
+
+/// For each rule the most telling of its clauses that a value can be looked up by: the one whose values the fewest rules share.
+fn pivots(rules: &[Rule]) -> Vec<Option<usize>> {
+    let mut crowd: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
+    for (attribute, test) in rules.iter().flat_map(|rule| &rule.clauses) {
+        for pattern in patterns(test) {
+            *crowd.entry((*attribute, pattern)).or_default() += 1;
+        }
+    }
+    let telling = |(attribute, test): &(Attribute, Test)| {
+        patterns(test).iter().map(|pattern| crowd[&(*attribute, pattern)]).max().unwrap_or(usize::MAX)
+    };
+    let pivot = |rule: &Rule| {
+        let indexed = rule.clauses.iter().enumerate().filter(|(_, (_, test))| is_indexed(test));
+        indexed.min_by_key(|(_, clause)| telling(clause)).map(|(at, _)| at)
+    };
+    rules.iter().map(pivot).collect()
 }
 
 /// How many nodes of a tree only a look at each can find.

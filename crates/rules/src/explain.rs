@@ -46,7 +46,7 @@ impl Ruleset {
 
 impl Rule {
     fn why_not(&self, attributes: &Attributes<'_>, domain: &Domain, tier: usize) -> String {
-        match self.misses(attributes) {
+        match self.misses(attributes, None) {
             Some(Miss::Key(attribute)) => {
                 format!("its key needs `{}`, which the request does not have", domain.attribute_name(attribute))
             }

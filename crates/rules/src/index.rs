@@ -1,6 +1,7 @@
 //! Which patterns a value matches, by lookup: the cost grows with the value, not with the number of patterns.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 
 use smallvec::SmallVec;
 
@@ -21,18 +22,18 @@ pub(crate) struct Patterns {
     globs: Vec<(Glob, Id)>,
 }
 
-/// Prefixes in the order of their texts. All prefixes of a value are prefixes of the last text that is not after it, so they
-/// hang on one chain.
+/// Prefixes by a hash of their text, looked up for each length that some prefix has. The hash of a longer one goes on from that
+/// of a shorter one, so a value is hashed once for all of them.
 #[derive(Debug, Default)]
 struct Prefixes {
-    entries: Vec<Prefix>,
+    /// The lengths that there are, shortest first.
+    lengths: Vec<usize>,
+    by_hash: HashMap<u64, SmallVec<[Prefix; 1]>, foldhash::fast::FixedState>,
 }
 
 #[derive(Debug)]
 struct Prefix {
     text: Box<str>,
-    /// The longest other text that this one begins with.
-    parent: Option<usize>,
     ids: SmallVec<[Id; 2]>,
 }
 
@@ -61,9 +62,7 @@ impl Patterns {
 
     /// Calls `found` for each id behind a wildcard that matches.
     pub(crate) fn wild(&self, value: &str, mut found: impl FnMut(Id)) {
-        if !self.prefixes.entries.is_empty() {
-            self.prefixes.each(value, &mut found);
-        }
+        self.prefixes.each(value, &mut found);
         for (glob, id) in &self.globs {
             if glob.matches(value) {
                 found(*id);
@@ -73,36 +72,43 @@ impl Patterns {
 }
 
 impl Prefixes {
-    fn new(mut prefixes: Vec<(&str, Id)>) -> Prefixes {
-        prefixes.sort_unstable();
-        let mut entries: Vec<Prefix> = Vec::new();
+    fn new(prefixes: Vec<(&str, Id)>) -> Prefixes {
+        let mut lengths: Vec<usize> = prefixes.iter().map(|(text, _)| text.len()).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let mut index = Prefixes { lengths, by_hash: HashMap::default() };
         for (text, id) in prefixes {
-            if let Some(last) = entries.last_mut()
-                && *last.text == *text
-            {
-                last.ids.push(id);
-                continue;
+            let mut hash = 0;
+            index.hashes(text, |_, longest| hash = longest);
+            let same = index.by_hash.entry(hash).or_default();
+            match same.iter_mut().find(|prefix| *prefix.text == *text) {
+                Some(prefix) => prefix.ids.push(id),
+                None => same.push(Prefix { text: text.into(), ids: SmallVec::from_slice(&[id]) }),
             }
-            let mut parent = entries.len().checked_sub(1);
-            while let Some(at) = parent
-                && !text.starts_with(&*entries[at].text)
-            {
-                parent = entries[at].parent;
-            }
-            entries.push(Prefix { text: text.into(), parent, ids: SmallVec::from_slice(&[id]) });
         }
-        Prefixes { entries }
+        index
     }
 
     fn each(&self, value: &str, found: &mut impl FnMut(Id)) {
-        let after = self.entries.partition_point(|entry| *entry.text <= *value);
-        let mut next = after.checked_sub(1);
-        while let Some(at) = next {
-            let entry = &self.entries[at];
-            if value.starts_with(&*entry.text) {
-                entry.ids.iter().for_each(|id| found(*id));
+        self.hashes(value, |length, hash| {
+            for prefix in self.by_hash.get(&hash).into_iter().flatten() {
+                if prefix.text.len() == length && value.starts_with(&*prefix.text) {
+                    prefix.ids.iter().for_each(|id| found(*id));
+                }
             }
-            next = entry.parent;
+        });
+    }
+
+    /// Calls `look` with each length that some prefix has and the value reaches, and the hash of that much of it.
+    fn hashes(&self, value: &str, mut look: impl FnMut(usize, u64)) {
+        let (mut hash, mut from) = (0, 0);
+        for &length in &self.lengths {
+            let Some(part) = value.as_bytes().get(from..length) else { return };
+            let mut hasher = foldhash::fast::FixedState::with_seed(hash).build_hasher();
+            hasher.write(part);
+            hash = hasher.finish();
+            look(length, hash);
+            from = length;
         }
     }
 }

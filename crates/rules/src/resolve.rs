@@ -130,7 +130,7 @@ impl<'a> Resolved<'a> {
         domain.find_candidates(&attributes, &mut candidates);
         for &number in &candidates {
             let rule = &domain.rules[number as usize];
-            if rule.misses(&attributes).is_none() {
+            if rule.misses(&attributes, rule.pivot).is_none() {
                 self.listed(number, rule, &attributes, tier)?;
             }
         }
@@ -204,7 +204,7 @@ impl<'a> Resolved<'a> {
         };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
-        let on_failure = rule.on_failure[tier];
+        let on_failure = rule.tiers[tier].on_failure;
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode, on_failure });
         self.applied.push(applied(mode));
     }
@@ -243,15 +243,15 @@ pub(crate) enum Miss<'a> {
 }
 
 impl Rule {
-    /// The first thing that keeps the rule from applying.
-    pub(crate) fn misses(&self, attributes: &Attributes<'_>) -> Option<Miss<'_>> {
+    /// The first thing that keeps the rule from applying; one clause may be known to hold.
+    pub(crate) fn misses(&self, attributes: &Attributes<'_>, known: Option<usize>) -> Option<Miss<'_>> {
         for part in &self.key {
             if !part.optional && attributes.get(part.attribute).is_none() {
                 return Some(Miss::Key(part.attribute));
             }
         }
-        for (attribute, test) in &self.clauses {
-            if !test.holds(attributes.get(*attribute)) {
+        for (at, (attribute, test)) in self.clauses.iter().enumerate() {
+            if known != Some(at) && !test.holds(attributes.get(*attribute)) {
                 return Some(Miss::Clause(*attribute, test));
             }
         }

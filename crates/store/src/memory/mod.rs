@@ -174,6 +174,11 @@ fn settle_held(
         *settlement = before;
         return;
     }
+    if prints.len() > 1 {
+        for (print, charge) in prints.iter().zip(&claim.charges) {
+            held.shard(*print).touch(print.key, charge.limit);
+        }
+    }
     let mut slots = SmallVec::<[Slot; 4]>::new();
     for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
         match prints[..at].iter().position(|other| other.key == print.key) {

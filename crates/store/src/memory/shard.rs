@@ -57,6 +57,16 @@ impl Shard {
         slots.push(slot);
     }
 
+    /// Has the memory of a counter fetched, and does not wait for it. A claim on several counters fetches all of them at once.
+    pub(super) fn touch(&self, key: Fingerprint, limit: &Limit) {
+        match limit.algorithm() {
+            Algorithm::Bucket { .. } => self.buckets.touch(key),
+            Algorithm::FixedWindow => self.fixed_windows.touch(key),
+            Algorithm::SlidingWindow { sub_windows: 1 } => self.sliding_windows.touch(key),
+            _ => self.large.touch(key),
+        }
+    }
+
     /// Takes back what was lent, and keeps it if it has changed.
     pub(super) fn take_back(&mut self, key: Fingerprint, slot: &mut Slot, now: Timestamp) {
         let left_its_place = matches!(slot.state, State::SlidingLog(_) | State::Holds(_)) && slot.place.is_some();
