@@ -3,12 +3,14 @@
 //! `Return` and `Regardless` record facts and always apply. Then the charges that ask for `Exactly` vote. If the claim passes,
 //! all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else changes.
 
+mod tangled;
+
 use smallvec::SmallVec;
 
 use crate::algorithm::{Asked, State, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
-use crate::time::{Span, Tick, Timestamp, Wait};
+use crate::time::{Span, Timestamp, Wait};
 
 /// What one counter says to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub enum Source {
 }
 
 /// A store's answer: a reading for each charge, in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
     /// One for each charge.
     pub readings: SmallVec<[Reading; 4]>,
@@ -56,9 +58,10 @@ pub struct Settlement {
 }
 
 /// What became of a claim that is to be settled once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
     /// Settled now.
+    #[default]
     First,
     /// Settled before: these are the readings of that time, and nothing changed.
     Again,
@@ -76,9 +79,9 @@ pub struct Slot {
     /// Whether the store must write it.
     pub changed: bool,
     /// Where the store had it, if it did: for the store's own use.
-    pub place: Option<usize>,
+    pub place: Option<u32>,
     /// The earlier charge with the same key, whose slot counts for this one too.
-    same_as: Option<usize>,
+    same_as: Option<u16>,
     /// The tick by which its limit counts.
     now: u64,
 }
@@ -89,9 +92,56 @@ impl Slot {
         Slot { state, stale_at, ..Slot::default() }
     }
 
-    /// The slot of a charge whose key an earlier charge has too.
+    /// The slot of a charge whose key an earlier charge has too. A claim has at most [`Claim::MOST_CHARGES`].
     pub fn same_as(charge: usize) -> Slot {
-        Slot { same_as: Some(charge), ..Slot::default() }
+        Slot { same_as: u16::try_from(charge).ok(), ..Slot::default() }
+    }
+
+    /// Brings the state up to now.
+    fn open(&mut self, limit: &Limit, now: Timestamp) {
+        let advanced = self.state.advance(limit, limit.period().tick().at(now));
+        self.changed |= advanced.moved;
+        self.now = advanced.now;
+    }
+
+    fn asked<'a>(&self, charge: &Charge<'a>, by: ClaimId) -> Asked<'a> {
+        let units = match charge.limit.algorithm() {
+            Algorithm::Concurrency => charge.units.min(1),
+            _ => charge.units,
+        };
+        Asked { limit: charge.limit, now: self.now, by, units }
+    }
+
+    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        let taken = self.state.spend(asked);
+        self.changed |= taken > 0;
+        taken
+    }
+
+    /// Takes what is asked, if the charge has room or is soft.
+    fn pay(&mut self, asked: &Asked<'_>, mode: Mode, reading: &mut Reading) {
+        if reading.admits || mode == Mode::Soft {
+            reading.delay = asked.limit.period().tick().span(self.state.delay(asked.limit, asked.now));
+            reading.taken = self.spend(asked);
+        }
+    }
+
+    /// Reads the state as the claim leaves it. `needed` is what there was no room for, if there was none.
+    fn read(&mut self, needed: &Asked<'_>, now: Timestamp, reading: &mut Reading) {
+        let tick = needed.limit.period().tick();
+        if !reading.admits {
+            reading.wait = match self.state.wait(needed) {
+                WaitUntil::Now => Wait::None,
+                WaitUntil::Tick(at) => Wait::For(tick.until(now, at)),
+                WaitUntil::Never => Wait::Forever,
+            };
+        }
+        let report = self.state.report(needed.limit, needed.now);
+        if self.changed {
+            self.stale_at = tick.start(report.stale_at);
+        }
+        reading.remaining = report.available.unwrap_or(0);
+        reading.reset_after = tick.until(now, report.reset_at);
     }
 }
 
@@ -125,257 +175,67 @@ impl Reading {
     pub const TRY_AGAIN: Span = Span::from_secs(1);
 }
 
+/// The vote on a claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vote {
+    refused: bool,
+    any_of: Option<bool>,
+}
+
+impl Vote {
+    /// Counts what a charge says: only those that ask for their units or nothing have a vote.
+    pub fn count(&mut self, ask: Ask, mode: Mode, admits: bool) {
+        match (ask, mode) {
+            (Ask::Exactly, Mode::Enforce) => self.refused |= !admits,
+            (Ask::Exactly, Mode::AnyOf) => self.any_of = Some(admits || self.any_of == Some(true)),
+            _ => {}
+        }
+    }
+
+    /// Whether the claim passes: every enforced charge has room and, where there are some of mode `AnyOf`, one of those has.
+    pub fn passes(self) -> bool {
+        !self.refused && self.any_of != Some(false)
+    }
+}
+
 /// Settles a claim on the states of its keys at `now`.
 ///
 /// There is a slot for each charge. The states need not be those of the charges' algorithms: what is not counts as fresh.
 pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp) -> Settlement {
-    let mut readings = SmallVec::<[Reading; 4]>::new();
-    let mut kinds = Kinds::default();
-    for (charge, slot) in claim.charges.iter().zip(slots.iter_mut()) {
-        kinds.note(charge.ask, slot);
-        slot.open(charge.limit, now);
-        readings.push(Reading::NOTHING);
-    }
-    let mut settling = Settling {
-        by: claim.id,
-        charges: &claim.charges,
-        slots,
-        some_share: kinds.shared,
-        now,
-        readings: &mut readings,
-    };
-    if kinds.returns {
-        settling.give_back();
-    }
-    if kinds.debits {
-        settling.debit();
-    }
-    settling.look();
-    if settling.passes() {
-        settling.pay();
-        if kinds.leases {
-            settling.lease();
-        }
-    }
-    settling.read();
-    Settlement { readings, at: now, replay: Replay::First }
+    let mut settlement = Settlement::default();
+    settle_into(claim, slots, now, &mut settlement);
+    settlement
 }
 
-/// The vote: whether a claim passes, given what each charge asks, its mode, and whether it has room.
-pub fn passes(charges: impl Iterator<Item = (Ask, Mode, bool)>) -> bool {
-    let mut any_of = None;
-    for (ask, mode, admits) in charges {
-        match (ask, mode) {
-            (Ask::Exactly, Mode::Enforce) if !admits => return false,
-            (Ask::Exactly, Mode::AnyOf) => any_of = Some(any_of.unwrap_or(false) || admits),
-            _ => {}
-        }
-    }
-    any_of.unwrap_or(true)
-}
-
-impl Charge<'_> {
-    /// What [`passes`] counts.
-    pub fn vote(&self, admits: bool) -> (Ask, Mode, bool) {
-        (self.ask, self.mode, admits)
+/// The same, written where it will be read: a settlement is large to move, and this is the path of every request.
+pub fn settle_into(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp, settlement: &mut Settlement) {
+    settlement.readings.clear();
+    settlement.at = now;
+    settlement.replay = Replay::First;
+    let is_plain = |(charge, slot): (&Charge<'_>, &Slot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
+    if claim.charges.iter().zip(&*slots).all(is_plain) {
+        plain(claim.id, &claim.charges, slots, settlement);
+    } else {
+        tangled::settle(claim.id, &claim.charges, slots, settlement);
     }
 }
 
-/// What is rare in a claim and is skipped where it is not.
-#[derive(Default)]
-struct Kinds {
-    returns: bool,
-    debits: bool,
-    leases: bool,
-    shared: bool,
-}
-
-impl Kinds {
-    fn note(&mut self, ask: Ask, slot: &Slot) {
-        match ask {
-            Ask::Exactly => {}
-            Ask::Return { .. } => self.returns = true,
-            Ask::Regardless => self.debits = true,
-            Ask::UpTo => self.leases = true,
+/// Most claims only ask, each charge of a counter of its own: then no counter has to do with another but for the vote.
+fn plain(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], settlement: &mut Settlement) {
+    let Settlement { readings, at: now, .. } = settlement;
+    let mut vote = Vote::default();
+    for (charge, slot) in charges.iter().zip(&mut *slots) {
+        slot.open(charge.limit, *now);
+        let admits = slot.state.admits(&slot.asked(charge, by));
+        vote.count(Ask::Exactly, charge.mode, admits);
+        readings.push(Reading { admits, ..Reading::NOTHING });
+    }
+    let passes = vote.passes();
+    for ((charge, slot), reading) in charges.iter().zip(slots).zip(readings) {
+        let asked = slot.asked(charge, by);
+        if passes {
+            slot.pay(&asked, charge.mode, reading);
         }
-        self.shared |= slot.same_as.is_some();
+        slot.read(&asked, *now, reading);
     }
-}
-
-impl Slot {
-    /// Brings the state up to now.
-    fn open(&mut self, limit: &Limit, now: Timestamp) {
-        if self.same_as.is_some() {
-            return;
-        }
-        let advanced = self.state.advance(limit, tick(limit).at(now));
-        self.changed |= advanced.moved;
-        self.now = advanced.now;
-    }
-
-    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let taken = self.state.spend(asked);
-        self.changed |= taken > 0;
-        taken
-    }
-}
-
-/// A settlement under way. The readings fill up as it goes.
-struct Settling<'s, 'a> {
-    by: ClaimId,
-    charges: &'s [Charge<'a>],
-    slots: &'s mut [Slot],
-    some_share: bool,
-    now: Timestamp,
-    readings: &'s mut [Reading],
-}
-
-impl<'a> Settling<'_, 'a> {
-    fn asked(&self, at: usize) -> Asked<'a> {
-        let charge = &self.charges[at];
-        let units = match charge.limit.algorithm() {
-            Algorithm::Concurrency => charge.units.min(1),
-            _ => charge.units,
-        };
-        Asked { limit: charge.limit, now: self.slots[self.slot(at)].now, by: self.by, units }
-    }
-
-    /// The place of the slot that counts for a charge.
-    fn slot(&self, at: usize) -> usize {
-        self.slots[at].same_as.unwrap_or(at)
-    }
-
-    /// The first charge that is one with this one: same key, same ask, same mode.
-    fn first(&self, at: usize) -> usize {
-        let this = &self.charges[at];
-        let same = |other: &usize| {
-            let charge = &self.charges[*other];
-            self.slot(*other) == self.slot(at) && charge.ask == this.ask && charge.mode == this.mode
-        };
-        (0..at).find(same).unwrap_or(at)
-    }
-
-    /// What is given back. Charges that are one are given back as one, and share that in their order.
-    fn give_back(&mut self) {
-        for at in 0..self.charges.len() {
-            let Ask::Return { taken_at } = self.charges[at].ask else { continue };
-            if self.first(at) != at {
-                continue;
-            }
-            let ones: SmallVec<[usize; 4]> =
-                (at..self.charges.len()).filter(|other| self.first(*other) == at).collect();
-            let mut asked = self.asked(at);
-            asked.units = ones.iter().fold(0, |units, one| units.saturating_add(self.asked(*one).units));
-            let slot = self.slot(at);
-            let slot = &mut self.slots[slot];
-            let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
-            slot.changed |= back > 0;
-            for one in ones {
-                self.readings[one].taken = back.min(self.asked(one).units);
-                back -= self.readings[one].taken;
-            }
-        }
-    }
-
-    /// What was spent elsewhere.
-    fn debit(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::Regardless {
-                let (asked, slot) = (self.asked(at), self.slot(at));
-                self.readings[at].taken = self.slots[slot].spend(&asked);
-            }
-        }
-    }
-
-    /// Asks every counter whether it has room.
-    fn look(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::Exactly {
-                let needed = self.needed(at);
-                self.readings[at].admits = self.slots[self.slot(at)].state.admits(&needed);
-            }
-        }
-    }
-
-    /// What there must be room for. Charges with the same key and mode are one with the sum; those with the same key and another
-    /// mode come after each other, each finding what the ones before it will pay. One claim holds one slot, however often it asks.
-    fn needed(&self, at: usize) -> Asked<'a> {
-        let mut asked = self.asked(at);
-        if !self.some_share {
-            return asked;
-        }
-        let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
-        let this = self.first(at);
-        for other in 0..self.charges.len() {
-            if other == at || self.slot(other) != self.slot(at) || self.charges[other].ask != Ask::Exactly {
-                continue;
-            }
-            let first = self.first(other);
-            let pays = self.readings[first].admits || self.charges[other].mode == Mode::Soft;
-            if first == this || (first < this && pays && !is_hold) {
-                asked.units = asked.units.saturating_add(self.asked(other).units);
-            }
-        }
-        if is_hold {
-            asked.units = asked.units.min(1);
-        }
-        asked
-    }
-
-    fn passes(&self) -> bool {
-        passes(self.charges.iter().zip(&*self.readings).map(|(charge, reading)| charge.vote(reading.admits)))
-    }
-
-    fn pay(&mut self) {
-        for at in 0..self.charges.len() {
-            let charge = &self.charges[at];
-            if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
-                let asked = self.asked(at);
-                let slot = self.slot(at);
-                let slot = &mut self.slots[slot];
-                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit, asked.now));
-                self.readings[at].taken = slot.spend(&asked);
-            }
-        }
-    }
-
-    fn lease(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::UpTo {
-                let asked = self.asked(at);
-                let slot = self.slot(at);
-                let slot = &mut self.slots[slot];
-                let units = asked.units.min(slot.state.available(asked.limit, asked.now).unwrap_or(0));
-                self.readings[at].taken = slot.spend(&Asked { units, ..asked });
-            }
-        }
-    }
-
-    fn read(&mut self) {
-        for at in 0..self.charges.len() {
-            let asked = self.asked(at);
-            let needed = if self.readings[at].admits { asked } else { self.needed(at) };
-            let slot = self.slot(at);
-            let slot = &mut self.slots[slot];
-            let reading = &mut self.readings[at];
-            let tick = tick(asked.limit);
-            if !reading.admits {
-                reading.wait = match slot.state.wait(&needed) {
-                    WaitUntil::Now => Wait::None,
-                    WaitUntil::Tick(at) => Wait::For(tick.until(self.now, at)),
-                    WaitUntil::Never => Wait::Forever,
-                };
-            }
-            let report = slot.state.report(asked.limit, asked.now);
-            if slot.changed {
-                slot.stale_at = tick.start(report.stale_at);
-            }
-            reading.remaining = report.available.unwrap_or(0);
-            reading.reset_after = tick.until(self.now, report.reset_at);
-        }
-    }
-}
-
-fn tick(limit: &Limit) -> Tick {
-    limit.period().tick()
 }
