@@ -19,6 +19,7 @@ const CLEAR: &str = "\r\x1b[K";
 /// Standard error.
 #[derive(Debug)]
 pub(super) struct Console {
+    clock: SystemClock,
     is_terminal: bool,
     started: Timestamp,
     shown: Timestamp,
@@ -29,8 +30,9 @@ pub(super) struct Console {
 
 impl Console {
     pub(super) fn new() -> Console {
-        let now = SystemClock.now();
-        Console { is_terminal: io::stderr().is_terminal(), started: now, shown: now, is_drawn: false, bad: 0 }
+        let clock = SystemClock::default();
+        let now = clock.now();
+        Console { clock, is_terminal: io::stderr().is_terminal(), started: now, shown: now, is_drawn: false, bad: 0 }
     }
 
     /// How many lines were bad.
@@ -58,7 +60,7 @@ impl Console {
         if !self.is_terminal || !lines.is_multiple_of(LINES_BETWEEN_LOOKS) {
             return;
         }
-        let now = SystemClock.now();
+        let now = self.clock.now();
         if now.since(self.shown) >= BETWEEN_SIGNS {
             self.shown = now;
             self.is_drawn = true;
@@ -70,7 +72,7 @@ impl Console {
 
     /// Lines a second since the start.
     pub(super) fn rate(&self, lines: u64) -> u64 {
-        rate(lines, SystemClock.now().since(self.started))
+        rate(lines, self.clock.now().since(self.started))
     }
 }
 
