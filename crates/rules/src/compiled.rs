@@ -45,6 +45,7 @@ pub(crate) struct Attribute(pub(crate) u32);
 /// A compiled rule.
 #[derive(Debug)]
 pub struct Rule {
+    pub(crate) number: usize,
     pub(crate) name: Box<str>,
     pub(crate) key: SmallVec<[KeyPart; 2]>,
     pub(crate) clauses: Vec<(Attribute, Test)>,
@@ -134,7 +135,10 @@ impl Ruleset {
     /// Compiles domains into a ruleset with this generation.
     pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<Problem>> {
         let mut errors = Vec::new();
-        let domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
+        let mut domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
+        for (number, rule) in domains.iter_mut().flat_map(|domain| &mut domain.rules).enumerate() {
+            rule.number = number;
+        }
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
         if errors.is_empty() { Ok(Ruleset { generation, domains, by_name }) } else { Err(errors) }
     }
@@ -226,6 +230,12 @@ impl Domain {
 }
 
 impl Rule {
+    /// Its place among all rules of the ruleset, domain after domain: where what is kept for each rule can be found without
+    /// a lookup by name.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// Its name in headers, metrics and logs.
     pub fn name(&self) -> &str {
         &self.name
@@ -305,6 +315,8 @@ impl Rule {
             tiers.push(TierTerms { cap, on_failure: *on_failure });
         }
         Rule {
+            // Given when all domains are compiled.
+            number: 0,
             name: name.into(),
             key: SmallVec::new(),
             clauses: Vec::new(),

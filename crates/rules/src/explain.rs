@@ -85,7 +85,11 @@ impl Rule {
             (None, Some((has, value))) => {
                 write!(why, "descriptor {} goes on with {has}={value}, deeper than this limit", number + 1)
             }
-            (None, None) => write!(why, "a more specific value or an earlier wildcard takes descriptor {}", number + 1),
+            (None, None) => write!(
+                why,
+                "a more specific value, an earlier wildcard or a limit that replaces it takes descriptor {}",
+                number + 1
+            ),
         };
         why
     }

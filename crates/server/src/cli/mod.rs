@@ -1,0 +1,135 @@
+//! The command line. Each command is a file: its arguments, what it does, and the exit code that says how it went.
+
+mod explain;
+mod lint;
+mod replay;
+mod words;
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tollgate::{LoadOptions, Problem, RequestError, Ruleset};
+
+/// Tollgate decides, for every API request, whether it may pass.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check rule files: every error and warning, with the line and what to write instead
+    Lint(lint::Lint),
+    /// Say what every rule makes of a request: matched, or missed and why
+    Explain(explain::Explain),
+    /// Decide recorded requests, one JSON object a line on standard input, on their own time
+    Replay(replay::Replay),
+}
+
+/// Which rules.
+#[derive(Debug, Args)]
+struct RulesArgs {
+    /// A rule file, or a directory of them
+    #[arg(long, value_name = "PATH")]
+    rules: PathBuf,
+    #[command(flatten)]
+    loading: LoadingArgs,
+}
+
+#[derive(Debug, Args)]
+struct LoadingArgs {
+    /// Let several files add to one domain
+    #[arg(long)]
+    merge_domains: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate lint rules/
+  tollgate explain --rules rules/ api_key=k1 endpoint='GET /orders'
+  tollgate replay --rules rules/ < requests.jsonl > decisions.jsonl
+
+Exit codes: 0 when all is well, 1 when rules, requests or input are not, 2 for a command that can't be understood.";
+
+/// What was asked for is not well: rules with errors, lines that can't be read.
+const FAILURE: u8 = 1;
+/// The command can't be understood.
+const USAGE: u8 = 2;
+
+/// Runs the command that the process was started with.
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that nobody reads is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    match cli.command {
+        Command::Lint(lint) => lint.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Replay(replay) => replay.run(),
+    }
+}
+
+impl RulesArgs {
+    /// The rules; where they have errors, all problems have been told.
+    fn load(&self) -> Result<Ruleset, ExitCode> {
+        let loaded = Ruleset::load(&[&self.rules], &self.loading.options(), 1);
+        loaded.map(|(ruleset, _)| ruleset).map_err(|problems| {
+            let text: String = problems.iter().map(|problem: &Problem| format!("{problem}\n")).collect();
+            complain(text.trim_end());
+            ExitCode::from(FAILURE)
+        })
+    }
+}
+
+impl LoadingArgs {
+    fn options(&self) -> LoadOptions {
+        LoadOptions { merge_domains: self.merge_domains }
+    }
+}
+
+/// Writes to standard output and ends with this code. A reader that has gone away has read enough.
+fn finish(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complain(format_args!("standard output can't be written: {error}"));
+            ExitCode::from(FAILURE)
+        }
+        _ => ExitCode::from(code),
+    }
+}
+
+/// Writes a line to standard error. If nobody listens there is nobody to tell.
+fn complain(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Why a request can't be decided, with the domains that it could have named.
+fn request_error(error: &RequestError, domain: Option<&str>, rules: &Ruleset) -> String {
+    const SHOWN: usize = 20;
+    let names = || {
+        let domains = rules.domains();
+        let shown =
+            domains.iter().take(SHOWN).map(|domain| words::quoted(domain.name())).collect::<Vec<_>>().join(", ");
+        match domains.len().saturating_sub(SHOWN) {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    };
+    match (error, domain) {
+        (RequestError::UnknownDomain, Some(domain)) => {
+            format!("there is no domain {}; the rules have {}", words::quoted(domain), names())
+        }
+        (RequestError::NoDomain, _) => format!("{error}: {}", names()),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,98 @@
+//! Limits, modes and numbers as people read them, in the words of the rule files.
+
+use tollgate::{Algorithm, Limit, Mode, Span};
+use tollgate_core::Period;
+use tollgate_core::calendar::CalendarUnit;
+
+/// The longest piece of input that a message repeats, in characters.
+const LONGEST_QUOTE: usize = 60;
+
+/// `1 rule`, `2 rules`.
+pub(super) fn counted(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// A piece of input as a message repeats it: in backquotes, without control characters, and not too long.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quote = String::from("`");
+    for c in text.chars().take(LONGEST_QUOTE) {
+        if c.is_control() { quote.extend(c.escape_default()) } else { quote.push(c) }
+    }
+    if text.chars().nth(LONGEST_QUOTE).is_some() {
+        quote.push('…');
+    }
+    quote.push('`');
+    quote
+}
+
+/// `100/minute, token bucket with a burst of 200`.
+pub(super) fn limit(limit: &Limit) -> String {
+    let amount = limit.amount();
+    let rate = || format!("{amount}/{}", period(limit.period()));
+    match limit.algorithm() {
+        Algorithm::Bucket { burst, paced } => {
+            let name = if paced { "leaky bucket" } else { "token bucket" };
+            format!("{}, {name} with a burst of {burst}", rate())
+        }
+        Algorithm::FixedWindow => format!("{}, fixed window", rate()),
+        Algorithm::SlidingWindow { sub_windows: 1 } => format!("{}, sliding window", rate()),
+        Algorithm::SlidingWindow { sub_windows } => format!("{}, sliding window in {sub_windows} parts", rate()),
+        Algorithm::SlidingLog => format!("{}, sliding log", rate()),
+        Algorithm::Concurrency => format!("{amount} concurrent, held for {} at most", period(limit.period())),
+    }
+}
+
+/// The name of the algorithm in rule files. GCRA is the token bucket's other name.
+pub(super) fn algorithm(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Bucket { paced: false, .. } => "token_bucket",
+        Algorithm::Bucket { paced: true, .. } => "leaky_bucket",
+        Algorithm::FixedWindow => "fixed_window",
+        Algorithm::SlidingWindow { .. } => "sliding_window",
+        Algorithm::SlidingLog => "sliding_log",
+        Algorithm::Concurrency => "concurrency",
+    }
+}
+
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::AnyOf => "any_of",
+        Mode::Shadow => "shadow",
+        Mode::Soft => "soft",
+    }
+}
+
+/// `minute`, `30s`, `month from day 17 in Europe/Berlin`.
+pub(super) fn period(period: &Period) -> String {
+    let Some(calendar) = period.as_calendar() else { return span(period.span()) };
+    let unit = match calendar.unit() {
+        CalendarUnit::Day => "day".to_owned(),
+        CalendarUnit::Week => "week".to_owned(),
+        CalendarUnit::Month { from_day: 1 } => "month".to_owned(),
+        CalendarUnit::Month { from_day } => format!("month from day {from_day}"),
+        CalendarUnit::Year => "year".to_owned(),
+    };
+    format!("{unit} in {}", calendar.zone())
+}
+
+fn span(span: Span) -> String {
+    const UNITS: [(&str, &str, u64); 6] = [
+        ("day", "d", 86_400_000_000),
+        ("hour", "h", 3_600_000_000),
+        ("minute", "m", 60_000_000),
+        ("second", "s", 1_000_000),
+        ("1ms", "ms", 1_000),
+        ("1us", "us", 1),
+    ];
+    let micros = span.as_micros();
+    let (one, unit, length) =
+        UNITS.into_iter().find(|(_, _, length)| micros.is_multiple_of(*length)).unwrap_or(UNITS[5]);
+    match micros / length {
+        1 => one.to_owned(),
+        number => format!("{number}{unit}"),
+    }
+}

@@ -1,0 +1,7 @@
+//! The binary `tollgate`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}
