@@ -17,6 +17,11 @@ pub struct Claim<'a> {
     pub once: Option<Once<'a>>,
 }
 
+impl Claim<'_> {
+    /// The most charges of one claim.
+    pub const MOST_CHARGES: usize = 512;
+}
+
 /// What a claim asks of one counter.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {

@@ -1,7 +1,7 @@
 //! From readings to one answer.
 
 use crate::claim::{Ask, Charge, Claim, Mode};
-use crate::settle::{Reading, Settlement, Source, passes};
+use crate::settle::{Reading, Settlement, Source, Vote};
 use crate::time::{Span, Wait};
 
 /// What a settlement means for the request. Charges are named by their place in the claim.
@@ -25,34 +25,24 @@ pub struct Verdict {
 impl Verdict {
     /// Counts the votes.
     pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
-        let (charges, readings) = (&claim.charges[..], &settlement.readings[..]);
-        let votes = || charges.iter().zip(readings).enumerate();
-        let mut verdict = Verdict {
-            allowed: passes(votes().map(|(_, (charge, reading))| charge.vote(reading.admits))),
-            denied_by: None,
-            wait: Wait::None,
-            tightest: None,
-            delay: Span::ZERO,
-            source: Source::Store,
-        };
-        let mut fewest = u64::MAX;
+        let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
+        let mut vote = Vote::default();
+        let mut tightest = None;
+        let (mut delay, mut source) = (Span::ZERO, Source::Store);
         for (at, (charge, reading)) in votes() {
-            if !is_enforced(charge) {
-                continue;
+            vote.count(charge.ask, charge.mode, reading.admits);
+            if is_enforced(charge) {
+                if tightest.is_none_or(|(fewest, _)| reading.remaining < fewest) {
+                    tightest = Some((reading.remaining, at));
+                }
+                delay = delay.max(reading.delay);
+                source = source.max(reading.source);
             }
-            if verdict.tightest.is_none() || reading.remaining < fewest {
-                (verdict.tightest, fewest) = (Some(at), reading.remaining);
-            }
-            verdict.source = verdict.source.max(reading.source);
-            verdict.delay = verdict.delay.max(reading.delay);
         }
-        if !verdict.allowed
-            && let Some(at) = denied_by(votes())
-        {
-            verdict.denied_by = Some(at);
-            verdict.wait = readings[at].wait;
-        }
-        verdict
+        let allowed = vote.passes();
+        let denied_by = if allowed { None } else { denied_by(votes()) };
+        let wait = denied_by.map_or(Wait::None, |at| settlement.readings[at].wait);
+        Verdict { allowed, denied_by, wait, tightest: tightest.map(|(_, at)| at), delay, source }
     }
 }
 

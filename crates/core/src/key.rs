@@ -133,6 +133,12 @@ impl<'a> Key<'a> {
         }
     }
 
+    /// Whether both counters live in one caller's partition.
+    pub fn is_beside(&self, other: &Key<'_>) -> bool {
+        let caller = self.caller();
+        caller.is_some() && caller == other.caller() && self.scope.domain_digest == other.scope.domain_digest
+    }
+
     /// A keyed hash of the partition in which the counter lives.
     pub fn partition(&self, secret: Secret) -> u128 {
         match self.caller() {

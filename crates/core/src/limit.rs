@@ -132,9 +132,10 @@ impl Limit {
             _ => self.period.most(),
         };
         let algorithm = match self.algorithm {
+            Algorithm::Bucket { paced, .. } if self.amount == 0 => Algorithm::Bucket { burst: amount.min(most), paced },
             Algorithm::Bucket { burst, paced } => {
                 let share = u128::from(burst) * u128::from(amount);
-                let burst = share.div_ceil(u128::from(self.amount.max(1)));
+                let burst = share.div_ceil(u128::from(self.amount));
                 Algorithm::Bucket { burst: u64::try_from(burst).unwrap_or(most).min(most), paced }
             }
             other => other,

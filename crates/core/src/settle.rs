@@ -3,12 +3,14 @@
 //! `Return` and `Regardless` record facts and always apply. Then the charges that ask for `Exactly` vote. If the claim passes,
 //! all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else changes.
 
+mod tangled;
+
 use smallvec::SmallVec;
 
 use crate::algorithm::{Asked, State, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
-use crate::time::{Span, Tick, Timestamp, Wait};
+use crate::time::{Span, Timestamp, Wait};
 
 /// What one counter says to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ pub enum Replay {
     Conflict,
 }
 
-/// A state on loan from a store.
+/// A state on loan from a store: one for each charge, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// What the store had.
@@ -75,6 +77,10 @@ pub struct Slot {
     pub stale_at: Timestamp,
     /// Whether the store must write it.
     pub changed: bool,
+    /// Where the store had it, if it did: for the store's own use.
+    pub place: Option<u32>,
+    /// The earlier charge with the same key, whose slot counts for this one too.
+    same_as: Option<u16>,
     /// The tick by which its limit counts.
     now: u64,
 }
@@ -83,6 +89,58 @@ impl Slot {
     /// A state as a store keeps it.
     pub fn new(state: State, stale_at: Timestamp) -> Slot {
         Slot { state, stale_at, ..Slot::default() }
+    }
+
+    /// The slot of a charge whose key an earlier charge has too. A claim has at most [`Claim::MOST_CHARGES`].
+    pub fn same_as(charge: usize) -> Slot {
+        Slot { same_as: u16::try_from(charge).ok(), ..Slot::default() }
+    }
+
+    /// Brings the state up to now.
+    fn open(&mut self, limit: &Limit, now: Timestamp) {
+        let advanced = self.state.advance(limit, limit.period().tick().at(now));
+        self.changed |= advanced.moved;
+        self.now = advanced.now;
+    }
+
+    fn asked<'a>(&self, charge: &Charge<'a>, by: ClaimId) -> Asked<'a> {
+        let units = match charge.limit.algorithm() {
+            Algorithm::Concurrency => charge.units.min(1),
+            _ => charge.units,
+        };
+        Asked { limit: charge.limit, now: self.now, by, units }
+    }
+
+    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
+        let taken = self.state.spend(asked);
+        self.changed |= taken > 0;
+        taken
+    }
+
+    /// Takes what is asked, if the charge has room or is soft.
+    fn pay(&mut self, asked: &Asked<'_>, mode: Mode, reading: &mut Reading) {
+        if reading.admits || mode == Mode::Soft {
+            reading.delay = asked.limit.period().tick().span(self.state.delay(asked.limit, asked.now));
+            reading.taken = self.spend(asked);
+        }
+    }
+
+    /// Reads the state as the claim leaves it. `needed` is what there was no room for, if there was none.
+    fn read(&mut self, needed: &Asked<'_>, now: Timestamp, reading: &mut Reading) {
+        let tick = needed.limit.period().tick();
+        if !reading.admits {
+            reading.wait = match self.state.wait(needed) {
+                WaitUntil::Now => Wait::None,
+                WaitUntil::Tick(at) => Wait::For(tick.until(now, at)),
+                WaitUntil::Never => Wait::Forever,
+            };
+        }
+        let report = self.state.report(needed.limit, needed.now);
+        if self.changed {
+            self.stale_at = tick.start(report.stale_at);
+        }
+        reading.remaining = report.available.unwrap_or(0);
+        reading.reset_after = tick.until(now, report.reset_at);
     }
 }
 
@@ -116,237 +174,59 @@ impl Reading {
     pub const TRY_AGAIN: Span = Span::from_secs(1);
 }
 
-/// Settles a claim on the states of its keys at `now`.
-///
-/// `slot_of` names for each charge the slot of its key; charges with the same key share one. The states need not be those of
-/// the charges' algorithms: what is not counts as fresh.
-pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], slot_of: &[usize], now: Timestamp) -> Settlement {
-    let mut readings = SmallVec::<[Reading; 4]>::new();
-    let mut asks = Asks::default();
-    for (charge, slot) in claim.charges.iter().zip(slot_of) {
-        asks.note(charge.ask);
-        slots[*slot].open(charge.limit, now);
-        readings.push(Reading::NOTHING);
-    }
-    let mut settling = Settling { by: claim.id, charges: &claim.charges, slots, slot_of, now, readings: &mut readings };
-    if asks.returns {
-        settling.give_back();
-    }
-    if asks.debits {
-        settling.debit();
-    }
-    settling.look();
-    if settling.passes() {
-        settling.pay();
-        if asks.leases {
-            settling.lease();
-        }
-    }
-    settling.read();
-    Settlement { readings, at: now, replay: Replay::First }
+/// The vote on a claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vote {
+    refused: bool,
+    any_of: Option<bool>,
 }
 
-/// The vote: whether a claim passes, given what each charge asks, its mode, and whether it has room.
-pub fn passes(charges: impl Iterator<Item = (Ask, Mode, bool)>) -> bool {
-    let mut any_of = None;
-    for (ask, mode, admits) in charges {
+impl Vote {
+    /// Counts what a charge says: only those that ask for their units or nothing have a vote.
+    pub fn count(&mut self, ask: Ask, mode: Mode, admits: bool) {
         match (ask, mode) {
-            (Ask::Exactly, Mode::Enforce) if !admits => return false,
-            (Ask::Exactly, Mode::AnyOf) => any_of = Some(any_of.unwrap_or(false) || admits),
+            (Ask::Exactly, Mode::Enforce) => self.refused |= !admits,
+            (Ask::Exactly, Mode::AnyOf) => self.any_of = Some(admits || self.any_of == Some(true)),
             _ => {}
         }
     }
-    any_of.unwrap_or(true)
-}
 
-impl Charge<'_> {
-    /// What [`passes`] counts.
-    pub fn vote(&self, admits: bool) -> (Ask, Mode, bool) {
-        (self.ask, self.mode, admits)
+    /// Whether the claim passes: every enforced charge has room and, where there are some of mode `AnyOf`, one of those has.
+    pub fn passes(self) -> bool {
+        !self.refused && self.any_of != Some(false)
     }
 }
 
-/// Which rare kinds of asks a claim has.
-#[derive(Default)]
-struct Asks {
-    returns: bool,
-    debits: bool,
-    leases: bool,
+/// Settles a claim on the states of its keys at `now`.
+///
+/// There is a slot for each charge. The states need not be those of the charges' algorithms: what is not counts as fresh.
+pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp) -> Settlement {
+    let is_plain = |(charge, slot): (&Charge<'_>, &Slot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
+    let readings = if claim.charges.iter().zip(&*slots).all(is_plain) {
+        plain(claim.id, &claim.charges, slots, now)
+    } else {
+        tangled::settle(claim.id, &claim.charges, slots, now)
+    };
+    Settlement { readings, at: now, replay: Replay::First }
 }
 
-impl Asks {
-    fn note(&mut self, ask: Ask) {
-        match ask {
-            Ask::Exactly => {}
-            Ask::Return { .. } => self.returns = true,
-            Ask::Regardless => self.debits = true,
-            Ask::UpTo => self.leases = true,
+/// Most claims only ask, each charge of a counter of its own: then no counter has to do with another but for the vote.
+fn plain(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], now: Timestamp) -> SmallVec<[Reading; 4]> {
+    let mut readings = SmallVec::new();
+    let mut vote = Vote::default();
+    for (charge, slot) in charges.iter().zip(&mut *slots) {
+        slot.open(charge.limit, now);
+        let admits = slot.state.admits(&slot.asked(charge, by));
+        vote.count(Ask::Exactly, charge.mode, admits);
+        readings.push(Reading { admits, ..Reading::NOTHING });
+    }
+    let passes = vote.passes();
+    for ((charge, slot), reading) in charges.iter().zip(slots).zip(&mut readings) {
+        let asked = slot.asked(charge, by);
+        if passes {
+            slot.pay(&asked, charge.mode, reading);
         }
+        slot.read(&asked, now, reading);
     }
-}
-
-impl Slot {
-    /// Brings the state up to now.
-    fn open(&mut self, limit: &Limit, now: Timestamp) {
-        let advanced = self.state.advance(limit, tick(limit).at(now));
-        self.changed |= advanced.moved;
-        self.now = advanced.now;
-    }
-
-    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let taken = self.state.spend(asked);
-        self.changed |= taken > 0;
-        taken
-    }
-}
-
-/// A settlement under way. The readings fill up as it goes.
-struct Settling<'s, 'a> {
-    by: ClaimId,
-    charges: &'s [Charge<'a>],
-    slots: &'s mut [Slot],
-    slot_of: &'s [usize],
-    now: Timestamp,
-    readings: &'s mut [Reading],
-}
-
-impl<'a> Settling<'_, 'a> {
-    fn asked(&self, at: usize) -> Asked<'a> {
-        let charge = &self.charges[at];
-        let units = match charge.limit.algorithm() {
-            Algorithm::Concurrency => charge.units.min(1),
-            _ => charge.units,
-        };
-        Asked { limit: charge.limit, now: self.slots[self.slot_of[at]].now, by: self.by, units }
-    }
-
-    /// The first charge that is one with this one: same key, same ask, same mode.
-    fn first(&self, at: usize) -> usize {
-        let this = &self.charges[at];
-        let same = |other: &usize| {
-            let charge = &self.charges[*other];
-            self.slot_of[*other] == self.slot_of[at] && charge.ask == this.ask && charge.mode == this.mode
-        };
-        (0..at).find(same).unwrap_or(at)
-    }
-
-    /// What is given back. Charges that are one are given back as one, and share that in their order.
-    fn give_back(&mut self) {
-        for at in 0..self.charges.len() {
-            let Ask::Return { taken_at } = self.charges[at].ask else { continue };
-            if self.first(at) != at {
-                continue;
-            }
-            let ones: SmallVec<[usize; 4]> =
-                (at..self.charges.len()).filter(|other| self.first(*other) == at).collect();
-            let mut asked = self.asked(at);
-            asked.units = ones.iter().fold(0, |units, one| units.saturating_add(self.asked(*one).units));
-            let slot = &mut self.slots[self.slot_of[at]];
-            let mut back = slot.state.give_back(&asked, tick(asked.limit).at(taken_at));
-            slot.changed |= back > 0;
-            for one in ones {
-                self.readings[one].taken = back.min(self.asked(one).units);
-                back -= self.readings[one].taken;
-            }
-        }
-    }
-
-    /// What was spent elsewhere.
-    fn debit(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::Regardless {
-                let asked = self.asked(at);
-                self.readings[at].taken = self.slots[self.slot_of[at]].spend(&asked);
-            }
-        }
-    }
-
-    /// Asks every counter whether it has room.
-    fn look(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::Exactly {
-                let needed = self.needed(at);
-                self.readings[at].admits = self.slots[self.slot_of[at]].state.admits(&needed);
-            }
-        }
-    }
-
-    /// What there must be room for. Charges with the same key and mode are one with the sum; those with the same key and another
-    /// mode come after each other, each finding what the ones before it will pay. One claim holds one slot, however often it asks.
-    fn needed(&self, at: usize) -> Asked<'a> {
-        let mut asked = self.asked(at);
-        if self.slots.len() == self.slot_of.len() {
-            return asked;
-        }
-        let is_hold = asked.limit.algorithm() == Algorithm::Concurrency;
-        let this = self.first(at);
-        for other in 0..self.charges.len() {
-            if other == at || self.slot_of[other] != self.slot_of[at] || self.charges[other].ask != Ask::Exactly {
-                continue;
-            }
-            let first = self.first(other);
-            let pays = self.readings[first].admits || self.charges[other].mode == Mode::Soft;
-            if first == this || (first < this && pays && !is_hold) {
-                asked.units = asked.units.saturating_add(self.asked(other).units);
-            }
-        }
-        if is_hold {
-            asked.units = asked.units.min(1);
-        }
-        asked
-    }
-
-    fn passes(&self) -> bool {
-        passes(self.charges.iter().zip(&*self.readings).map(|(charge, reading)| charge.vote(reading.admits)))
-    }
-
-    fn pay(&mut self) {
-        for at in 0..self.charges.len() {
-            let charge = &self.charges[at];
-            if charge.ask == Ask::Exactly && (self.readings[at].admits || charge.mode == Mode::Soft) {
-                let asked = self.asked(at);
-                let slot = &mut self.slots[self.slot_of[at]];
-                self.readings[at].delay = tick(charge.limit).span(slot.state.delay(charge.limit, asked.now));
-                self.readings[at].taken = slot.spend(&asked);
-            }
-        }
-    }
-
-    fn lease(&mut self) {
-        for at in 0..self.charges.len() {
-            if self.charges[at].ask == Ask::UpTo {
-                let asked = self.asked(at);
-                let slot = &mut self.slots[self.slot_of[at]];
-                let units = asked.units.min(slot.state.available(asked.limit, asked.now).unwrap_or(0));
-                self.readings[at].taken = slot.spend(&Asked { units, ..asked });
-            }
-        }
-    }
-
-    fn read(&mut self) {
-        for at in 0..self.charges.len() {
-            let asked = self.asked(at);
-            let needed = if self.readings[at].admits { asked } else { self.needed(at) };
-            let slot = &mut self.slots[self.slot_of[at]];
-            let reading = &mut self.readings[at];
-            let tick = tick(asked.limit);
-            if !reading.admits {
-                reading.wait = match slot.state.wait(&needed) {
-                    WaitUntil::Now => Wait::None,
-                    WaitUntil::Tick(at) => Wait::For(tick.until(self.now, at)),
-                    WaitUntil::Never => Wait::Forever,
-                };
-            }
-            let report = slot.state.report(asked.limit, asked.now);
-            if slot.changed {
-                slot.stale_at = tick.start(report.stale_at);
-            }
-            reading.remaining = report.available.unwrap_or(0);
-            reading.reset_after = tick.until(self.now, report.reset_at);
-        }
-    }
-}
-
-fn tick(limit: &Limit) -> Tick {
-    limit.period().tick()
+    readings
 }

@@ -61,7 +61,9 @@ impl Patterns {
 
     /// Calls `found` for each id behind a wildcard that matches.
     pub(crate) fn wild(&self, value: &str, mut found: impl FnMut(Id)) {
-        self.prefixes.each(value, &mut found);
+        if !self.prefixes.entries.is_empty() {
+            self.prefixes.each(value, &mut found);
+        }
         for (glob, id) in &self.globs {
             if glob.matches(value) {
                 found(*id);

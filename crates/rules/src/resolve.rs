@@ -85,9 +85,6 @@ struct Seen<'a> {
 /// Not a secret: every server must draw the same callers.
 const SHARE: Secret = Secret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
 
-/// The most limits that one request may meet.
-pub const MOST_CHARGES: usize = 512;
-
 impl Ruleset {
     /// What a request asks of the store.
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
@@ -141,8 +138,8 @@ impl<'a> Resolved<'a> {
             self.tree(request, tier);
         }
         match self.claim.charges.len() {
-            ..=MOST_CHARGES => Ok(()),
-            _ => Err(RequestError::TooMany { what: "limits that apply", most: MOST_CHARGES }),
+            ..=Claim::MOST_CHARGES => Ok(()),
+            _ => Err(RequestError::TooMany { what: "limits that apply", most: Claim::MOST_CHARGES }),
         }
     }
 
@@ -223,7 +220,7 @@ impl Domain {
 
     /// The rules of the list that may apply, in their order.
     fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
-        candidates.extend(self.index.always.iter().copied());
+        self.index.always.iter().for_each(|id| candidates.push(*id));
         for seen in &attributes.seen {
             if let Some(pointers) = self.index.by_attribute.get(seen.attribute.0 as usize) {
                 pointers.each(seen.value, |id| candidates.push(id));

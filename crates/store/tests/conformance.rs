@@ -1,8 +1,13 @@
 //! The conformance suite, on the core alone and on the in-memory store.
 
-use tollgate_core::Timestamp;
-use tollgate_store::conformance::{self, Subject, reference::Reference};
-use tollgate_store::{ManualClock, MemoryConfig, MemoryStore};
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Ask, Charge, Claim, Settlement, Timestamp};
+use tollgate_store::conformance::{self, Subject, reference::Reference, trace};
+use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
 
 struct Memory {
     store: MemoryStore<ManualClock>,
@@ -64,3 +69,111 @@ macro_rules! conform {
 
 conform!(core, Reference::default);
 conform!(memory, memory);
+
+/// A store that gets one thing wrong.
+#[derive(Default)]
+struct Faulty {
+    right: Reference,
+    other: Reference,
+    fault: Option<Fault>,
+    claims: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Settles each charge as a claim of its own.
+    InPieces,
+    /// Settles what is to be settled once again and again.
+    Forgetful,
+    /// Counts every other claim somewhere else.
+    Split,
+    /// Takes a unit for a refusal.
+    Greedy,
+}
+
+impl Store for Faulty {
+    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+        let piece = |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None };
+        let mut settlement = match self.fault {
+            Some(Fault::Forgetful) => self.right.settle(&Claim { once: None, ..claim.clone() }).await,
+            Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+                self.other.settle(claim).await
+            }
+            _ => self.right.settle(claim).await,
+        };
+        let refused = settlement.readings.iter().any(|reading| !reading.admits);
+        match self.fault {
+            Some(Fault::InPieces) if refused => {
+                settlement.readings.clear();
+                for charge in &claim.charges {
+                    settlement.readings.extend(self.right.settle(&piece(charge.clone())).await.readings);
+                }
+            }
+            Some(Fault::Greedy) if refused => {
+                let fine = Charge { ask: Ask::Regardless, units: 1, ..claim.charges[0].clone() };
+                self.right.settle(&piece(fine)).await;
+            }
+            _ => {}
+        }
+        settlement
+    }
+}
+
+impl Subject for Faulty {
+    type Store = Faulty;
+
+    fn store(&self) -> &Faulty {
+        self
+    }
+
+    fn set_now(&self, now: Timestamp) {
+        self.right.set_now(now);
+        self.other.set_now(now);
+    }
+}
+
+fn faulty(fault: Fault) -> impl Fn() -> Faulty {
+    move || Faulty { fault: Some(fault), ..Faulty::default() }
+}
+
+#[track_caller]
+fn assert_caught(part: impl Fn()) {
+    assert!(catch_unwind(AssertUnwindSafe(part)).is_err(), "the suite passed a faulty store");
+}
+
+#[test]
+fn the_suite_catches_faulty_stores() {
+    assert_caught(|| conformance::atomicity::run(faulty(Fault::InPieces)));
+    assert_caught(|| conformance::trace::run(faulty(Fault::InPieces)));
+    assert_caught(|| conformance::idempotency::run(faulty(Fault::Forgetful)));
+    assert_caught(|| conformance::atomicity::a_refusal_changes_nothing(faulty(Fault::Greedy)));
+    assert_caught(|| conformance::trace::run(faulty(Fault::Greedy)));
+    assert_caught(|| conformance::concurrency::exactly_the_limit(faulty(Fault::Split)));
+}
+
+#[test]
+fn a_trace_that_is_wrong_says_where_and_how() {
+    let text = "limit f = 3/1m fixed_window\n\ncase one\n0 | f 1 | ok left 2\n\n0 | f 1 | ok left 2 reset 59s\n";
+    let cases = trace::parse(text).unwrap();
+    let said = trace::check(&cases[0], &Reference::default()).unwrap_err();
+    let expected =
+        "6: in \"one\": charge 1: expected\n    ok took 1 left 2 reset 59s\n  got\n    ok took 1 left 1 reset 1m";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_trace_that_cant_be_read_says_why() {
+    for (row, said) in [
+        ("0 | f 1 | ok", "a reading states what is left"),
+        ("0 | f 1 | no left 0", "a refusal states its wait"),
+        ("0 | f 1", "write: TIME | CHARGE, … | READING, …"),
+        ("0 | g 1 | ok left 1", "there is no limit \"g\""),
+        ("0 | f | ok left 1", "\"f\" says nothing of units"),
+        ("0 | f 1, f 1 | ok left 1", "2 charges and 1 readings"),
+        ("1x | f 1 | ok left 1", "\"1x\" is not a length of time; write for instance 1m30s, 250ms or 0"),
+        ("limit f = 3/1m quick_window", "\"quick_window\" is not an algorithm"),
+    ] {
+        let text = format!("limit f = 3/1m fixed_window\ncase one\n{row}\n");
+        assert_eq!(trace::parse(&text).err(), Some(format!("3: {said}")));
+    }
+}

@@ -11,6 +11,8 @@ pub struct Holds {
     pub at: u64,
     /// At most [`Limit::MOST_ENTRIES`].
     pub holds: Vec<Hold>,
+    /// How many of the first have expired now. They go when the holds change: a look must leave them as they are.
+    expired: usize,
 }
 
 /// One slot, taken.
@@ -31,17 +33,16 @@ impl Holds {
                 hold.expires = hold.expires.min(now + limit.period().ticks());
             }
         }
-        let expired = self.holds.partition_point(|hold| hold.expires <= stood.now);
-        self.holds.drain(..expired);
+        self.expired = self.holds.partition_point(|hold| hold.expires <= stood.now);
         stood
     }
 
     pub(super) fn holds(&self, by: ClaimId) -> bool {
-        self.holds.iter().any(|hold| hold.by == by)
+        self.live().iter().any(|hold| hold.by == by)
     }
 
     pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
-        limit.amount().checked_sub(self.holds.len() as u64)
+        limit.amount().checked_sub(self.live().len() as u64)
     }
 
     /// However many units: a claim holds one slot. The same claim again holds it for longer.
@@ -49,6 +50,7 @@ impl Holds {
         if asked.units == 0 {
             return 0;
         }
+        self.drop_expired();
         self.release(asked.by);
         if self.holds.len() as u64 >= Limit::MOST_ENTRIES {
             self.holds.remove(0);
@@ -61,17 +63,19 @@ impl Holds {
     }
 
     pub(super) fn give_back(&mut self, asked: &Asked<'_>, _taken_at: u64) -> u64 {
-        if asked.units == 0 || !self.release(asked.by) {
+        if asked.units == 0 || !self.holds(asked.by) {
             return 0;
         }
+        self.drop_expired();
+        self.release(asked.by);
         self.at = asked.now;
         1
     }
 
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         let room = asked.limit.amount() - asked.units;
-        let too_many = self.holds.len() as u64 - room;
-        match self.holds.get(too_many as usize - 1) {
+        let too_many = self.live().len() as u64 - room;
+        match self.live().get(too_many as usize - 1) {
             Some(last) => WaitUntil::Tick(last.expires),
             None => WaitUntil::Now,
         }
@@ -85,11 +89,18 @@ impl Holds {
         self.holds.last().map_or(0, |last| last.expires)
     }
 
-    fn release(&mut self, by: ClaimId) -> bool {
-        let Some(index) = self.holds.iter().position(|hold| hold.by == by) else {
-            return false;
-        };
-        self.holds.remove(index);
-        true
+    fn live(&self) -> &[Hold] {
+        &self.holds[self.expired..]
+    }
+
+    fn drop_expired(&mut self) {
+        self.holds.drain(..self.expired);
+        self.expired = 0;
+    }
+
+    fn release(&mut self, by: ClaimId) {
+        if let Some(index) = self.holds.iter().position(|hold| hold.by == by) {
+            self.holds.remove(index);
+        }
     }
 }

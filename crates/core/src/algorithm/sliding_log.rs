@@ -8,10 +8,19 @@ use crate::limit::Limit;
 /// The entries, oldest first, no two of one tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// What still counts.
+    /// What still counted when it was last changed.
     pub entries: VecDeque<Entry>,
     /// The sum of their units.
     pub total: u64,
+    /// The first of them, which no longer count now. They go when the log changes: a look must leave it as it is.
+    over: Over,
+}
+
+/// How many entries, and their units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Over {
+    entries: usize,
+    units: u64,
 }
 
 /// Units taken in one tick.
@@ -30,22 +39,24 @@ impl SlidingLog {
         if stood.moved {
             self.bring_back(now);
         }
-        while let Some(oldest) = self.entries.front()
-            && oldest.at + limit.period().ticks() <= stood.now
-        {
-            self.total -= oldest.units;
-            self.entries.pop_front();
+        self.over = Over::default();
+        for entry in self.entries.iter().take_while(|entry| entry.at + limit.period().ticks() <= stood.now) {
+            self.over.entries += 1;
+            self.over.units += entry.units;
         }
         stood
     }
 
     pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
-        limit.amount().checked_sub(self.total)
+        limit.amount().checked_sub(self.total - self.over.units)
     }
 
     pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
         let most = asked.limit.period().most();
         let units = asked.units.min(most);
+        if units > 0 {
+            self.drop_over();
+        }
         let counted = units.min(most - self.total.min(most));
         if counted > 0 {
             self.total += counted;
@@ -63,7 +74,8 @@ impl SlidingLog {
     }
 
     pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
-        let Ok(index) = self.entries.binary_search_by_key(&taken_at, |entry| entry.at) else {
+        let found = self.entries.binary_search_by_key(&taken_at, |entry| entry.at).ok();
+        let Some(index) = found.filter(|index| *index >= self.over.entries) else {
             return 0;
         };
         let entry = &mut self.entries[index];
@@ -73,13 +85,16 @@ impl SlidingLog {
             self.entries.remove(index);
         }
         self.total -= back;
+        if back > 0 {
+            self.drop_over();
+        }
         back
     }
 
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         let room = asked.limit.amount() - asked.units;
-        let mut left = self.total;
-        for entry in &self.entries {
+        let mut left = self.total - self.over.units;
+        for entry in self.entries.iter().skip(self.over.entries) {
             left -= entry.units;
             if left <= room {
                 return WaitUntil::Tick(entry.at + asked.limit.period().ticks());
@@ -94,6 +109,12 @@ impl SlidingLog {
 
     pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
         self.entries.back().map_or(0, |newest| newest.at + limit.period().ticks())
+    }
+
+    fn drop_over(&mut self) {
+        self.entries.drain(..self.over.entries);
+        self.total -= self.over.units;
+        self.over = Over::default();
     }
 
     /// The clock was set back: what lies ahead happened now, as one entry.

@@ -48,13 +48,13 @@ impl World {
             on_failure: OnFailure::Deny,
         };
         let claim = Claim { id: ClaimId(id), charges: asks.iter().map(charge).collect(), once: None };
-        let mut keys: Vec<usize> = asks.iter().map(|asks| asks.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let slot_of: Vec<usize> = asks.iter().map(|asks| keys.binary_search(&asks.key).unwrap()).collect();
-        let load = |key| Slot::new(self.states.get(key).cloned().unwrap_or_default(), Timestamp::default());
-        let mut slots: Vec<Slot> = keys.iter().map(load).collect();
-        let settlement = settle(&claim, &mut slots, &slot_of, now);
+        let keys: Vec<usize> = asks.iter().map(|asks| asks.key).collect();
+        let load = |(at, key): (usize, &usize)| match keys[..at].iter().position(|earlier| earlier == key) {
+            Some(earlier) => Slot::same_as(earlier),
+            None => Slot::new(self.states.get(key).cloned().unwrap_or_default(), Timestamp::default()),
+        };
+        let mut slots: Vec<Slot> = keys.iter().enumerate().map(load).collect();
+        let settlement = settle(&claim, &mut slots, now);
         for (key, slot) in keys.into_iter().zip(slots) {
             if slot.changed {
                 self.states.insert(key, slot.state);

@@ -73,8 +73,8 @@ impl Subject for Reference {
 
 impl Kept {
     fn settle(&mut self, claim: &Claim<'_>, now: Timestamp) -> Settlement {
-        let (names, mut slots, slot_of) = self.load(claim);
-        let settlement = settle(claim, &mut slots, &slot_of, now);
+        let (names, mut slots) = self.load(claim);
+        let settlement = settle(claim, &mut slots, now);
         for (name, slot) in names.into_iter().zip(slots) {
             if slot.changed {
                 self.states.insert(name, slot.state);
@@ -88,28 +88,20 @@ impl Kept {
         for charge in &mut look.charges {
             (charge.ask, charge.units) = (tollgate_core::Ask::Exactly, 0);
         }
-        let (_, mut slots, slot_of) = self.load(&look);
-        let found = settle(&look, &mut slots, &slot_of, now);
+        let (_, mut slots) = self.load(&look);
+        let found = settle(&look, &mut slots, now);
         let refused = |reading: Reading| Reading { admits: false, ..reading };
         Settlement { readings: found.readings.into_iter().map(refused).collect(), at: now, replay: Replay::Conflict }
     }
 
-    fn load(&self, claim: &Claim<'_>) -> (Vec<String>, Vec<Slot>, Vec<usize>) {
-        let mut names: Vec<String> = Vec::new();
-        let mut slot_of = Vec::new();
-        for charge in &claim.charges {
-            let name = text(&charge.key);
-            let slot = names.iter().position(|known| *known == name).unwrap_or(names.len());
-            if slot == names.len() {
-                names.push(name);
-            }
-            slot_of.push(slot);
-        }
-        let slots = names
-            .iter()
-            .map(|name| Slot::new(self.states.get(name).cloned().unwrap_or_default(), Timestamp::default()))
-            .collect();
-        (names, slots, slot_of)
+    fn load(&self, claim: &Claim<'_>) -> (Vec<String>, Vec<Slot>) {
+        let names: Vec<String> = claim.charges.iter().map(|charge| text(&charge.key)).collect();
+        let slot = |(at, name): (usize, &String)| match names[..at].iter().position(|earlier| earlier == name) {
+            Some(earlier) => Slot::same_as(earlier),
+            None => Slot::new(self.states.get(name).cloned().unwrap_or_default(), Timestamp::default()),
+        };
+        let slots = names.iter().enumerate().map(slot).collect();
+        (names, slots)
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use smallvec::SmallVec;
-use tollgate_core::Claim;
-use tollgate_core::key::{Key, Secret, Value};
+use tollgate_core::key::{Key, Secret};
+use tollgate_core::{Charge, Claim};
 
 /// Turns keys into places, with the secret of one store.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Hasher {
 /// Where a key belongs: its partition names the shard, the whole of it the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Print {
-    partition: u64,
+    partition: u128,
     pub(super) key: Fingerprint,
 }
 
@@ -36,18 +36,16 @@ impl Hasher {
 
     /// The places of a claim's keys, in the order of its charges.
     pub(super) fn prints(&self, claim: &Claim<'_>) -> SmallVec<[Print; 4]> {
-        let mut prints = SmallVec::new();
-        // Most charges of a claim are in one caller's partition, which is hashed once.
-        let mut last: Option<(Value<'_>, u128, u128)> = None;
-        for charge in &claim.charges {
-            let caller = charge.key.caller();
-            let domain = charge.key.scope().domain_digest();
-            let partition = match (caller, last) {
-                (Some(caller), Some((same, of, partition))) if caller == same && domain == of => partition,
-                _ => charge.key.partition(self.secret),
+        let mut prints = SmallVec::<[Print; 4]>::new();
+        let mut before: Option<&Key<'_>> = None;
+        for Charge { key, .. } in &claim.charges {
+            // Most charges of a claim are in one caller's partition, which is hashed once.
+            let partition = match (before, prints.last()) {
+                (Some(before), Some(print)) if key.is_beside(before) => print.partition,
+                _ => key.partition(self.secret),
             };
-            last = caller.map(|caller| (caller, domain, partition));
-            prints.push(self.within(partition, &charge.key));
+            prints.push(self.within(partition, key));
+            before = Some(key);
         }
         prints
     }
@@ -59,16 +57,13 @@ impl Hasher {
 
     fn within(&self, partition: u128, key: &Key<'_>) -> Print {
         let whole = key.whole(self.secret, partition);
-        Print {
-            partition: (partition >> 64) as u64,
-            key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 },
-        }
+        Print { partition, key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 } }
     }
 }
 
 impl Print {
     /// The number of its shard among 2^`bits`.
     pub(super) fn shard(self, bits: u32) -> usize {
-        self.partition.checked_shr(64 - bits).unwrap_or(0) as usize
+        self.partition.checked_shr(128 - bits).unwrap_or(0) as usize
     }
 }

@@ -97,7 +97,7 @@ impl<C: Clock> MemoryStore<C> {
         let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
         let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
         let Some(first) = numbers().next() else {
-            return settle(claim, &mut [], &[], now);
+            return settle(claim, &mut [], now);
         };
         if numbers().all(|number| number == first) {
             settle_held(claim, prints, once, now, &mut *self.lock(first))
@@ -171,23 +171,16 @@ fn settle_held(
     {
         return before;
     }
-    let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
-    let mut places: SmallVec<[Option<usize>; 4]> = SmallVec::new();
-    let mut slot_of: SmallVec<[usize; 4]> = SmallVec::new();
+    let mut slots = SmallVec::<[Slot; 4]>::new();
     for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
-        let same = prints[..at].iter().position(|other| other.key == print.key);
-        slot_of.push(same.map_or(slots.len(), |other| slot_of[other]));
-        if same.is_none() {
-            let (slot, place) = held.shard(*print).lend(print.key, charge.limit);
-            slots.push(slot);
-            places.push(place);
-        }
+        slots.push(match prints[..at].iter().position(|other| other.key == print.key) {
+            None => held.shard(*print).lend(print.key, charge.limit),
+            Some(earlier) => Slot::same_as(earlier),
+        });
     }
-    let settlement = settle(claim, &mut slots, &slot_of, now);
-    for (print, slot) in prints.iter().zip(&slot_of) {
-        // The first charge of a key gives its slot back; what that leaves for the others is fresh and unchanged.
-        let given = std::mem::take(&mut slots[*slot]);
-        held.shard(*print).take_back(print.key, places[*slot], given, now);
+    let settlement = settle(claim, &mut slots, now);
+    for (print, slot) in prints.iter().zip(&mut slots) {
+        held.shard(*print).take_back(print.key, slot, now);
     }
     if let Some((once, print)) = once {
         held.shard(print).remember(print, once, claim, &settlement);

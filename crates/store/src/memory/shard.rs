@@ -41,34 +41,35 @@ impl Shard {
         }
     }
 
-    /// A counter's state, on loan, and where it was. Large ones leave a fresh one behind, small ones a copy.
-    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> (Slot, Option<usize>) {
+    /// A counter's state, on loan: a copy, but for logs and holds, which are long and leave a fresh one behind.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> Slot {
         match limit.algorithm() {
             Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
             Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, |it| State::FixedWindow(*it)),
             Algorithm::SlidingWindow { sub_windows: 1 } => {
                 lend(&mut self.sliding_windows, key, |it| State::SlidingWindow(*it))
             }
-            _ => lend(&mut self.large, key, std::mem::take),
+            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, |it| it.clone()),
+            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, std::mem::take),
         }
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
-    pub(super) fn take_back(&mut self, key: Fingerprint, place: Option<usize>, slot: Slot, now: Timestamp) {
-        // A large state left its place, and goes back there even if it is the same.
-        let is_large = matches!(slot.state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_));
-        if !slot.changed && !(is_large && place.is_some()) {
+    pub(super) fn take_back(&mut self, key: Fingerprint, slot: &mut Slot, now: Timestamp) {
+        let left_its_place = matches!(slot.state, State::SlidingLog(_) | State::Holds(_)) && slot.place.is_some();
+        if !slot.changed && !left_its_place {
             return;
         }
-        if place.is_none() {
+        if slot.place.is_none() {
             self.make_room(now);
         }
-        match slot.state {
+        let (place, stale_at) = (slot.place, slot.stale_at);
+        match &mut slot.state {
             State::Fresh => {}
-            State::Bucket(it) => self.buckets.put(key, place, it, slot.stale_at),
-            State::FixedWindow(it) => self.fixed_windows.put(key, place, it, slot.stale_at),
-            State::SlidingWindow(it) => self.sliding_windows.put(key, place, it, slot.stale_at),
-            large => self.large.put(key, place, large, slot.stale_at),
+            State::Bucket(it) => self.buckets.put(key, place, *it, stale_at),
+            State::FixedWindow(it) => self.fixed_windows.put(key, place, *it, stale_at),
+            State::SlidingWindow(it) => self.sliding_windows.put(key, place, *it, stale_at),
+            large => self.large.put(key, place, std::mem::take(large), stale_at),
         }
     }
 
@@ -130,16 +131,14 @@ impl Shard {
     }
 }
 
-fn lend<T: Clone + Default>(
-    table: &mut Table<T>,
-    key: Fingerprint,
-    state: impl Fn(&mut T) -> State,
-) -> (Slot, Option<usize>) {
+fn lend<T: Clone + Default>(table: &mut Table<T>, key: Fingerprint, state: impl Fn(&mut T) -> State) -> Slot {
     match table.place(key) {
         Some(place) => {
             let (it, stale_at) = table.at(place);
-            (Slot::new(state(it), stale_at), Some(place))
+            let mut slot = Slot::new(state(it), stale_at);
+            slot.place = Some(place);
+            slot
         }
-        None => (Slot::default(), None),
+        None => Slot::default(),
     }
 }

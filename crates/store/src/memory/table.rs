@@ -48,7 +48,7 @@ impl<T: Clone + Default> Table<T> {
     }
 
     /// Where a counter is. That holds until another is inserted, swept or removed; after that it is a guess.
-    pub(super) fn place(&self, key: Fingerprint) -> Option<usize> {
+    pub(super) fn place(&self, key: Fingerprint) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
         }
@@ -60,24 +60,24 @@ impl<T: Clone + Default> Table<T> {
                 return None;
             }
             if entry.key == key {
-                return Some(at);
+                return u32::try_from(at).ok();
             }
             at = self.next(at);
         }
     }
 
     /// What is at a place that was just found, and when it will be stale.
-    pub(super) fn at(&mut self, place: usize) -> (&mut T, Timestamp) {
-        let entry = &mut self.slots[place];
+    pub(super) fn at(&mut self, place: u32) -> (&mut T, Timestamp) {
+        let entry = &mut self.slots[place as usize];
         (&mut entry.state, entry.stale_at)
     }
 
     /// Writes a counter, at the place where it was if it still is there.
-    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<usize>, state: T, stale_at: Timestamp) {
+    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<u32>, state: T, stale_at: Timestamp) {
         let entry = Entry { key, stale_at: stale_at.max(SOON), state };
-        let is_there = |at: &usize| self.slots.get(*at).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
+        let is_there = |at: &u32| self.slots.get(*at as usize).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
         match guess.filter(is_there).or_else(|| self.place(key)) {
-            Some(at) => self.slots[at] = entry,
+            Some(at) => self.slots[at as usize] = entry,
             None => self.insert(entry),
         }
     }
@@ -85,7 +85,7 @@ impl<T: Clone + Default> Table<T> {
     /// Removes a counter.
     pub(super) fn remove(&mut self, key: Fingerprint) {
         if let Some(at) = self.place(key) {
-            self.remove_at(at);
+            self.remove_at(at as usize);
         }
     }
 

@@ -1,0 +1,142 @@
+//! The in-memory store within its bounds: what goes when it is full, and that it is counted.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use smallvec::smallvec;
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Replay, Scope,
+    Settlement, Span, Timestamp, Value,
+};
+use tollgate_store::conformance::block_on;
+use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
+
+const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+
+struct Full {
+    store: MemoryStore<ManualClock>,
+    clock: ManualClock,
+    scope: Scope,
+    limit: Limit,
+}
+
+impl Full {
+    /// Ten units in ten seconds: a key of n units is stale after n seconds.
+    fn new(max_keys: usize, max_once: usize) -> Full {
+        let period = Period::fixed(Span::from_secs(10)).unwrap();
+        let limit = Limit::new(10, period, Algorithm::Bucket { burst: 10, paced: false }).unwrap();
+        let scope = Scope::new("d", "r", limit.algorithm(), limit.period(), Home::Caller(0));
+        let clock = ManualClock::at(START);
+        Full { store: MemoryConfig { max_keys, max_once }.build_with(clock.clone()), clock, scope, limit }
+    }
+
+    fn settle(&self, caller: &str, units: u64, once: Option<&str>) -> Settlement {
+        let key = |value| Key::new(&self.scope, smallvec![value]);
+        let charge = Charge {
+            key: key(Value::Text(caller)),
+            limit: &self.limit,
+            ask: Ask::Exactly,
+            units,
+            mode: Mode::Enforce,
+            on_failure: OnFailure::Deny,
+        };
+        let once = once.map(|name| Once { key: key(Value::Text(name)), body: 0, keep: Span::from_secs(60) });
+        block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once }))
+    }
+
+    fn take(&self, caller: &str, units: u64) -> Reading {
+        self.settle(caller, units, None).readings[0]
+    }
+}
+
+#[test]
+fn a_flood_of_new_keys_stays_within_the_bound() {
+    const MOST: usize = 10_000;
+    let full = Full::new(MOST, 1);
+    for key in 0..10 * MOST {
+        assert!(full.take(&key.to_string(), 1).admits);
+    }
+    let stats = full.store.stats();
+    // Shards share the bound out, each rounding up.
+    assert!(stats.keys <= MOST + MOST / 100, "{stats:?}");
+    assert!(stats.keys >= MOST / 2, "a flood must not empty the store: {stats:?}");
+    assert_eq!(
+        (stats.evicted as usize, stats.swept),
+        (10 * MOST - stats.keys, 0),
+        "every live one that went is counted"
+    );
+}
+
+#[test]
+fn stale_ones_go_first() {
+    let full = Full::new(1_000, 1);
+    for key in 0..700 {
+        full.take(&format!("old-{key}"), 1);
+    }
+    full.clock.set(START.after(Span::from_secs(2)));
+    for key in 0..700 {
+        full.take(&format!("new-{key}"), 5);
+    }
+    let stats = full.store.stats();
+    assert_eq!(stats.evicted, 0, "{stats:?}");
+    assert!(stats.swept > 0 && stats.keys <= 1_000, "{stats:?}");
+    for key in 0..700 {
+        assert_eq!(full.take(&format!("new-{key}"), 0).remaining, 5, "a live key went while stale ones were there");
+    }
+}
+
+#[test]
+fn of_live_ones_the_soonest_stale_goes() {
+    let full = Full::new(100, 1);
+    for key in 0..50 {
+        full.take(&format!("short-{key}"), 1);
+        full.take(&format!("long-{key}"), 10);
+    }
+    assert_eq!(full.store.stats().evicted, 0);
+    for key in 50..100 {
+        full.take(&format!("long-{key}"), 10);
+    }
+    assert_eq!(full.store.stats().evicted, 50);
+    for key in 0..100 {
+        assert!(!full.take(&format!("long-{key}"), 1).admits, "long-{key} was forgotten before a shorter one");
+    }
+}
+
+#[test]
+fn looks_and_refusals_take_no_room() {
+    let full = Full::new(100, 1);
+    for key in 0..1_000 {
+        assert!(full.take(&key.to_string(), 0).admits);
+        assert!(!full.take(&key.to_string(), 11).admits);
+    }
+    assert_eq!(full.store.stats().keys, 0);
+}
+
+#[test]
+fn records_of_claims_settled_once_are_bounded() {
+    const MOST: usize = 100;
+    let full = Full::new(1_000, MOST);
+    for name in 0..10 * MOST {
+        assert_eq!(full.settle("caller", 0, Some(&name.to_string())).replay, Replay::First);
+    }
+    let stats = full.store.stats();
+    assert!(stats.once <= MOST, "{stats:?}");
+    assert_eq!(stats.once + stats.once_evicted as usize, 10 * MOST, "{stats:?}");
+    let replay = |name: usize| full.settle("caller", 0, Some(&name.to_string())).replay;
+    assert_eq!(replay(10 * MOST - 1), Replay::Again, "the newest stays");
+    assert_eq!(replay(0), Replay::First, "the oldest goes");
+}
+
+#[test]
+fn records_that_are_over_are_not_counted_as_lost() {
+    let full = Full::new(1_000, 100);
+    for round in 0..10 {
+        full.clock.set(START.after(Span::from_secs(round * 100)));
+        for name in 0..50 {
+            assert_eq!(full.settle("caller", 0, Some(&name.to_string())).replay, Replay::First, "round {round}");
+        }
+    }
+    let stats = full.store.stats();
+    assert_eq!(stats.once_evicted, 0, "{stats:?}");
+    assert!(stats.once <= 100, "{stats:?}");
+}
