@@ -1,7 +1,7 @@
 //! Both forms in one domain, domains, and the bounds on requests.
 
-use tollgate_core::{ClaimId, Descriptor, Request};
-use tollgate_rules::{MOST_CHARGES, RequestError};
+use tollgate_core::{Claim, ClaimId, Descriptor, Request};
+use tollgate_rules::RequestError;
 
 use crate::{check, met, rules};
 
@@ -104,7 +104,7 @@ fn a_request_meets_a_bounded_number_of_limits() {
         let rule = |number| format!("  - {{name: r{number}, key: [], limit: 1/s}}\n");
         format!("domain: d\nrules:\n{}", (0..count).map(rule).collect::<String>())
     };
-    assert_eq!(met(&rules(&file(MOST_CHARGES)), "").unwrap().len(), MOST_CHARGES);
-    let many = RequestError::TooMany { what: "limits that apply", most: MOST_CHARGES };
-    assert_eq!(met(&rules(&file(MOST_CHARGES + 1)), "").unwrap_err(), many);
+    assert_eq!(met(&rules(&file(Claim::MOST_CHARGES)), "").unwrap().len(), Claim::MOST_CHARGES);
+    let many = RequestError::TooMany { what: "limits that apply", most: Claim::MOST_CHARGES };
+    assert_eq!(met(&rules(&file(Claim::MOST_CHARGES + 1)), "").unwrap_err(), many);
 }
