@@ -77,7 +77,8 @@ impl<S: Store> Limiter<S> {
         if claim.charges.is_empty() {
             return Settlement { readings: Default::default(), at: Timestamp::default(), replay: Replay::First };
         }
-        let mut settling = pin!(self.store.settle(claim));
+        // Called inside, so that a panic before there is a future is caught too.
+        let mut settling = pin!(async { self.store.settle(claim).await });
         std::future::poll_fn(|context| {
             catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context)))
                 .unwrap_or_else(|_| Poll::Ready(assumed(claim)))
