@@ -20,7 +20,7 @@ pub use decision::Verdict;
 pub use key::{Key, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
 pub use request::{Descriptor, Request};
-pub use settle::{Reading, Replay, Settlement, Slot, Source, Vote, settle};
+pub use settle::{Reading, Replay, Settlement, Slot, Source, Vote, settle, settle_into};
 pub use time::{Span, Tick, Timestamp, Wait};
 
 /// The first integer that a Lua number (a double) can no longer tell from its neighbour. Everything that is stored or

@@ -47,7 +47,7 @@ pub enum Source {
 }
 
 /// A store's answer: a reading for each charge, in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
     /// One for each charge.
     pub readings: SmallVec<[Reading; 4]>,
@@ -58,9 +58,10 @@ pub struct Settlement {
 }
 
 /// What became of a claim that is to be settled once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
     /// Settled now.
+    #[default]
     First,
     /// Settled before: these are the readings of that time, and nothing changed.
     Again,
@@ -201,32 +202,40 @@ impl Vote {
 ///
 /// There is a slot for each charge. The states need not be those of the charges' algorithms: what is not counts as fresh.
 pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp) -> Settlement {
+    let mut settlement = Settlement::default();
+    settle_into(claim, slots, now, &mut settlement);
+    settlement
+}
+
+/// The same, written where it will be read: a settlement is large to move, and this is the path of every request.
+pub fn settle_into(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp, settlement: &mut Settlement) {
+    settlement.readings.clear();
+    settlement.at = now;
+    settlement.replay = Replay::First;
     let is_plain = |(charge, slot): (&Charge<'_>, &Slot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
-    let readings = if claim.charges.iter().zip(&*slots).all(is_plain) {
-        plain(claim.id, &claim.charges, slots, now)
+    if claim.charges.iter().zip(&*slots).all(is_plain) {
+        plain(claim.id, &claim.charges, slots, settlement);
     } else {
-        tangled::settle(claim.id, &claim.charges, slots, now)
-    };
-    Settlement { readings, at: now, replay: Replay::First }
+        tangled::settle(claim.id, &claim.charges, slots, settlement);
+    }
 }
 
 /// Most claims only ask, each charge of a counter of its own: then no counter has to do with another but for the vote.
-fn plain(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], now: Timestamp) -> SmallVec<[Reading; 4]> {
-    let mut readings = SmallVec::new();
+fn plain(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], settlement: &mut Settlement) {
+    let Settlement { readings, at: now, .. } = settlement;
     let mut vote = Vote::default();
     for (charge, slot) in charges.iter().zip(&mut *slots) {
-        slot.open(charge.limit, now);
+        slot.open(charge.limit, *now);
         let admits = slot.state.admits(&slot.asked(charge, by));
         vote.count(Ask::Exactly, charge.mode, admits);
         readings.push(Reading { admits, ..Reading::NOTHING });
     }
     let passes = vote.passes();
-    for ((charge, slot), reading) in charges.iter().zip(slots).zip(&mut readings) {
+    for ((charge, slot), reading) in charges.iter().zip(slots).zip(readings) {
         let asked = slot.asked(charge, by);
         if passes {
             slot.pay(&asked, charge.mode, reading);
         }
-        slot.read(&asked, now, reading);
+        slot.read(&asked, *now, reading);
     }
-    readings
 }

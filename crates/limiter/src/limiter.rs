@@ -52,7 +52,8 @@ impl<S: Store> Limiter<S> {
         let id = request.claim.unwrap_or_else(ids::next);
         let mut resolved = Resolved::new(&rules, rules.domain_of(request)?, id);
         resolved.fill(request)?;
-        let settlement = self.settle(&resolved.claim).await;
+        let mut settlement = Settlement::default();
+        self.settle(&resolved.claim, &mut settlement).await;
         let verdict = Verdict::reach(&resolved.claim, &settlement);
         let (applied, unlimited) = (std::mem::take(&mut resolved.applied), std::mem::take(&mut resolved.unlimited));
         let domain = resolved.domain_number;
@@ -67,23 +68,30 @@ impl<S: Store> Limiter<S> {
         let resolved = rules.resolve(request, ids::next())?;
         let mut look = resolved.claim.clone();
         look.charges.iter_mut().for_each(|charge| charge.units = 0);
-        let settlement = self.settle(&look).await;
+        let mut settlement = Settlement::default();
+        self.settle(&look, &mut settlement).await;
         Ok(Explanation::new(&resolved, &settlement, fates))
     }
 
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
     /// outage.
-    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+    async fn settle(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         if claim.charges.is_empty() {
-            return Settlement { readings: Default::default(), at: Timestamp::default(), replay: Replay::First };
+            return;
         }
-        // Called inside, so that a panic before there is a future is caught too.
-        let mut settling = pin!(async { self.store.settle(claim).await });
-        std::future::poll_fn(|context| {
-            catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context)))
-                .unwrap_or_else(|_| Poll::Ready(assumed(claim)))
-        })
-        .await
+        let settled = {
+            // Called inside, so that a panic before there is a future is caught too.
+            let mut settling = pin!(async { self.store.settle_into(claim, settlement).await });
+            std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(())) => Poll::Ready(true),
+                Err(_) => Poll::Ready(false),
+            })
+            .await
+        };
+        if !settled {
+            *settlement = assumed(claim);
+        }
     }
 }
 

@@ -146,7 +146,7 @@ enum When {
 }
 
 impl Store for Panics {
-    fn settle(&self, _claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send {
+    fn settle_into(&self, _claim: &Claim<'_>, _settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
         if matches!(self.when, When::Called) {
             panic!("a bug in the store");
         }

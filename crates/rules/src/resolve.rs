@@ -259,8 +259,19 @@ impl Rule {
     }
 
     /// What the request costs here; `None` if that keeps the rule from applying. What costs nothing is a look everywhere.
+    #[inline]
     pub(crate) fn units(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
-        let units = match &self.cost {
+        match self.cost {
+            CompiledCost::Request => Ok(Some(attributes.cost)),
+            _ => {
+                let units = self.own_cost(attributes, domain)?;
+                Ok(units.map(|units| if attributes.cost == 0 { 0 } else { units }))
+            }
+        }
+    }
+
+    fn own_cost(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
+        Ok(match &self.cost {
             CompiledCost::Request => Some(attributes.cost),
             CompiledCost::Fixed(cost) => Some(*cost),
             CompiledCost::Attribute(attribute) => match attributes.get(*attribute) {
@@ -276,8 +287,7 @@ impl Rule {
                 }
                 None => *default,
             },
-        };
-        Ok(units.map(|units| if attributes.cost == 0 { 0 } else { units }))
+        })
     }
 
     fn key_value<'a>(&self, part: &KeyPart, attributes: &Attributes<'a>) -> Value<'a> {

@@ -17,18 +17,28 @@ pub use memory::{MemoryConfig, MemoryStats, MemoryStore};
 
 /// Settles claims.
 pub trait Store: Send + Sync {
-    /// Settles a claim, atomically: all of it or nothing, as seen by every other claim.
-    fn settle(&self, claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send;
+    /// Settles a claim, atomically: all of it or nothing, as seen by every other claim. The answer replaces what `settlement`
+    /// held: it is written where it will be read, since this is the path of every request.
+    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send;
+
+    /// The same, with the answer as a value.
+    fn settle(&self, claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send {
+        async {
+            let mut settlement = Settlement::default();
+            self.settle_into(claim, &mut settlement).await;
+            settlement
+        }
+    }
 }
 
 impl<S: Store> Store for &S {
-    fn settle(&self, claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send {
-        S::settle(self, claim)
+    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
+        S::settle_into(self, claim, settlement)
     }
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
-    fn settle(&self, claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send {
-        S::settle(self, claim)
+    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
+        S::settle_into(self, claim, settlement)
     }
 }

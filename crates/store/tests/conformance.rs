@@ -92,9 +92,9 @@ enum Fault {
 }
 
 impl Store for Faulty {
-    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         let piece = |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None };
-        let mut settlement = match self.fault {
+        *settlement = match self.fault {
             Some(Fault::Forgetful) => self.right.settle(&Claim { once: None, ..claim.clone() }).await,
             Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
                 self.other.settle(claim).await
@@ -115,7 +115,6 @@ impl Store for Faulty {
             }
             _ => {}
         }
-        settlement
     }
 }
 

@@ -2,34 +2,29 @@
 
 use smallvec::SmallVec;
 
-use super::{Reading, Slot, Vote};
+use super::{Reading, Settlement, Slot, Vote};
 use crate::algorithm::Asked;
 use crate::claim::{Ask, Charge, ClaimId, Mode};
 use crate::limit::Algorithm;
 use crate::time::Timestamp;
 
 /// Settles such a claim: facts first, then the vote, then who pays, then leases.
-pub(super) fn settle(
-    by: ClaimId,
-    charges: &[Charge<'_>],
-    slots: &mut [Slot],
-    now: Timestamp,
-) -> SmallVec<[Reading; 4]> {
-    let mut readings = SmallVec::from_elem(Reading::NOTHING, charges.len());
+pub(super) fn settle(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], settlement: &mut Settlement) {
+    let Settlement { readings, at: now, .. } = settlement;
+    readings.resize(charges.len(), Reading::NOTHING);
     for (charge, slot) in charges.iter().zip(&mut *slots) {
         if slot.same_as.is_none() {
-            slot.open(charge.limit, now);
+            slot.open(charge.limit, *now);
         }
     }
-    let mut settling = Settling { by, charges, slots, readings: &mut readings };
+    let mut settling = Settling { by, charges, slots, readings };
     settling.give_back();
     settling.debit();
     if settling.vote() {
         settling.pay();
         settling.lease();
     }
-    settling.read(now);
-    readings
+    settling.read(*now);
 }
 
 /// A settlement under way. The readings fill up as it goes.

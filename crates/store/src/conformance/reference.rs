@@ -36,7 +36,13 @@ impl Reference {
 }
 
 impl Store for Reference {
-    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        *settlement = self.settled(claim);
+    }
+}
+
+impl Reference {
+    fn settled(&self, claim: &Claim<'_>) -> Settlement {
         let mut kept = self.kept();
         let now = self.clock.now();
         let Some(once) = &claim.once else {

@@ -34,9 +34,8 @@ impl Hasher {
         Hasher { secret: Secret(random.hash_one(0u8), random.hash_one(1u8)) }
     }
 
-    /// The places of a claim's keys, in the order of its charges.
-    pub(super) fn prints(&self, claim: &Claim<'_>) -> SmallVec<[Print; 4]> {
-        let mut prints = SmallVec::<[Print; 4]>::new();
+    /// Adds the places of a claim's keys, in the order of its charges.
+    pub(super) fn print_all(&self, claim: &Claim<'_>, prints: &mut SmallVec<[Print; 4]>) {
         let mut before: Option<&Key<'_>> = None;
         for Charge { key, .. } in &claim.charges {
             // Most charges of a claim are in one caller's partition, which is hashed once.
@@ -47,7 +46,6 @@ impl Hasher {
             prints.push(self.within(partition, key));
             before = Some(key);
         }
-        prints
     }
 
     /// The place of one key.

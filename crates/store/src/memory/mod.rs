@@ -11,7 +11,7 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle};
+use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -64,7 +64,7 @@ impl Default for MemoryConfig {
 impl MemoryConfig {
     /// A store of this size, on the machine's clock.
     pub fn build(self) -> MemoryStore {
-        self.build_with(SystemClock)
+        self.build_with(SystemClock::default())
     }
 
     /// A store of this size, on a clock of the caller's.
@@ -90,19 +90,20 @@ impl<C: Clock> MemoryStore<C> {
         stats
     }
 
-    fn settle_now(&self, claim: &Claim<'_>) -> Settlement {
+    fn settle_now(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         let now = self.clock.now();
-        let prints = self.hasher.prints(claim);
+        let mut prints = SmallVec::new();
+        self.hasher.print_all(claim, &mut prints);
         let prints = &prints[..];
         let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
         let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
         let Some(first) = numbers().next() else {
-            return settle(claim, &mut [], now);
+            return settle_into(claim, &mut [], now, settlement);
         };
         if numbers().all(|number| number == first) {
-            settle_held(claim, prints, once, now, &mut *self.lock(first))
+            settle_held(claim, prints, once, now, &mut *self.lock(first), settlement);
         } else {
-            settle_held(claim, prints, once, now, &mut self.lock_all(numbers().collect()))
+            settle_held(claim, prints, once, now, &mut self.lock_all(numbers().collect()), settlement);
         }
     }
 
@@ -129,8 +130,8 @@ impl<C: Clock> MemoryStore<C> {
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
-    async fn settle(&self, claim: &Claim<'_>) -> Settlement {
-        self.settle_now(claim)
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        self.settle_now(claim, settlement);
     }
 }
 
@@ -165,27 +166,28 @@ fn settle_held(
     once: Option<(&Once<'_>, Print)>,
     now: Timestamp,
     held: &mut impl Held,
-) -> Settlement {
+    settlement: &mut Settlement,
+) {
     if let Some((once, print)) = once
         && let Some(before) = held.shard(print).replay(print, once, claim, now)
     {
-        return before;
+        *settlement = before;
+        return;
     }
     let mut slots = SmallVec::<[Slot; 4]>::new();
     for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
-        slots.push(match prints[..at].iter().position(|other| other.key == print.key) {
-            None => held.shard(*print).lend(print.key, charge.limit),
-            Some(earlier) => Slot::same_as(earlier),
-        });
+        match prints[..at].iter().position(|other| other.key == print.key) {
+            None => held.shard(*print).lend(print.key, charge.limit, &mut slots),
+            Some(earlier) => slots.push(Slot::same_as(earlier)),
+        }
     }
-    let settlement = settle(claim, &mut slots, now);
+    settle_into(claim, &mut slots, now, settlement);
     for (print, slot) in prints.iter().zip(&mut slots) {
         held.shard(*print).take_back(print.key, slot, now);
     }
     if let Some((once, print)) = once {
-        held.shard(print).remember(print, once, claim, &settlement);
+        held.shard(print).remember(print, once, claim, settlement);
     }
-    settlement
 }
 
 /// A settlement that says that another claim has this name.

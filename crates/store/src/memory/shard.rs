@@ -1,5 +1,6 @@
 //! One shard: a table for each kind of state, so that none is larger than it needs to be, and the bound on them all.
 
+use smallvec::SmallVec;
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
 use tollgate_core::{Algorithm, Claim, Limit, Once, Settlement, Slot, State, Timestamp};
 
@@ -41,17 +42,19 @@ impl Shard {
         }
     }
 
-    /// A counter's state, on loan: a copy, but for logs and holds, which are long and leave a fresh one behind.
-    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit) -> Slot {
+    /// Lends a counter's state: a copy, but for logs and holds, which are long and leave a fresh one behind.
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit, slots: &mut SmallVec<[Slot; 4]>) {
+        let mut slot = Slot::default();
         match limit.algorithm() {
-            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, |it| State::Bucket(*it)),
-            Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, |it| State::FixedWindow(*it)),
+            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, &mut slot, |it| State::Bucket(*it)),
+            Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, &mut slot, |it| State::FixedWindow(*it)),
             Algorithm::SlidingWindow { sub_windows: 1 } => {
-                lend(&mut self.sliding_windows, key, |it| State::SlidingWindow(*it))
+                lend(&mut self.sliding_windows, key, &mut slot, |it| State::SlidingWindow(*it));
             }
-            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, |it| it.clone()),
-            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, std::mem::take),
+            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, &mut slot, |it| it.clone()),
+            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, &mut slot, std::mem::take),
         }
+        slots.push(slot);
     }
 
     /// Takes back what was lent, and keeps it if it has changed.
@@ -135,14 +138,12 @@ impl Shard {
     }
 }
 
-fn lend<T: Clone + Default>(table: &mut Table<T>, key: Fingerprint, state: impl Fn(&mut T) -> State) -> Slot {
-    match table.place(key) {
-        Some(place) => {
-            let (it, stale_at) = table.at(place);
-            let mut slot = Slot::new(state(it), stale_at);
-            slot.place = Some(place);
-            slot
-        }
-        None => Slot::default(),
+#[inline(always)]
+fn lend<T: Clone + Default>(table: &mut Table<T>, key: Fingerprint, slot: &mut Slot, state: impl Fn(&mut T) -> State) {
+    if let Some(place) = table.place(key) {
+        let (it, stale_at) = table.at(place);
+        slot.state = state(it);
+        slot.stale_at = stale_at;
+        slot.place = Some(place);
     }
 }
