@@ -16,7 +16,7 @@ use crate::Asked;
 const ATTRIBUTES: [&str; 4] = ["a", "b", "c", "ip"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_lookup_finds_what_a_walk_finds(
@@ -26,13 +26,22 @@ proptest! {
         let rules: Vec<Rule> = shapes.into_iter().enumerate().map(|(number, shape)| shape.rule(number)).collect();
         let compiled = Ruleset::compile(vec![domain(rules.clone())], 1).unwrap();
         for entries in requests {
-            let expected: Vec<String> =
-                rules.iter().filter(|rule| applies(rule, &entries)).map(|rule| rule.name.clone()).collect();
-            let found = Asked::of(vec![entries.clone()]).with(|request| {
-                let resolved = compiled.resolve(request, ClaimId(1)).unwrap();
-                (0..resolved.applied.len()).map(|at| resolved.rule(at).name().to_owned()).collect::<Vec<_>>()
-            });
-            prop_assert_eq!(found, expected, "{:?}", entries);
+            compare(&rules, &compiled, &entries)?;
+        }
+    }
+
+    /// Few values and many rules: crowds behind one condition, told apart by others.
+    #[test]
+    fn the_lookup_finds_what_a_walk_finds_in_crowds(
+        shapes in prop::collection::vec(crowded(), 100..200),
+        requests in prop::collection::vec(prop::collection::vec(prop::option::of("[xy]{1,2}"), 4), 1..10),
+    ) {
+        let rules: Vec<Rule> = shapes.into_iter().enumerate().map(|(number, shape)| shape.rule(number)).collect();
+        let compiled = Ruleset::compile(vec![domain(rules.clone())], 1).unwrap();
+        for values in requests {
+            let given = ATTRIBUTES.iter().zip(values).filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
+            let entries: Vec<(String, String)> = given.collect();
+            compare(&rules, &compiled, &entries)?;
         }
     }
 
@@ -41,6 +50,17 @@ proptest! {
     fn a_pattern_matches_what_a_search_finds(pattern in pattern_text(), value in value()) {
         prop_assert_eq!(Pattern::new(&pattern).matches(&value), fits(&pattern, &value), "{} {}", pattern, value);
     }
+}
+
+fn compare(rules: &[Rule], compiled: &Ruleset, entries: &[(String, String)]) -> Result<(), TestCaseError> {
+    let expected: Vec<&str> =
+        rules.iter().filter(|rule| applies(rule, entries)).map(|rule| rule.name.as_str()).collect();
+    let found = Asked::of(vec![entries.to_vec()]).with(|request| {
+        let resolved = compiled.resolve(request, ClaimId(1)).unwrap();
+        (0..resolved.applied.len()).map(|at| resolved.rule(at).name().to_owned()).collect::<Vec<_>>()
+    });
+    prop_assert_eq!(found, expected, "{:?}", entries);
+    Ok(())
 }
 
 // === the walk ===
@@ -147,6 +167,15 @@ fn shape() -> impl Strategy<Value = Shape> {
     let key = prop::collection::vec((0..ATTRIBUTES.len(), any::<bool>()), 0..3);
     let clauses = prop::collection::vec((0..ATTRIBUTES.len(), test()), 0..4);
     (key, clauses, prop::bool::weighted(0.05)).prop_map(|(key, clauses, off)| Shape { key, clauses, off })
+}
+
+/// Two or three conditions on few values, sometimes one that needs a look.
+fn crowded() -> impl Strategy<Value = Shape> {
+    let patterns = prop::collection::vec("[xy]{1,2}\\*?".prop_map(|text| Pattern::new(&text)), 1..3);
+    let test = prop_oneof![6 => patterns.prop_map(Test::AnyOf), 1 => test()];
+    let key = prop::collection::vec((0..ATTRIBUTES.len(), any::<bool>()), 0..3);
+    let clauses = prop::collection::vec((0..ATTRIBUTES.len(), test), 2..4);
+    (key, clauses).prop_map(|(key, clauses)| Shape { key, clauses, off: false })
 }
 
 fn test() -> impl Strategy<Value = Test> {

@@ -30,8 +30,8 @@ fn rules_that_only_a_look_can_match_are_bounded() {
         assert_eq!(
             problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [
-                "rules.yaml:1: error: 257 rules of this domain match only by `not`, `cidr` or a `*` that is not at the end; \
-              give all but 256 of them an exact value or a prefix to match as well"
+                "rules.yaml:1: error: 257 rules of this domain are told apart only by `not`, `cidr` or a `*` that is not at the end; \
+              give all but 256 of them an exact value or a prefix of their own to match as well"
             ]
         );
     }
