@@ -1,6 +1,6 @@
 //! What a request would meet, and why.
 
-use tollgate_core::{Limit, Mode, Reading, Settlement};
+use tollgate_core::{Algorithm, Limit, Mode, Reading, Settlement};
 use tollgate_rules::{Fate, Resolved};
 
 /// What every rule of a domain makes of a request. Nothing was consumed.
@@ -53,7 +53,11 @@ impl Explanation {
             own.map(|((charge, applied), reading)| Counter {
                 key: charge.key.values().iter().map(ToString::to_string).collect(),
                 limit: charge.limit.clone(),
-                units: charge.units,
+                units: match charge.limit.algorithm() {
+                    // Whatever a request costs, it is one request in flight.
+                    Algorithm::Concurrency => charge.units.min(1),
+                    _ => charge.units,
+                },
                 mode: applied.mode,
                 reading: *reading,
             })

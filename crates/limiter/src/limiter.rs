@@ -80,7 +80,8 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let settled = {
-            let mut settling = pin!(self.store.settle_into(claim, settlement));
+            // Called inside, so that a panic before there is a future is caught too.
+            let mut settling = pin!(async { self.store.settle_into(claim, settlement).await });
             std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| settling.as_mut().poll(context))) {
                 Ok(Poll::Pending) => Poll::Pending,
                 Ok(Poll::Ready(())) => Poll::Ready(true),

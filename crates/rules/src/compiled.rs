@@ -1,6 +1,5 @@
 //! Rules, compiled: everything that can be worked out before a request comes has been.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use smallvec::SmallVec;
@@ -8,8 +7,9 @@ use tollgate_core::key::Home;
 use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
 use crate::address::is_address;
-use crate::index::{ByText, Id, Patterns};
+use crate::index::ByText;
 use crate::load::{LoadOptions, Loaded, load_paths};
+use crate::lookup::{self, Index};
 use crate::model::{self, Cap, Cost, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
@@ -99,33 +99,6 @@ pub(crate) enum CompiledCost {
     Table { attribute: Attribute, cases: Vec<(Pattern, u64)>, default: Option<u64> },
 }
 
-/// Finds the rules of the list that may apply. Each rule stands in one place: behind the most telling of its conditions.
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    /// Rules that no attribute points to.
-    pub(crate) always: Vec<Id>,
-    /// By the number of the attribute that points to them.
-    pub(crate) by_attribute: Vec<Pointers>,
-}
-
-/// The rules that an attribute points to.
-#[derive(Debug, Default)]
-pub(crate) struct Pointers {
-    /// By being there.
-    pub(crate) present: Vec<Id>,
-    /// By its value.
-    pub(crate) value: Patterns,
-}
-
-impl Pointers {
-    /// Calls `found` for each rule that an attribute with this value points to.
-    pub(crate) fn each(&self, value: &str, mut found: impl FnMut(Id)) {
-        self.present.iter().for_each(|id| found(*id));
-        self.value.exact(value).iter().for_each(|id| found(*id));
-        self.value.wild(value, found);
-    }
-}
-
 impl Ruleset {
     /// The most rules of a domain that only a look at each of them can tell apart: globs with `*` not at the end, `not`, `cidr`.
     pub const MOST_SCANNED: usize = 256;
@@ -208,7 +181,7 @@ impl Domain {
         let listed = rules.len();
         let tree = Tree::compile(&domain, &mut rules);
         let index = Index::new(&mut rules[..listed], &domain.at, errors);
-        check_scanned(globs(&domain.tree), &domain.at, errors);
+        lookup::check_scanned(globs(&domain.tree), &domain.at, errors);
         if rules.len() > Ruleset::MOST_RULES {
             let message = format!("domain {} has {} rules", domain.name, rules.len());
             let remedy = format!("split it into several domains of at most {} rules each", Ruleset::MOST_RULES);
@@ -367,105 +340,9 @@ impl CompiledCap {
     }
 }
 
-impl Index {
-    fn new(rules: &mut [Rule], place: &Place, errors: &mut Vec<Problem>) -> Index {
-        for (rule, pivot) in pivots(rules).into_iter().enumerate() {
-            rules[rule].pivot = pivot;
-        }
-        let mut index = Index::default();
-        let mut by_value: HashMap<Attribute, Vec<(&Pattern, Id)>> = HashMap::new();
-        let mut scanned = 0;
-        for (id, rule) in (0..).zip(&*rules).filter(|(_, rule)| rule.mode != RuleMode::Off) {
-            match rule.pivot.map(|pivot| &rule.clauses[pivot]) {
-                Some((attribute, test)) => {
-                    let all = by_value.entry(*attribute).or_default();
-                    all.extend(patterns(test).iter().map(|pattern| (pattern, id)));
-                }
-                None => {
-                    scanned += usize::from(rule.clauses.iter().any(|(_, test)| needs_a_look(test)));
-                    match rule.required().next() {
-                        Some(attribute) => index.pointers(attribute).present.push(id),
-                        None => index.always.push(id),
-                    }
-                }
-            }
-        }
-        for (attribute, patterns) in by_value {
-            index.pointers(attribute).value = Patterns::new(patterns.into_iter());
-        }
-        check_scanned(scanned, place, errors);
-        index
-    }
-
-    fn pointers(&mut self, attribute: Attribute) -> &mut Pointers {
-        let at = attribute.0 as usize;
-        if self.by_attribute.len() <= at {
-            self.by_attribute.resize_with(at + 1, Pointers::default);
-        }
-        &mut self.by_attribute[at]
-    }
-}
-
-impl Rule {
-    /// Attributes without which it does not apply.
-    fn required(&self) -> impl Iterator<Item = Attribute> {
-        let keyed = self.key.iter().filter(|part| !part.optional).map(|part| part.attribute);
-        let matched = self.clauses.iter().filter(|(_, test)| !matches!(test, Test::Absent | Test::Not(_)));
-        keyed.chain(matched.map(|(attribute, _)| *attribute))
-    }
-}
-
-/// For each rule the most telling of its clauses that a value can be looked up by: the one whose values the fewest rules share.
-fn pivots(rules: &[Rule]) -> Vec<Option<usize>> {
-    let mut crowd: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
-    for (attribute, test) in rules.iter().flat_map(|rule| &rule.clauses) {
-        for pattern in patterns(test) {
-            *crowd.entry((*attribute, pattern)).or_default() += 1;
-        }
-    }
-    let telling = |(attribute, test): &(Attribute, Test)| {
-        patterns(test).iter().map(|pattern| crowd[&(*attribute, pattern)]).max().unwrap_or(usize::MAX)
-    };
-    let pivot = |rule: &Rule| {
-        let indexed = rule.clauses.iter().enumerate().filter(|(_, (_, test))| is_indexed(test));
-        indexed.min_by_key(|(_, clause)| telling(clause)).map(|(at, _)| at)
-    };
-    rules.iter().map(pivot).collect()
-}
-
 /// How many nodes of a tree only a look at each can find.
 fn globs(nodes: &[model::Node]) -> usize {
     nodes.iter().map(|node| usize::from(matches!(node.value, Some(Pattern::Glob(_)))) + globs(&node.children)).sum()
-}
-
-fn check_scanned(scanned: usize, place: &Place, errors: &mut Vec<Problem>) {
-    if scanned > Ruleset::MOST_SCANNED {
-        let message =
-            format!("{scanned} rules of this domain match only by `not`, `cidr` or a `*` that is not at the end");
-        let remedy =
-            format!("give all but {} of them an exact value or a prefix to match as well", Ruleset::MOST_SCANNED);
-        errors.push(Problem::error(place, message, remedy));
-    }
-}
-
-/// The patterns that a test asks a value to match one of.
-fn patterns(test: &Test) -> &[Pattern] {
-    match test {
-        Test::AnyOf(patterns) => patterns,
-        _ => &[],
-    }
-}
-
-fn is_indexed(test: &Test) -> bool {
-    matches!(test, Test::AnyOf(patterns) if patterns.iter().all(|pattern| !matches!(pattern, Pattern::Glob(_))))
-}
-
-fn needs_a_look(test: &Test) -> bool {
-    match test {
-        Test::Present | Test::Absent => false,
-        Test::AnyOf(_) => !is_indexed(test),
-        Test::Within(_) | Test::Not(_) => true,
-    }
 }
 
 /// Numbers for the attributes that rules speak of.

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use tollgate_core::{ClaimId, Descriptor, Request};
 
-use crate::compiled::{Domain, Rule, Ruleset};
+use crate::compiled::{CompiledCost, Domain, Rule, Ruleset};
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
 use crate::resolve::{Attributes, Miss, RequestError};
+use crate::tree::NodeLimit;
 
 /// What becomes of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +36,27 @@ impl Ruleset {
             } else if rule.mode == RuleMode::Off {
                 Fate::Misses("it is switched off".to_owned())
             } else if !rule.path.is_empty() {
-                Fate::Misses(rule.why_not_in_tree(request.descriptors))
+                let replaced = domain.replaced_by(number, request.descriptors);
+                Fate::Misses(replaced.unwrap_or_else(|| rule.why_not_in_tree(domain, request.descriptors)))
             } else {
                 Fate::Misses(rule.why_not(&attributes, domain, tier))
             }
         };
         Ok(domain.rules.iter().enumerate().map(fate).collect())
+    }
+}
+
+impl Domain {
+    /// Whether a limit of the tree is met and another one of the request takes its place.
+    fn replaced_by(&self, number: usize, descriptors: &[Descriptor<'_>]) -> Option<String> {
+        let walks: Vec<_> =
+            descriptors.iter().map(|descriptor| (self.tree.walk(descriptor.entries), descriptor)).collect();
+        let met =
+            || walks.iter().flat_map(|(walk, descriptor)| self.tree.met(walk, descriptor.entries)).map(|met| met.limit);
+        let name = met().find(|limit| limit.rule as usize == number)?.name.as_ref()?;
+        let rule = |limit: &NodeLimit| &self.rules[limit.rule as usize];
+        let other = met().find(|limit| limit.replaces.contains(name) && rule(limit).mode != RuleMode::Off)?;
+        Some(format!("{} takes its place", rule(other).name()))
     }
 }
 
@@ -58,13 +74,29 @@ impl Rule {
                 }
             }
             None if self.cap(tier).is_none() => format!("it has no limit for tier {}", domain.tiers[tier].name),
-            None => "its cost is not known: the attribute that it is in is missing".to_owned(),
+            None => self.why_no_cost(attributes, domain),
+        }
+    }
+
+    fn why_no_cost(&self, attributes: &Attributes<'_>, domain: &Domain) -> String {
+        let (CompiledCost::Attribute(attribute) | CompiledCost::Table { attribute, .. }) = &self.cost else {
+            return "its cost is not known".to_owned();
+        };
+        let name = domain.attribute_name(*attribute);
+        match attributes.get(*attribute) {
+            Some(value) => format!("`{name}` is {value:?}, for which its cost has no case"),
+            None => format!("its cost is in `{name}`, which the request does not have"),
         }
     }
 
     /// The reason of the descriptor that came nearest.
-    fn why_not_in_tree(&self, descriptors: &[Descriptor<'_>]) -> String {
-        let nearest = descriptors.iter().enumerate().max_by_key(|(_, descriptor)| self.depth(descriptor));
+    fn why_not_in_tree(&self, domain: &Domain, descriptors: &[Descriptor<'_>]) -> String {
+        // Of several that came as far, the one that goes on with the right key, and the first.
+        let nearest = descriptors.iter().enumerate().rev().max_by_key(|(_, descriptor)| {
+            let depth = self.depth(descriptor);
+            let key = |entries: Option<&(&str, &str)>| entries.map(|(key, _)| (*key).to_owned());
+            (depth, key(descriptor.entries.get(depth)) == self.path.get(depth).map(|(key, _)| key.clone()))
+        });
         let Some((number, nearest)) = nearest else { return "the request has no descriptors".to_owned() };
         let depth = self.depth(nearest);
         let mut why = String::new();
@@ -80,16 +112,12 @@ impl Rule {
                 )
             }
             (Some((key, _)), None) => {
-                write!(why, "descriptor {} ends after {depth} entries, and `{key}` must follow", number + 1)
+                write!(why, "descriptor {} ends after entry {depth}, and `{key}` must follow", number + 1)
             }
-            (None, Some((has, value))) => {
+            (None, Some((has, value))) if !domain.tree.matches_parents() => {
                 write!(why, "descriptor {} goes on with {has}={value}, deeper than this limit", number + 1)
             }
-            (None, None) => write!(
-                why,
-                "a more specific value, an earlier wildcard or a limit that replaces it takes descriptor {}",
-                number + 1
-            ),
+            (None, _) => write!(why, "a more specific value or an earlier wildcard takes descriptor {}", number + 1),
         };
         why
     }

@@ -9,6 +9,7 @@ mod explain;
 mod index;
 pub mod limit_text;
 pub mod load;
+mod lookup;
 pub mod model;
 pub mod pattern;
 pub mod problem;

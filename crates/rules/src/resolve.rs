@@ -219,13 +219,8 @@ impl Domain {
     }
 
     /// The rules of the list that may apply, in their order.
-    fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
-        self.index.always.iter().for_each(|id| candidates.push(*id));
-        for seen in &attributes.seen {
-            if let Some(pointers) = self.index.by_attribute.get(seen.attribute.0 as usize) {
-                pointers.each(seen.value, |id| candidates.push(id));
-            }
-        }
+    pub(crate) fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
+        self.index.find(attributes, candidates);
         if candidates.len() > 1 {
             candidates.sort_unstable();
             candidates.dedup();
@@ -368,6 +363,10 @@ impl<'a> Attributes<'a> {
         }
         self.cost = cost.unwrap_or(request.cost);
         Ok(())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Attribute, &'a str)> {
+        self.seen.iter().map(|seen| (seen.attribute, seen.value))
     }
 
     pub(crate) fn get(&self, attribute: Attribute) -> Option<&'a str> {

@@ -30,7 +30,8 @@ pub(crate) struct TreeNode {
     pub(crate) limit: Option<NodeLimit>,
     /// The text that stands for all values that the node takes, where they share a counter.
     shared: Option<Box<str>>,
-    address: Option<u8>,
+    /// Its values are addresses.
+    address: bool,
 }
 
 /// What a node counts.
@@ -42,6 +43,10 @@ pub(crate) struct NodeLimit {
     pub(crate) name: Option<Box<str>>,
     /// Whose place it takes.
     pub(crate) replaces: Vec<Box<str>>,
+    /// How many bits of an IPv6 address name a counter.
+    ipv6_prefix: u8,
+    /// Every IPv6 address on the way counts by that, not only those of attributes that are known to be addresses.
+    ipv6_prefix_given: bool,
 }
 
 /// The children with one key.
@@ -74,6 +79,11 @@ impl Tree {
         let mut compiler = Compiler { domain, rules, keys: Vec::new(), path: String::new() };
         compiler.children(&mut tree, 0, &domain.tree);
         tree
+    }
+
+    /// Whether the limits on the way count too.
+    pub(crate) fn matches_parents(&self) -> bool {
+        self.match_parents
     }
 
     /// Whether there is anything to meet.
@@ -110,20 +120,24 @@ impl Tree {
             }
             let node = &self.nodes[*node];
             let limit = node.limit.as_ref()?;
-            let values =
-                walk.path.iter().zip(entries).take(at + 1).map(|(node, (_, value))| self.nodes[*node].value(value));
+            let values = walk
+                .path
+                .iter()
+                .zip(entries)
+                .take(at + 1)
+                .map(|(node, (_, value))| self.nodes[*node].value(value, limit));
             Some(Met { limit, values: values.collect() })
         })
     }
 }
 
 impl TreeNode {
-    /// A value as part of a key.
-    fn value<'r>(&'r self, value: &'r str) -> Value<'r> {
-        match (&self.shared, self.address) {
-            (Some(shared), _) => Value::Text(shared),
-            (None, Some(ipv6_prefix)) => counted(value, ipv6_prefix),
-            (None, None) => Value::Text(value),
+    /// A value as part of the key of a limit.
+    fn value<'r>(&'r self, value: &'r str, limit: &NodeLimit) -> Value<'r> {
+        match &self.shared {
+            Some(shared) => Value::Text(shared),
+            None if self.address || limit.ipv6_prefix_given => counted(value, limit.ipv6_prefix),
+            None => Value::Text(value),
         }
     }
 }
@@ -183,13 +197,11 @@ impl<'a> Compiler<'a> {
             self.path.push_str(&escaped(value));
         }
         let limit = node.limit.as_ref().map(|limit| self.limit(limit, &node.at));
-        let terms = node.limit.as_ref().map(|limit| &limit.terms);
         tree.nodes.push(TreeNode {
             children: ByText::default(),
             limit,
             shared: node.value_text.as_deref().filter(|_| node.share_threshold).map(Into::into),
-            address: (is_address(&node.key) || terms.is_some_and(|terms| terms.ipv6_prefix_given))
-                .then(|| terms.map_or(DEFAULT_IPV6_PREFIX, |terms| terms.ipv6_prefix)),
+            address: is_address(&node.key),
         });
         self.children(tree, number, &node.children);
         self.keys.pop();
@@ -210,12 +222,11 @@ impl<'a> Compiler<'a> {
             rule: self.rules.len() as Id - 1,
             name: limit.named.then(|| limit.name.as_str().into()),
             replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),
+            ipv6_prefix: limit.terms.ipv6_prefix,
+            ipv6_prefix_given: limit.terms.ipv6_prefix_given,
         }
     }
 }
-
-/// How many bits of an IPv6 address name a caller where nobody says otherwise: what providers give one customer.
-pub(crate) const DEFAULT_IPV6_PREFIX: u8 = 56;
 
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('=', "%3D").replace('→', "%→")

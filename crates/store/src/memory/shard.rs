@@ -77,12 +77,16 @@ impl Shard {
             self.make_room(now);
         }
         let (place, stale_at) = (slot.place, slot.stale_at);
-        match &mut slot.state {
-            State::Fresh => {}
+        let is_new = match &mut slot.state {
+            State::Fresh => false,
             State::Bucket(it) => self.buckets.put(key, place, *it, stale_at),
             State::FixedWindow(it) => self.fixed_windows.put(key, place, *it, stale_at),
             State::SlidingWindow(it) => self.sliding_windows.put(key, place, *it, stale_at),
             large => self.large.put(key, place, std::mem::take(large), stale_at),
+        };
+        // Room for another counter of the same claim may have cost this one its place, and now there is one too many.
+        if is_new && place.is_some() {
+            self.make_room(now);
         }
     }
 

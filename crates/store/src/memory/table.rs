@@ -4,6 +4,9 @@
 //! Linear probing, removal by moving later slots back. A slot that has been stale since the epoch is an empty one: there is no
 //! other mark.
 
+#[cfg(test)]
+mod tests;
+
 use tollgate_core::Timestamp;
 
 use super::hash::Fingerprint;
@@ -79,13 +82,19 @@ impl<T: Clone + Default> Table<T> {
         (&mut entry.state, entry.stale_at)
     }
 
-    /// Writes a counter, at the place where it was if it still is there.
-    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<u32>, state: T, stale_at: Timestamp) {
+    /// Writes a counter, at the place where it was if it still is there. Says whether it is one more.
+    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<u32>, state: T, stale_at: Timestamp) -> bool {
         let entry = Entry { key, stale_at: stale_at.max(SOON), state };
         let is_there = |at: &u32| self.slots.get(*at as usize).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
         match guess.filter(is_there).or_else(|| self.place(key)) {
-            Some(at) => self.slots[at as usize] = entry,
-            None => self.insert(entry),
+            Some(at) => {
+                self.slots[at as usize] = entry;
+                false
+            }
+            None => {
+                self.insert(entry);
+                true
+            }
         }
     }
 

@@ -1,0 +1,110 @@
+//! Both forms in one domain, domains, and the bounds on requests.
+
+use tollgate_core::{Claim, ClaimId, Descriptor, Request};
+use tollgate_rules::RequestError;
+
+use crate::{check, met, rules};
+
+#[test]
+fn a_list_and_a_tree_side_by_side() {
+    let file = "
+domain: d
+rules:
+  - {name: per-key, key: [api_key], limit: 100/m}
+  - {name: everyone, key: [], limit: 10/s}
+descriptors:
+  - key: api_key
+    rate_limit: {unit: minute, requests_per_unit: 50}
+    descriptors:
+      - {key: path, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: path, rate_limit: {unit: minute, requests_per_unit: 7}}
+";
+    check(
+        file,
+        &[
+            ("api_key=k", &["per-key(k) 100/60s", "everyone() 10/1s", "api_key(k) 50/60s"]),
+            ("api_key=k, path=/", &["per-key(k) 100/60s", "everyone() 10/1s", "api_key/path(k, /) 5/60s"]),
+            // A rule of the list once a request; the tree once a descriptor.
+            (
+                "api_key=k | path=/ | api_key=l",
+                &["per-key(k) 100/60s", "everyone() 10/1s", "api_key(k) 50/60s", "path(/) 7/60s", "api_key(l) 50/60s"],
+            ),
+            ("path=/, api_key=k", &["per-key(k) 100/60s", "everyone() 10/1s"]),
+        ],
+    );
+}
+
+/// A rule of the list and a limit of the tree with the same words have counters of their own.
+#[test]
+fn names_of_the_two_forms_do_not_meet() {
+    let file = "
+domain: d
+rules:
+  - {name: a, key: [a], limit: 1/s}
+descriptors:
+  - {key: a, rate_limit: {name: other, unit: second, requests_per_unit: 1}}
+  - key: b
+    descriptors:
+      - {key: a, rate_limit: {unit: second, requests_per_unit: 1}}
+";
+    let rules = rules(file);
+    let entries = [("a", "1")];
+    let descriptors = [Descriptor { entries: &entries, hits: None }];
+    let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, claim: None };
+    let resolved = rules.resolve(&request, ClaimId(1)).unwrap();
+    let names: Vec<&str> = resolved.claim.charges.iter().map(|charge| charge.key.scope().name()).collect();
+    assert_eq!(names.len(), 2);
+    assert_ne!(names[0], names[1]);
+}
+
+#[test]
+fn a_request_names_its_domain_unless_there_is_one() {
+    let one = rules("domain: d\nrules:\n  - {name: r, key: [], limit: 1/s}\n");
+    let two = rules(
+        "domain: d\nrules:\n  - {name: r, key: [], limit: 1/s}\n---\ndomain: e\nrules:\n  - {name: s, key: [], limit: 1/s}\n",
+    );
+    let ask = |rules: &tollgate_rules::Ruleset, domain: Option<&str>| {
+        let request = Request { domain, descriptors: &[], cost: 1, claim: None };
+        rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.rule(0).name().to_owned())
+    };
+    assert_eq!(ask(&one, None).unwrap(), "r");
+    assert_eq!(ask(&one, Some("d")).unwrap(), "r");
+    assert_eq!(ask(&one, Some("e")).unwrap_err(), RequestError::UnknownDomain);
+    assert_eq!(ask(&two, Some("e")).unwrap(), "s");
+    assert_eq!(ask(&two, None).unwrap_err(), RequestError::NoDomain);
+}
+
+#[test]
+fn requests_have_bounds() {
+    let rules = rules("domain: d\nrules:\n  - {name: r, key: [a], limit: 1/s}\n");
+    let ask = |descriptors: &[Descriptor<'_>]| {
+        let request = Request { domain: None, descriptors, cost: 1, claim: None };
+        rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.applied.len())
+    };
+    let one = Descriptor { entries: &[("a", "1")], hits: None };
+    assert_eq!(ask(&vec![one; Request::MOST_DESCRIPTORS]), Ok(1));
+    let many = RequestError::TooMany { what: "descriptors", most: Request::MOST_DESCRIPTORS };
+    assert_eq!(ask(&vec![one; Request::MOST_DESCRIPTORS + 1]), Err(many));
+
+    let entries = vec![("a", "1"); Request::MOST_ENTRIES + 1];
+    assert_eq!(ask(&[Descriptor { entries: &entries[1..], hits: None }]), Ok(1));
+    let many = RequestError::TooMany { what: "entries in a descriptor", most: Request::MOST_ENTRIES };
+    assert_eq!(ask(&[Descriptor { entries: &entries, hits: None }]), Err(many));
+
+    let long = "x".repeat(Request::LONGEST_TEXT + 1);
+    for entry in [("a", &*long), (&*long, "1")] {
+        assert_eq!(ask(&[Descriptor { entries: &[entry], hits: None }]), Err(RequestError::TooLong));
+    }
+    assert_eq!(ask(&[Descriptor { entries: &[("a", &long[1..])], hits: None }]), Ok(1));
+}
+
+#[test]
+fn a_request_meets_a_bounded_number_of_limits() {
+    let file = |count: usize| {
+        let rule = |number| format!("  - {{name: r{number}, key: [], limit: 1/s}}\n");
+        format!("domain: d\nrules:\n{}", (0..count).map(rule).collect::<String>())
+    };
+    assert_eq!(met(&rules(&file(Claim::MOST_CHARGES)), "").unwrap().len(), Claim::MOST_CHARGES);
+    let many = RequestError::TooMany { what: "limits that apply", most: Claim::MOST_CHARGES };
+    assert_eq!(met(&rules(&file(Claim::MOST_CHARGES + 1)), "").unwrap_err(), many);
+}

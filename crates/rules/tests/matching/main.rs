@@ -1,0 +1,153 @@
+//! Which rules apply to a request, with which keys, for how much: files and requests as texts, answers as texts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
+
+mod addresses;
+mod clauses;
+mod costs;
+mod explain;
+mod forms;
+mod keys;
+mod modes;
+mod random_rules;
+mod random_trees;
+mod scale;
+mod tiers;
+mod tree;
+
+use std::fmt::Write as _;
+
+use tollgate_core::{Algorithm, ClaimId, Descriptor, Mode, Request, Value};
+use tollgate_rules::{LoadOptions, Problem, RequestError, Resolved, Ruleset, Source, load_sources};
+
+/// A request as a test writes it: descriptors separated by `|`, their entries by `,`. An entry is `name=value`, or `hits N`; a
+/// part before the first descriptor that is `cost N |` is the cost of the whole.
+pub(crate) struct Asked {
+    cost: u64,
+    descriptors: Vec<AskedDescriptor>,
+}
+
+struct AskedDescriptor {
+    entries: Vec<(String, String)>,
+    hits: Option<u64>,
+}
+
+impl Asked {
+    pub(crate) fn new(text: &str) -> Asked {
+        let mut asked = Asked { cost: 1, descriptors: Vec::new() };
+        for part in text.split('|').map(str::trim).filter(|part| !part.is_empty()) {
+            if let Some(cost) = part.strip_prefix("cost ") {
+                asked.cost = cost.parse().unwrap();
+                continue;
+            }
+            let mut descriptor = AskedDescriptor { entries: Vec::new(), hits: None };
+            for entry in part.split(", ") {
+                match (entry.split_once('='), entry.strip_prefix("hits ")) {
+                    (Some((name, value)), _) => descriptor.entries.push((name.to_owned(), value.to_owned())),
+                    (None, Some(hits)) => descriptor.hits = Some(hits.parse().unwrap()),
+                    (None, None) => panic!("{entry:?} is no entry"),
+                }
+            }
+            asked.descriptors.push(descriptor);
+        }
+        asked
+    }
+
+    pub(crate) fn of(entries: Vec<Vec<(String, String)>>) -> Asked {
+        let descriptors = entries.into_iter().map(|entries| AskedDescriptor { entries, hits: None });
+        Asked { cost: 1, descriptors: descriptors.collect() }
+    }
+
+    /// What a ruleset makes of it.
+    pub(crate) fn with<T>(&self, then: impl FnOnce(&Request<'_>) -> T) -> T {
+        let texts: Vec<Vec<(&str, &str)>> = self
+            .descriptors
+            .iter()
+            .map(|descriptor| descriptor.entries.iter().map(|(name, value)| (&**name, &**value)).collect())
+            .collect();
+        let descriptors: Vec<Descriptor<'_>> = texts
+            .iter()
+            .zip(&self.descriptors)
+            .map(|(entries, descriptor)| Descriptor { entries, hits: descriptor.hits })
+            .collect();
+        then(&Request { domain: None, descriptors: &descriptors, cost: self.cost, claim: None })
+    }
+}
+
+/// The rules of a file that has nothing wrong with it.
+pub(crate) fn rules(text: &str) -> Ruleset {
+    compile(text).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}"))
+}
+
+pub(crate) fn compile(text: &str) -> Result<Ruleset, Vec<Problem>> {
+    let source = Source { name: "rules.yaml".to_owned(), text: text.to_owned() };
+    Ruleset::compile(load_sources(&[source], &LoadOptions::default())?.domains, 1)
+}
+
+/// A request meets these limits, one a line in their order: `rule(values) amount/period`, and where they are not the usual
+/// ones `×units`, the mode, `@tier`, `burst N`.
+#[track_caller]
+pub(crate) fn check(file: &str, rows: &[(&str, &[&str])]) {
+    let rules = rules(file);
+    for (request, expected) in rows {
+        let met = met(&rules, request).unwrap_or_else(|error| panic!("{request}: {error}"));
+        assert_eq!(met, *expected, "{request}");
+    }
+}
+
+pub(crate) fn met(rules: &Ruleset, request: &str) -> Result<Vec<String>, RequestError> {
+    Asked::new(request).with(|request| Ok(told(&rules.resolve(request, ClaimId(1))?)))
+}
+
+fn told(resolved: &Resolved<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, (charge, applied)) in resolved.claim.charges.iter().zip(&resolved.applied).enumerate() {
+        assert_eq!(charge.mode, applied.mode);
+        let limit = charge.limit;
+        let mut line = format!("{}({})", resolved.rule(at).name(), values(charge.key.values()));
+        let _ = match limit.algorithm() {
+            Algorithm::Concurrency => write!(line, " {} concurrent", limit.amount()),
+            _ => write!(line, " {}/{}s", limit.amount(), limit.period().span().as_micros() / 1_000_000),
+        };
+        if let Algorithm::Bucket { burst, .. } = limit.algorithm() {
+            let _ = write!(line, " burst {burst}");
+        }
+        let units = match limit.algorithm() {
+            // Any number but none is one hold.
+            Algorithm::Concurrency => charge.units.min(1),
+            _ => charge.units,
+        };
+        if units != 1 {
+            let _ = write!(line, " ×{units}");
+        }
+        line.push_str(match charge.mode {
+            Mode::Enforce => "",
+            Mode::AnyOf => " any-of",
+            Mode::Shadow => " shadow",
+            Mode::Soft => " soft",
+        });
+        line.push_str(&tier(resolved, applied.tier));
+        lines.push(line);
+    }
+    for applied in &resolved.unlimited {
+        let name = resolved.domain.rules()[applied.rule as usize].name();
+        lines.push(format!("{name} unlimited{}", tier(resolved, applied.tier)));
+    }
+    lines
+}
+
+fn values(values: &[Value<'_>]) -> String {
+    let one = |value: &Value<'_>| match value {
+        Value::Absent => "-".to_owned(),
+        other => other.to_string(),
+    };
+    values.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The first tier is the usual one.
+fn tier(resolved: &Resolved<'_>, tier: u16) -> String {
+    match tier {
+        0 => String::new(),
+        other => format!(" @{}", resolved.domain.tiers()[usize::from(other)].name),
+    }
+}
