@@ -5,7 +5,7 @@ use crate::settle::{Reading, Settlement, Source, Vote};
 use crate::time::{Span, Wait};
 
 /// What a settlement means for the request. Charges are named by their place in the claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may pass.
     pub allowed: bool,

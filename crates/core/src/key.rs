@@ -52,8 +52,8 @@ pub enum Value<'a> {
     Text(&'a str),
     /// All addresses that share the first `prefix` bits; the others are zero.
     Network {
-        /// The network's address; IPv4 in its IPv6 form.
-        address: Ipv6Addr,
+        /// The network's address; IPv4 in its IPv6 form. In two words, so that a value is copied by words.
+        address: [u64; 2],
         /// How many bits count.
         prefix: u8,
     },
@@ -168,7 +168,8 @@ impl Value<'_> {
     pub fn network(address: Ipv6Addr, prefix: u8) -> Value<'static> {
         let prefix = prefix.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-        Value::Network { address: Ipv6Addr::from_bits(address.to_bits() & mask), prefix }
+        let bits = address.to_bits() & mask;
+        Value::Network { address: [(bits >> 64) as u64, bits as u64], prefix }
     }
 
     /// A keyed hash of this value, after what came before it.
@@ -178,7 +179,7 @@ impl Value<'_> {
             Value::Absent => (0, &[]),
             Value::Text(text) => (1, text.as_bytes()),
             Value::Network { address, prefix } => {
-                octets = address.octets();
+                octets = joined(*address).octets();
                 (2 + u64::from(*prefix), &octets)
             }
         };
@@ -192,12 +193,16 @@ impl fmt::Display for Value<'_> {
         match self {
             Value::Absent => Ok(()),
             Value::Text(text) => f.write_str(text),
-            Value::Network { address, prefix } => match (address.to_ipv4_mapped(), prefix) {
+            Value::Network { address, prefix } => match (joined(*address).to_ipv4_mapped(), prefix) {
                 (Some(address), 128) => write!(f, "{address}"),
-                _ => write!(f, "{address}/{prefix}"),
+                _ => write!(f, "{}/{prefix}", joined(*address)),
             },
         }
     }
+}
+
+fn joined([high, low]: [u64; 2]) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
 }
 
 /// The part of a name that says how the state is to be read.

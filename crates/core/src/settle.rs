@@ -32,9 +32,10 @@ pub struct Reading {
 }
 
 /// Where a reading comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The store of record.
+    #[default]
     Store,
     /// A refusal remembered for the length of its wait.
     Cache,

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use smallvec::SmallVec;
 use tollgate_core::{Limit, Mode, Reading, Settlement, Source, Span, Timestamp, Verdict, Wait};
-use tollgate_rules::{Applied, Domain, Rule, Ruleset};
+use tollgate_rules::{Domain, Matched, Rule, Ruleset};
 
 /// Whether a request may pass, and every limit that had a say.
 pub struct Decision {
     /// The rules by which it was reached: names and limits are looked up in them, not copied.
-    rules: Guard<Arc<Ruleset>>,
-    domain: usize,
-    verdict: Verdict,
-    applied: SmallVec<[Applied; 4]>,
-    unlimited: SmallVec<[Applied; 1]>,
-    settlement: Settlement,
+    pub(crate) rules: Guard<Arc<Ruleset>>,
+    pub(crate) matched: Matched,
+    pub(crate) verdict: Verdict,
+    pub(crate) settlement: Settlement,
 }
 
 /// What one limit said.
@@ -34,15 +31,11 @@ pub struct Outcome<'a> {
 }
 
 impl Decision {
-    pub(crate) fn new(
-        rules: Guard<Arc<Ruleset>>,
-        domain: usize,
-        verdict: Verdict,
-        applied: SmallVec<[Applied; 4]>,
-        unlimited: SmallVec<[Applied; 1]>,
-        settlement: Settlement,
-    ) -> Decision {
-        Decision { rules, domain, verdict, applied, unlimited, settlement }
+    /// A decision that is yet to be reached.
+    #[inline(always)]
+    pub(crate) fn open(rules: Guard<Arc<Ruleset>>) -> Decision {
+        let (matched, settlement) = (Matched::default(), Settlement::default());
+        Decision { rules, matched, verdict: Verdict::default(), settlement }
     }
 
     /// Whether the request may pass.
@@ -87,21 +80,21 @@ impl Decision {
 
     /// Every limit that the request met.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
-        (0..self.applied.len()).filter_map(|at| self.outcome(at))
+        (0..self.matched.applied.len()).filter_map(|at| self.outcome(at))
     }
 
     /// The rules that apply and do not limit.
     pub fn unlimited(&self) -> impl Iterator<Item = &Rule> {
-        self.unlimited.iter().map(|applied| &self.domain().rules()[applied.rule as usize])
+        self.matched.unlimited.iter().map(|applied| &self.domain().rules()[applied.rule as usize])
     }
 
     /// The domain.
     pub fn domain(&self) -> &Domain {
-        &self.rules.domains()[self.domain]
+        &self.rules.domains()[self.matched.domain]
     }
 
     fn outcome(&self, at: usize) -> Option<Outcome<'_>> {
-        let applied = self.applied.get(at)?;
+        let applied = self.matched.applied.get(at)?;
         let rule = self.domain().rules().get(applied.rule as usize)?;
         Some(Outcome {
             rule,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 use tollgate_core::{Claim, Reading, Replay, Request, Settlement, Source, Timestamp, Verdict};
-use tollgate_rules::{RequestError, Resolved, Ruleset};
+use tollgate_rules::{RequestError, Ruleset};
 use tollgate_store::Store;
 
 use crate::decision::Decision;
@@ -48,17 +49,15 @@ impl<S: Store> Limiter<S> {
     /// A store that fails is never an error: the decision follows the rules' policies and says so. What is an error is a request
     /// that can't be decided as it is, for instance without a domain where there are several.
     pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
-        let rules = self.rules.load();
+        // Filled where it stands, and moved once: what was just written is slow to move.
+        let mut decision = Decision::open(self.rules.load());
         let id = request.claim.unwrap_or_else(ids::next);
-        let mut resolved = Resolved::new(&rules, rules.domain_of(request)?, id);
-        resolved.fill(request)?;
-        let mut settlement = Settlement::default();
-        self.settle(&resolved.claim, &mut settlement).await;
-        let verdict = Verdict::reach(&resolved.claim, &settlement);
-        let (applied, unlimited) = (std::mem::take(&mut resolved.applied), std::mem::take(&mut resolved.unlimited));
-        let domain = resolved.domain_number;
-        drop(resolved);
-        Ok(Decision::new(rules, domain, verdict, applied, unlimited, settlement))
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
+        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
+        self.settle(&claim, &mut decision.settlement).await;
+        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        drop(claim);
+        Ok(decision)
     }
 
     /// Says what every rule of the request's domain makes of it, and how the counters stand, consuming nothing.

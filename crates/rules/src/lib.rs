@@ -21,4 +21,4 @@ pub use compiled::{Domain, Rule, Ruleset};
 pub use explain::Fate;
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity};
-pub use resolve::{Applied, BadCost, RequestError, Resolved};
+pub use resolve::{Applied, BadCost, Matched, RequestError, Resolved};

@@ -16,10 +16,19 @@ use crate::model::{RuleMode, Test};
 pub struct Resolved<'a> {
     /// The domain.
     pub domain: &'a Domain,
-    /// Its place in the ruleset.
-    pub domain_number: usize,
     /// What is asked of the store.
     pub claim: Claim<'a>,
+    /// The rule behind each charge, in their order.
+    pub applied: SmallVec<[Applied; 4]>,
+    /// Rules that apply and do not limit.
+    pub unlimited: SmallVec<[Applied; 1]>,
+}
+
+/// The rules that a request meets, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Matched {
+    /// The domain's place in the ruleset.
+    pub domain: usize,
     /// The rule behind each charge, in their order.
     pub applied: SmallVec<[Applied; 4]>,
     /// Rules that apply and do not limit.
@@ -88,13 +97,27 @@ const SHARE: Secret = Secret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
 impl Ruleset {
     /// What a request asks of the store.
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
-        let mut resolved = Resolved::new(self, self.domain_of(request)?, id);
-        resolved.fill(request)?;
-        Ok(resolved)
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
+        let mut matched = Matched::default();
+        self.resolve_into(request, &mut claim, &mut matched)?;
+        let Matched { domain, applied, unlimited } = matched;
+        Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
+    }
+
+    /// The same, added to an empty claim where it stands: a claim is large to move, and this is the path of every request.
+    #[inline]
+    pub fn resolve_into<'a>(
+        &'a self,
+        request: &Request<'a>,
+        claim: &mut Claim<'a>,
+        matched: &mut Matched,
+    ) -> Result<(), RequestError> {
+        matched.domain = self.domain_of(request)?;
+        Resolving { domain: &self.domains()[matched.domain], claim, matched }.fill(request)
     }
 
     /// The place of a request's domain.
-    pub fn domain_of(&self, request: &Request<'_>) -> Result<usize, RequestError> {
+    fn domain_of(&self, request: &Request<'_>) -> Result<usize, RequestError> {
         self.domain_number(request.domain).ok_or(match request.domain {
             Some(_) => RequestError::UnknownDomain,
             None => RequestError::NoDomain,
@@ -107,21 +130,17 @@ impl<'a> Resolved<'a> {
     pub fn rule(&self, charge: usize) -> &'a Rule {
         &self.domain.rules[self.applied[charge].rule as usize]
     }
+}
 
-    /// Nothing yet, in this domain.
-    #[inline(always)]
-    pub fn new(rules: &'a Ruleset, domain_number: usize, id: ClaimId) -> Resolved<'a> {
-        Resolved {
-            domain: &rules.domains()[domain_number],
-            domain_number,
-            claim: Claim { id, charges: SmallVec::new(), once: None },
-            applied: SmallVec::new(),
-            unlimited: SmallVec::new(),
-        }
-    }
+/// A claim on its way.
+struct Resolving<'r, 'a> {
+    domain: &'a Domain,
+    claim: &'r mut Claim<'a>,
+    matched: &'r mut Matched,
+}
 
-    /// Adds what a request asks. It fills in place because a claim is large to move and this is the path of every request.
-    pub fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
+impl<'a> Resolving<'_, 'a> {
+    fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
         let domain = self.domain;
         let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
         attributes.read(request, domain)?;
@@ -187,6 +206,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
+    #[inline]
     fn add(
         &mut self,
         number: Id,
@@ -199,14 +219,14 @@ impl<'a> Resolved<'a> {
         let rule = &self.domain.rules[number as usize];
         let applied = |mode| Applied { rule: number, tier: tier as u16, mode, touches };
         let CompiledCap::Limit { limit, scope } = cap else {
-            self.unlimited.push(applied(Mode::Enforce));
+            self.matched.unlimited.push(applied(Mode::Enforce));
             return;
         };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
         let on_failure = rule.tiers[tier].on_failure;
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode, on_failure });
-        self.applied.push(applied(mode));
+        self.matched.applied.push(applied(mode));
     }
 }
 
@@ -354,6 +374,8 @@ impl<'a> Attributes<'a> {
                 if name.len().max(value.len()) > Request::LONGEST_TEXT {
                     return Err(RequestError::TooLong);
                 }
+                // The value will be hashed once the rules are found. If it is not in the cache, it comes meanwhile.
+                std::hint::black_box(value.as_bytes().first());
                 if let Some(attribute) = domain.attributes.get(*name)
                     && self.get(*attribute).is_none()
                 {
