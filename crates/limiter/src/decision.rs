@@ -31,13 +31,6 @@ pub struct Outcome<'a> {
 }
 
 impl Decision {
-    /// A decision that is yet to be reached.
-    #[inline(always)]
-    pub(crate) fn open(rules: Guard<Arc<Ruleset>>) -> Decision {
-        let (matched, settlement) = (Matched::default(), Settlement::default());
-        Decision { rules, matched, verdict: Verdict::default(), settlement }
-    }
-
     /// Whether the request may pass.
     pub fn allowed(&self) -> bool {
         self.verdict.allowed

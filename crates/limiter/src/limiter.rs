@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tollgate_core::{Claim, Reading, Replay, Request, Settlement, Source, Timestamp, Verdict};
-use tollgate_rules::{RequestError, Ruleset};
-use tollgate_store::Store;
+use tollgate_rules::{Matched, RequestError, Ruleset};
+use tollgate_store::{Immediate, Store};
 
 use crate::decision::Decision;
 use crate::explain::Explanation;
@@ -49,15 +49,33 @@ impl<S: Store> Limiter<S> {
     /// A store that fails is never an error: the decision follows the rules' policies and says so. What is an error is a request
     /// that can't be decided as it is, for instance without a domain where there are several.
     pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
-        // Filled where it stands, and moved once: what was just written is slow to move.
-        let mut decision = Decision::open(self.rules.load());
+        let rules = self.rules.load();
         let id = request.claim.unwrap_or_else(ids::next);
         let mut claim = Claim { id, charges: SmallVec::new(), once: None };
-        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
-        self.settle(&claim, &mut decision.settlement).await;
-        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        let mut matched = Matched::default();
+        let mut settlement = Settlement::default();
+        rules.resolve_into(request, &mut claim, &mut matched)?;
+        self.settle(&claim, &mut settlement).await;
+        let verdict = Verdict::reach(&claim, &settlement);
         drop(claim);
-        Ok(decision)
+        Ok(Decision { rules, matched, verdict, settlement })
+    }
+
+    /// The same without an executor, on a store that never waits.
+    pub fn check_now(&self, request: &Request<'_>) -> Result<Decision, RequestError>
+    where
+        S: Immediate,
+    {
+        let rules = self.rules.load();
+        let id = request.claim.unwrap_or_else(ids::next);
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
+        let mut matched = Matched::default();
+        let mut settlement = Settlement::default();
+        rules.resolve_into(request, &mut claim, &mut matched)?;
+        now(self.settle(&claim, &mut settlement));
+        let verdict = Verdict::reach(&claim, &settlement);
+        drop(claim);
+        Ok(Decision { rules, matched, verdict, settlement })
     }
 
     /// Says what every rule of the request's domain makes of it, and how the counters stand, consuming nothing.

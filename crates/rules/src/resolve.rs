@@ -375,7 +375,7 @@ impl<'a> Attributes<'a> {
                     return Err(RequestError::TooLong);
                 }
                 // The value will be hashed once the rules are found. If it is not in the cache, it comes meanwhile.
-                std::hint::black_box(value.as_bytes().first());
+                std::hint::black_box(value.as_bytes().first().copied());
                 if let Some(attribute) = domain.attributes.get(*name)
                     && self.get(*attribute).is_none()
                 {

@@ -31,6 +31,12 @@ pub trait Store: Send + Sync {
     }
 }
 
+/// A store that never waits: its futures are ready at the first poll.
+pub trait Immediate: Store {}
+
+impl<S: Immediate> Immediate for &S {}
+impl<S: Immediate> Immediate for std::sync::Arc<S> {}
+
 impl<S: Store> Store for &S {
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
         S::settle_into(self, claim, settlement)

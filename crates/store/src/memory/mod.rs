@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle_into};
 
-use crate::Store;
 use crate::clock::{Clock, SystemClock};
+use crate::{Immediate, Store};
 use hash::{Hasher, Print};
 use shard::Shard;
 
@@ -134,6 +134,8 @@ impl<C: Clock> Store for MemoryStore<C> {
         self.settle_now(claim, settlement);
     }
 }
+
+impl<C: Clock> Immediate for MemoryStore<C> {}
 
 /// The shards that a claim needs, held.
 trait Held {

@@ -20,7 +20,9 @@ pub(super) struct Table<T> {
     cursor: usize,
 }
 
+/// What a search looks at comes first and together: most entries do not begin a cache line.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct Entry<T> {
     key: Fingerprint,
     stale_at: Timestamp,
