@@ -1,6 +1,6 @@
 //! What a request would meet, and why.
 
-use tollgate_core::{Algorithm, Limit, Mode, Reading, Settlement};
+use tollgate_core::{Algorithm, Limit, Mode, Reading, Settlement, Value};
 use tollgate_rules::{Fate, Resolved};
 
 /// What every rule of a domain makes of a request. Nothing was consumed.
@@ -51,7 +51,7 @@ impl Explanation {
             let charges = resolved.claim.charges.iter().zip(&resolved.applied).zip(&settlement.readings);
             let own = charges.filter(|((_, applied), _)| applied.rule as usize == number);
             own.map(|((charge, applied), reading)| Counter {
-                key: charge.key.values().iter().map(ToString::to_string).collect(),
+                key: charge.key.values().iter().map(shown).collect(),
                 limit: charge.limit.clone(),
                 units: match charge.limit.algorithm() {
                     // Whatever a request costs, it is one request in flight.
@@ -74,5 +74,13 @@ impl Explanation {
                 })
                 .collect(),
         }
+    }
+}
+
+/// A value for people; one that is absent is told from an empty one.
+fn shown(value: &Value<'_>) -> String {
+    match value {
+        Value::Absent => "(absent)".to_owned(),
+        value => value.to_string(),
     }
 }

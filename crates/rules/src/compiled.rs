@@ -322,13 +322,15 @@ impl Rule {
 
     /// Whether it counts requests in flight for some tier.
     pub fn is_concurrency(&self) -> bool {
-        self.caps
-            .iter()
-            .any(|cap| matches!(cap, CompiledCap::Limit { limit, .. } if limit.algorithm() == Algorithm::Concurrency))
+        self.caps.iter().any(CompiledCap::is_concurrency)
     }
 }
 
 impl CompiledCap {
+    pub(crate) fn is_concurrency(&self) -> bool {
+        matches!(self, CompiledCap::Limit { limit, .. } if limit.algorithm() == Algorithm::Concurrency)
+    }
+
     fn new(cap: &Cap, domain: &str, path: &str, home: Home) -> CompiledCap {
         match cap {
             Cap::Unlimited => CompiledCap::Unlimited,

@@ -185,12 +185,14 @@ fn amount_of(amount: &str, limit: &str) -> Result<u64, Fault> {
 /// What follows the `/`.
 fn period(text: &str, limit: &str) -> Result<Period, Fault> {
     let lower = text.to_ascii_lowercase();
+    // A zone is told as it was written.
+    let zone = text.split_whitespace().last().unwrap_or_default();
     match lower.split_whitespace().collect::<Vec<_>>().as_slice() {
         [length] => fixed(counted(length), limit),
         [count, unit] if number(count).is_ok() => fixed((count, unit), limit),
-        [unit, "in", zone] => calendar(unit, None, zone, limit),
+        [unit, "in", _] => calendar(unit, None, zone, limit),
         [unit, "from", "day", day] => calendar(unit, Some(day), "UTC", limit),
-        [unit, "from", "day", day, "in", zone] => calendar(unit, Some(day), zone, limit),
+        [unit, "from", "day", day, "in", _] => calendar(unit, Some(day), zone, limit),
         _ => Err(not_a_limit(limit)),
     }
 }

@@ -170,7 +170,11 @@ impl<'a> Resolving<'_, 'a> {
         tier: usize,
     ) -> Result<(), RequestError> {
         let Some(cap) = rule.cap(tier) else { return Ok(()) };
-        let Some(units) = rule.units(attributes, self.domain)? else { return Ok(()) };
+        let Some(mut units) = rule.units(attributes, self.domain)? else { return Ok(()) };
+        if cap.is_concurrency() {
+            // Whatever the request costs: it is one request in flight, or a look.
+            units = attributes.cost.min(1);
+        }
         let mut values = SmallVec::new();
         for part in &rule.key {
             values.push(rule.key_value(part, attributes));
@@ -290,7 +294,7 @@ impl Rule {
             CompiledCost::Request => Some(attributes.cost),
             CompiledCost::Fixed(cost) => Some(*cost),
             CompiledCost::Attribute(attribute) => match attributes.get(*attribute) {
-                Some(text) => Some(text.parse().map_err(|_| {
+                Some(text) => Some(whole_number(text).ok_or_else(|| {
                     let attribute = domain.attribute_name(*attribute).to_owned();
                     RequestError::BadCost(Box::new(BadCost { rule: self.name.to_string(), attribute }))
                 })?),
@@ -329,12 +333,21 @@ impl Rule {
         }
     }
 
-    /// The same number below 10,000 for the same rule and caller, on every server.
+    /// The same number below 10,000 for the same rule and caller, on every server and whatever the limit is changed to. Where a key
+    /// has no caller, all of it is one.
     fn draw(&self, key: &Key<'_>) -> u64 {
-        let name = Value::Text(&self.name).digest(SHARE, 0);
-        let caller = Value::Absent.digest(SHARE, name ^ key.partition(SHARE));
-        (caller % 10_000) as u64
+        let rule = Value::Text(&self.name).digest(SHARE, Value::Text(key.scope().domain()).digest(SHARE, 0));
+        let drawn = match key.caller() {
+            Some(caller) => caller.digest(SHARE, rule),
+            None => key.values().iter().fold(rule, |before, value| value.digest(SHARE, before)),
+        };
+        (drawn % 10_000) as u64
     }
+}
+
+/// A number in digits alone: a sign or a space is a mistake of the caller's.
+fn whole_number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 impl Test {

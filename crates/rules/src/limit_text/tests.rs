@@ -96,7 +96,7 @@ fn what_is_no_limit() {
         ("5/99999999999999999d", "`5/99999999999999999d` is not a limit", ""),
         ("5/hour in Europe/Berlin", "only a day, week, month or year has a zone", "leave out"),
         ("5/2d in Europe/Berlin", "only a day, week, month or year has a zone", "leave out"),
-        ("5/day in Berlin", "there is no zone `berlin`", "Europe/Berlin"),
+        ("5/day in Berlin", "there is no zone `Berlin`", "Europe/Berlin"),
         ("5/day in", "`5/day in` is not a limit", "N/day"),
         ("5/week from day 2", "only a month begins on a day", "month from day 17"),
         ("5/month from day 0", "`5/month from day 0` does not name a day", "1 to 31"),

@@ -143,10 +143,10 @@ fn fill_missing(line: usize, quotas: &mut Quotas, settings: &Settings, reader: &
     }
     let default_name = quoted(&settings.tiers[settings.default_tier].name);
     let (consequence, remedy) = match default {
-        Some(_) => (format!("has the limit of {default_name}"), "write its limit if another is meant"),
-        None => ("is not limited by this rule".to_owned(), "write its limit, or `unlimited` if that is meant"),
+        Some(_) => (format!("there the limit of {default_name} holds"), "write its limit if another is meant"),
+        None => ("there this rule does not apply".to_owned(), "write its limit, or `unlimited` if that is meant"),
     };
-    let message = format!("`limit` does not name {}, which {consequence}", missing.join(", "));
+    let message = format!("`limit` does not name {}: {consequence}", missing.join(", "));
     reader.warning(line, message, remedy);
 }
 

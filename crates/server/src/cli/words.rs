@@ -41,7 +41,7 @@ pub(super) fn limit(limit: &Limit) -> String {
         Algorithm::SlidingWindow { sub_windows: 1 } => format!("{}, sliding window", rate()),
         Algorithm::SlidingWindow { sub_windows } => format!("{}, sliding window in {sub_windows} parts", rate()),
         Algorithm::SlidingLog => format!("{}, sliding log", rate()),
-        Algorithm::Concurrency => format!("{amount} concurrent, held for {} at most", period(limit.period())),
+        Algorithm::Concurrency => format!("{amount} concurrent, held for {} at most", length(limit.period().span())),
     }
 }
 
@@ -77,6 +77,12 @@ pub(super) fn period(period: &Period) -> String {
         CalendarUnit::Year => "year".to_owned(),
     };
     format!("{unit} in {}", calendar.zone())
+}
+
+/// A length of time as a number and a unit.
+fn length(of: Span) -> String {
+    let text = span(of);
+    if text.starts_with(|first: char| first.is_ascii_digit()) { text } else { format!("1 {text}") }
 }
 
 fn span(span: Span) -> String {

@@ -33,7 +33,7 @@ applies    bucket  10/minute, token bucket with a burst of 20; key [ann]; enforc
 applies    leaky   2/30s, leaky bucket with a burst of 2; key [ann]; enforce; takes 1 of 2 left
 applies    parts   6/hour, sliding window in 6 parts; key [ann]; enforce; takes 1 of 6 left
 applies    log     5/1500ms, sliding log; key [ann]; shadow; takes 1 of 5 left
-applies    month   9/month from day 17 in Europe/Berlin, fixed window; key [ann, ]; soft; takes 1 of 9 left
+applies    month   9/month from day 17 in Europe/Berlin, fixed window; key [ann, (absent)]; soft; takes 1 of 9 left
 applies    slots   3 concurrent, held for 20s at most; key []; enforce; takes 1 of 3 left
 unlimited  free    it does not limit this request
 misses     writes  `path` is \"GET /x=y\", and it must be \"POST *\"
