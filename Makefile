@@ -49,7 +49,8 @@ lint-fast: setup
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
 .PHONY: bench
 bench: setup ## Tollgate beside its peers
-	cargo run --release --manifest-path bench/Cargo.toml
+	cargo build --release --bin tollgate
+	TOLLGATE=$(CURDIR)/target/release/tollgate cargo run --release --manifest-path bench/Cargo.toml
 
 # libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
 # What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.
