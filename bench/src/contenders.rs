@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use limitador::limit::{Context, Expression, Namespace};
-use tollgate::{Descriptor, Limiter, MemoryConfig, MemoryStore, Request, Ruleset};
+use tollgate::{Descriptor, Limiter, MemoryConfig, MemoryStore, Request, Ruleset, Session};
 use tollgate_rules::{LoadOptions, Source, load_sources};
 
 /// One limit, by a bucket, as governor's.
@@ -37,11 +37,11 @@ pub fn tollgate(rules: &str) -> Limiter<MemoryStore> {
     Limiter::new(rules, config.build())
 }
 
-/// One whole decision: a request as a service has it, matched by the rules, settled, decided.
-pub fn check(limiter: &Limiter<MemoryStore>, entries: &[(&str, &str)]) -> bool {
+/// One whole decision: a request as a service has it, matched by the rules, settled, decided. A worker keeps its session.
+pub fn check(session: &mut Session<'_, MemoryStore>, entries: &[(&str, &str)]) -> bool {
     let descriptors = [Descriptor { entries, hits: None }];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
-    matches!(limiter.check_now(&request), Ok(decision) if decision.allowed())
+    session.check_now(&request).is_ok_and(|decision| decision.allowed())
 }
 
 pub fn governor() -> DefaultKeyedRateLimiter<String> {

@@ -2,6 +2,8 @@
 
 use std::hint::black_box;
 
+use tollgate::{Limiter, MemoryStore};
+
 use crate::contenders::{FOUR, Limitador, ONE, check, governor, tollgate};
 use crate::rounds::{take_turns, verdict};
 use crate::workload::Workload;
@@ -14,11 +16,15 @@ const SLOW_DRAWS: usize = 100_000;
 pub fn run() {
     println!("one decision, {KEYS} keys, Zipf 1.0, {DRAWS} draws a round");
     let work = Workload::zipf(KEYS, DRAWS);
-    let (one, four, peer, slow) = (tollgate(ONE), tollgate(FOUR), governor(), Limitador::new(KEYS as u64));
-    let ask_governor = |key: &String| peer.check_key(key).is_ok();
-    let ask_one = |key: &String| check(&one, &[("api_key", key)]);
-    let ask_four = |key: &String| check(&four, &[("api_key", key)]);
-    let ask_slow = |key: &String| slow.check(key);
+    let (one, four) = (&*Box::leak(Box::new(tollgate(ONE))), &*Box::leak(Box::new(tollgate(FOUR))));
+    let (peer, slow) = (governor(), Limitador::new(KEYS as u64));
+    let ask_governor = || |key: &String| peer.check_key(key).is_ok();
+    let ask_slow = || |key: &String| slow.check(key);
+    let ask = |limiter: &'static Limiter<MemoryStore>| {
+        let mut session = limiter.session();
+        move |key: &String| check(&mut session, &[("api_key", key)])
+    };
+    let (ask_one, ask_four) = (|| ask(one), || ask(four));
 
     let times = take_turns(&mut [
         ("governor, bare keyed check", &mut || work.on_threads(1, DRAWS, ask_governor)),
@@ -38,12 +44,18 @@ pub fn run() {
 impl Workload {
     /// Asks for the first so many draws, shared out among threads, and says how many each thread asked for: what is measured is
     /// how long a decision takes while others decide too.
-    fn on_threads(&self, threads: usize, draws: usize, ask: impl Fn(&String) -> bool + Sync) -> usize {
+    fn on_threads<A: FnMut(&String) -> bool>(
+        &self,
+        threads: usize,
+        draws: usize,
+        worker: impl Fn() -> A + Sync,
+    ) -> usize {
         let share = draws / threads;
-        let ask = &ask;
+        let worker = &worker;
         std::thread::scope(|scope| {
             for part in self.order[..draws].chunks(share).take(threads) {
                 scope.spawn(move || {
+                    let mut ask = worker();
                     for key in part {
                         black_box(ask(&self.keys[*key as usize]));
                     }

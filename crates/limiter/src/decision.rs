@@ -1,5 +1,6 @@
 //! The answer to a request.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -9,10 +10,29 @@ use tollgate_rules::{Domain, Matched, Rule, Ruleset};
 /// Whether a request may pass, and every limit that had a say.
 pub struct Decision {
     /// The rules by which it was reached: names and limits are looked up in them, not copied.
-    pub(crate) rules: Guard<Arc<Ruleset>>,
+    pub(crate) rules: Held,
     pub(crate) matched: Matched,
     pub(crate) verdict: Verdict,
     pub(crate) settlement: Settlement,
+}
+
+/// Rules that stay as they are while somebody looks at them.
+pub(crate) enum Held {
+    /// For one decision.
+    Loaded(Guard<Arc<Ruleset>>),
+    /// For as long as they are in force.
+    Kept(Arc<Ruleset>),
+}
+
+impl Deref for Held {
+    type Target = Ruleset;
+
+    fn deref(&self) -> &Ruleset {
+        match self {
+            Held::Loaded(rules) => rules,
+            Held::Kept(rules) => rules,
+        }
+    }
 }
 
 /// What one limit said.
@@ -31,6 +51,14 @@ pub struct Outcome<'a> {
 }
 
 impl Decision {
+    /// Forgets what was decided, but for the rules.
+    pub(crate) fn clear(&mut self) {
+        self.matched.applied.clear();
+        self.matched.unlimited.clear();
+        self.settlement.readings.clear();
+        self.settlement.at = Timestamp::default();
+    }
+
     /// Whether the request may pass.
     pub fn allowed(&self) -> bool {
         self.verdict.allowed

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::ClaimId;
+use tollgate_core::{ClaimId, Request};
 
 /// How many names a thread takes at a time, so that threads rarely meet at the counter.
 const BLOCK: u64 = 4096;
@@ -17,6 +17,11 @@ static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std
 
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The name of a request's claim: its own, or a new one.
+pub(crate) fn of(request: &Request<'_>) -> ClaimId {
+    request.claim.unwrap_or_else(next)
 }
 
 /// A name that no other claim of this process has, and by chance none of another.

@@ -7,10 +7,12 @@ mod decision;
 mod explain;
 mod ids;
 mod limiter;
+mod session;
 
 pub use decision::{Decision, Outcome};
 pub use explain::{Counter, ExplainedRule, Explanation};
 pub use limiter::{Limiter, now};
+pub use session::Session;
 pub use tollgate_core::{Algorithm, ClaimId, Descriptor, Limit, Mode, Reading, Request, Source, Span, Timestamp, Wait};
 pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

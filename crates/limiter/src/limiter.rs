@@ -4,34 +4,39 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tollgate_core::{Claim, Reading, Replay, Request, Settlement, Source, Timestamp, Verdict};
 use tollgate_rules::{Matched, RequestError, Ruleset};
-use tollgate_store::{Immediate, Store};
+use tollgate_store::Store;
 
-use crate::decision::Decision;
+use crate::decision::{Decision, Held};
 use crate::explain::Explanation;
 use crate::ids;
+use crate::session::Session;
 
 /// Decides requests by the rules in force.
 #[derive(Debug)]
 pub struct Limiter<S> {
     rules: ArcSwap<Ruleset>,
+    /// How many rulesets were put in force: by it a session sees that it must look again.
+    installed: AtomicU64,
     store: S,
 }
 
 impl<S: Store> Limiter<S> {
     /// A limiter with these rules on this store.
     pub fn new(rules: Ruleset, store: S) -> Limiter<S> {
-        Limiter { rules: ArcSwap::from_pointee(rules), store }
+        Limiter { rules: ArcSwap::from_pointee(rules), installed: AtomicU64::new(0), store }
     }
 
     /// Puts other rules in force. Requests under way finish by the old ones; counters stay.
     pub fn install(&self, rules: Ruleset) {
         self.rules.store(Arc::new(rules));
+        self.installed.fetch_add(1, Ordering::Release);
     }
 
     /// The rules in force.
@@ -50,32 +55,24 @@ impl<S: Store> Limiter<S> {
     /// that can't be decided as it is, for instance without a domain where there are several.
     pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
-        let id = request.claim.unwrap_or_else(ids::next);
-        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
         let mut matched = Matched::default();
         let mut settlement = Settlement::default();
         rules.resolve_into(request, &mut claim, &mut matched)?;
         self.settle(&claim, &mut settlement).await;
         let verdict = Verdict::reach(&claim, &settlement);
         drop(claim);
-        Ok(Decision { rules, matched, verdict, settlement })
+        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
     }
 
-    /// The same without an executor, on a store that never waits.
-    pub fn check_now(&self, request: &Request<'_>) -> Result<Decision, RequestError>
-    where
-        S: Immediate,
-    {
-        let rules = self.rules.load();
-        let id = request.claim.unwrap_or_else(ids::next);
-        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
-        let mut matched = Matched::default();
-        let mut settlement = Settlement::default();
-        rules.resolve_into(request, &mut claim, &mut matched)?;
-        now(self.settle(&claim, &mut settlement));
-        let verdict = Verdict::reach(&claim, &settlement);
-        drop(claim);
-        Ok(Decision { rules, matched, verdict, settlement })
+    /// For those who check often: a worker, a connection.
+    pub fn session(&self) -> Session<'_, S> {
+        Session::new(self)
+    }
+
+    /// How many rulesets were put in force so far.
+    pub(crate) fn installed(&self) -> u64 {
+        self.installed.load(Ordering::Acquire)
     }
 
     /// Says what every rule of the request's domain makes of it, and how the counters stand, consuming nothing.
@@ -92,7 +89,7 @@ impl<S: Store> Limiter<S> {
 
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
     /// outage.
-    async fn settle(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+    pub(crate) async fn settle(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         if claim.charges.is_empty() {
             return;
         }

@@ -1,0 +1,72 @@
+//! Checks in a row, by one worker or for one connection.
+
+use smallvec::SmallVec;
+use tollgate_core::{Claim, Request, Settlement, Verdict};
+use tollgate_rules::{Matched, RequestError};
+use tollgate_store::{Immediate, Store};
+
+use crate::decision::{Decision, Held};
+use crate::ids;
+use crate::limiter::{Limiter, now};
+
+/// A limiter in the hands of one caller, which keeps what every check needs: the rules, looked up again only when others are in
+/// force, and the room for a decision.
+#[derive(Debug)]
+pub struct Session<'l, S> {
+    limiter: &'l Limiter<S>,
+    /// As of this many.
+    installed: u64,
+    decision: Decision,
+}
+
+impl<'l, S: Store> Session<'l, S> {
+    pub(crate) fn new(limiter: &'l Limiter<S>) -> Session<'l, S> {
+        // The count before the rules: if others come between, they are looked up once more than needed.
+        let installed = limiter.installed();
+        let decision = Decision {
+            rules: Held::Kept(limiter.rules()),
+            matched: Matched::default(),
+            verdict: Verdict::default(),
+            settlement: Settlement::default(),
+        };
+        Session { limiter, installed, decision }
+    }
+
+    /// Decides a request, as [`Limiter::check`] does. The decision is there until the next one.
+    pub async fn check(&mut self, request: &Request<'_>) -> Result<&Decision, RequestError> {
+        let limiter = self.limiter;
+        let decision = self.begin();
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
+        limiter.settle(&claim, &mut decision.settlement).await;
+        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        drop(claim);
+        Ok(&self.decision)
+    }
+
+    /// The same without an executor, on a store that never waits.
+    pub fn check_now(&mut self, request: &Request<'_>) -> Result<&Decision, RequestError>
+    where
+        S: Immediate,
+    {
+        let limiter = self.limiter;
+        let decision = self.begin();
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
+        now(limiter.settle(&claim, &mut decision.settlement));
+        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        drop(claim);
+        Ok(&self.decision)
+    }
+
+    /// Forgets the last decision, and follows the rules.
+    fn begin(&mut self) -> &mut Decision {
+        let installed = self.limiter.installed();
+        if installed != self.installed {
+            self.installed = installed;
+            self.decision.rules = Held::Kept(self.limiter.rules());
+        }
+        self.decision.clear();
+        &mut self.decision
+    }
+}

@@ -1,0 +1,90 @@
+//! A session decides as its limiter does, and follows the rules.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use tollgate::{
+    Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, Request, RequestError, Ruleset, Session,
+    Timestamp, now,
+};
+use tollgate_rules::{Source, load_sources};
+
+const TWO: &str = "
+domain: d
+rules:
+  - {name: per-key, key: [k], limit: 3/m, algorithm: fixed_window}
+  - {name: everyone, key: [], match: {k: present}, limit: 5/m, algorithm: fixed_window}
+";
+
+fn rules(text: &str, generation: u64) -> Ruleset {
+    let file = Source { name: "rules.yaml".to_owned(), text: text.to_owned() };
+    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, generation).unwrap()
+}
+
+fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
+    let clock = ManualClock::at(Timestamp::from_secs(1_767_225_600));
+    Limiter::new(rules(text, 1), MemoryConfig::default().build_with(clock))
+}
+
+/// What a request is told: whether it is allowed, by whom it was refused, what is left, how many limits it met.
+type Told = (bool, Option<String>, Option<u64>, usize);
+
+fn told(decision: &tollgate::Decision) -> Told {
+    let denied_by = decision.denied_by().map(|outcome| outcome.rule.name().to_owned());
+    let left = decision.tightest().map(|outcome| outcome.reading.remaining);
+    (decision.allowed(), denied_by, left, decision.outcomes().count())
+}
+
+fn ask<R>(entries: &[(&str, &str)], how: impl FnOnce(&Request<'_>) -> R) -> R {
+    let descriptors = [Descriptor { entries, hits: None }];
+    how(&Request { domain: None, descriptors: &descriptors, cost: 1, claim: None })
+}
+
+fn in_session(session: &mut Session<'_, MemoryStore<ManualClock>>, entries: &[(&str, &str)]) -> Told {
+    ask(entries, |request| told(session.check_now(request).unwrap()))
+}
+
+#[test]
+fn it_decides_as_the_limiter_does() {
+    let (plain, kept) = (limiter(TWO), limiter(TWO));
+    let mut session = kept.session();
+    for key in ["a", "a", "b", "a", "a", "b", "", "b"] {
+        let entries: &[(&str, &str)] = if key.is_empty() { &[] } else { &[("k", key)] };
+        let expected = ask(entries, |request| told(&now(plain.check(request)).unwrap().unwrap()));
+        assert_eq!(in_session(&mut session, entries), expected, "{key}");
+    }
+}
+
+#[test]
+fn awaiting_and_not_awaiting_are_the_same() {
+    let limiter = limiter(TWO);
+    let mut session = limiter.session();
+    let first = in_session(&mut session, &[("k", "a")]);
+    let second = ask(&[("k", "a")], |request| told(now(session.check(request)).unwrap().unwrap()));
+    assert_eq!(first, (true, None, Some(2), 2));
+    assert_eq!(second, (true, None, Some(1), 2));
+}
+
+#[test]
+fn it_follows_the_rules_and_keeps_the_counters() {
+    let limiter = limiter(TWO);
+    let mut session = limiter.session();
+    assert_eq!(in_session(&mut session, &[("k", "a")]), (true, None, Some(2), 2));
+    limiter.install(rules(&TWO.replace("3/m", "10/m"), 2));
+    assert_eq!(in_session(&mut session, &[("k", "a")]), (true, None, Some(3), 2), "of everyone's five");
+    let generation = ask(&[("k", "a")], |request| session.check_now(request).unwrap().generation());
+    assert_eq!(generation, 2);
+}
+
+#[test]
+fn nothing_of_a_decision_is_left_for_the_next() {
+    let limiter = limiter(TWO);
+    let mut session = limiter.session();
+    for _ in 0..4 {
+        in_session(&mut session, &[("k", "a")]);
+    }
+    assert_eq!(in_session(&mut session, &[("k", "a")]).1.as_deref(), Some("per-key"));
+    assert_eq!(in_session(&mut session, &[("other", "a")]), (true, None, None, 0));
+    let unknown = Request { domain: Some("nobody"), descriptors: &[], cost: 1, claim: None };
+    assert_eq!(session.check_now(&unknown).err(), Some(RequestError::UnknownDomain));
+    assert_eq!(in_session(&mut session, &[("k", "b")]), (true, None, Some(1), 2));
+}
