@@ -28,11 +28,11 @@ impl Endpoints {
             let endpoint = format!("GET /v1/{}/{n}", ["users", "orders", "invoices", "items"][n % 4]);
             let _ = writeln!(
                 text,
-                "  - {{name: exact-{n}, key: [api_key], match: {{endpoint: \"{endpoint}/list\"}}, limit: 1000000/second, algorithm: gcra}}"
+                "  - {{name: exact-{n}, key: [api_key], match: {{endpoint: \"{endpoint}/list\"}}, limit: 1000000/day, algorithm: gcra}}"
             );
             let _ = writeln!(
                 text,
-                "  - {{name: prefix-{n}, key: [api_key], match: {{endpoint: \"{endpoint}/*\"}}, limit: 1000000/second, algorithm: gcra}}"
+                "  - {{name: prefix-{n}, key: [api_key], match: {{endpoint: \"{endpoint}/*\"}}, limit: 1000000/day, algorithm: gcra}}"
             );
         }
         let requests = (0..half).map(|n| {

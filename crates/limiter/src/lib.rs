@@ -1,7 +1,7 @@
 //! Tollgate for Rust services: rules in, decisions out.
 //!
-//! A [`Limiter`] joins a ruleset and a store. [`Limiter::check`] is one straight line: resolve, settle, decide. With the in-memory
-//! store its future is ready at the first poll, so it needs no executor: see [`now`].
+//! A [`Limiter`] joins a ruleset and a store. [`Limiter::check`] is one straight line: resolve, settle, decide. Who checks often
+//! keeps a [`Session`]. With the in-memory store no executor is needed: see [`Session::check_now`] and [`now`].
 
 mod decision;
 mod explain;
@@ -16,3 +16,8 @@ pub use session::Session;
 pub use tollgate_core::{Algorithm, ClaimId, Descriptor, Limit, Mode, Reading, Request, Source, Span, Timestamp, Wait};
 pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
