@@ -15,7 +15,7 @@ pub trait Clock: Send + Sync {
 /// The machine's wall clock, read through its cycle counter.
 ///
 /// Asking the operating system costs as much as the rest of a decision's arithmetic. So the counter tells the microseconds and
-/// the wall clock is asked every [`ANCHORED_FOR`] what to add to them: what an administrator or NTP does to it is followed within
+/// the wall clock is asked every 100 ms what to add to them: what an administrator or NTP does to it is followed within
 /// that time.
 #[derive(Debug)]
 pub struct SystemClock {
