@@ -174,7 +174,7 @@ impl Domain {
     }
 
     fn compile(domain: model::Domain, errors: &mut Vec<Problem>) -> Domain {
-        let mut names = Attributes::default();
+        let mut names = AttributeNumbers::default();
         let entity = domain.entity.as_deref();
         let mut rules: Vec<Rule> =
             domain.rules.iter().map(|rule| Rule::listed(rule, &domain.name, entity, &mut names)).collect();
@@ -239,7 +239,7 @@ impl Rule {
         &self.place
     }
 
-    fn listed(rule: &model::Rule, domain: &str, entity: Option<&str>, names: &mut Attributes) -> Rule {
+    fn listed(rule: &model::Rule, domain: &str, entity: Option<&str>, names: &mut AttributeNumbers) -> Rule {
         let home = match rule.key.iter().position(|part| Some(part.attribute.as_str()) == entity && !part.optional) {
             Some(place) => Home::Caller(place),
             None => Home::Own,
@@ -349,11 +349,11 @@ fn globs(nodes: &[model::Node]) -> usize {
 
 /// Numbers for the attributes that rules speak of.
 #[derive(Debug, Default)]
-pub(crate) struct Attributes {
+pub(crate) struct AttributeNumbers {
     numbers: ByText<Attribute>,
 }
 
-impl Attributes {
+impl AttributeNumbers {
     pub(crate) fn number(&mut self, name: &str) -> Attribute {
         let next = Attribute(self.numbers.len() as u32);
         *self.numbers.entry(name.into()).or_insert(next)

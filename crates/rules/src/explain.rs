@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use tollgate_core::{ClaimId, Descriptor, Request};
 
+use crate::applies::Miss;
+use crate::attributes::Attributes;
 use crate::compiled::{CompiledCost, Domain, Rule, Ruleset};
+use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
-use crate::resolve::{Attributes, Miss, RequestError};
 use crate::tree::NodeLimit;
 
 /// What becomes of one rule.

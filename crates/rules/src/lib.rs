@@ -4,7 +4,10 @@
 //! is compiled once into an immutable [`Ruleset`]. Nothing here does I/O once the files are read.
 
 mod address;
+mod applies;
+mod attributes;
 mod compiled;
+mod error;
 mod explain;
 mod index;
 pub mod limit_text;
@@ -18,7 +21,8 @@ mod tree;
 mod yaml;
 
 pub use compiled::{Domain, Rule, Ruleset};
+pub use error::{BadCost, RequestError};
 pub use explain::Fate;
 pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
-pub use problem::{Problem, Severity};
-pub use resolve::{Applied, BadCost, Matched, RequestError, Resolved};
+pub use problem::{Problem, Severity, quoted};
+pub use resolve::{Applied, Matched, Resolved};

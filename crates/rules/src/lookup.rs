@@ -10,12 +10,12 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use crate::attributes::Attributes;
 use crate::compiled::{Attribute, Rule, Ruleset};
 use crate::index::{Id, Patterns};
 use crate::model::{Place, RuleMode, Test};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
-use crate::resolve::Attributes;
 
 /// Finds the rules of the list that may apply.
 #[derive(Debug, Default)]

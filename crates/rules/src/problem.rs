@@ -146,7 +146,7 @@ impl Pile {
 }
 
 /// A piece of a file as a message repeats it: in backquotes, without control characters, and not too long.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut quote = String::from("`");
     for c in text.chars().take(LONGEST_QUOTE) {
         if c.is_control() { quote.extend(c.escape_default()) } else { quote.push(c) }

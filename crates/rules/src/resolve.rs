@@ -1,15 +1,13 @@
 //! From a request to a claim: which limits it meets, with which keys, for how much. Pure, on one snapshot.
 
-use std::fmt;
-
 use smallvec::SmallVec;
-use tollgate_core::key::Secret;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Key, Mode, Request, Value};
 
-use crate::address::counted;
-use crate::compiled::{Attribute, CompiledCap, CompiledCost, Domain, KeyPart, Rule, Ruleset};
+use crate::attributes::Attributes;
+use crate::compiled::{CompiledCap, Domain, Rule, Ruleset};
+use crate::error::RequestError;
 use crate::index::Id;
-use crate::model::{RuleMode, Test};
+use crate::model::RuleMode;
 
 /// A claim, and where each of its charges comes from.
 #[derive(Debug)]
@@ -47,52 +45,6 @@ pub struct Applied {
     /// The descriptors of the request that have to do with it, a bit for each.
     pub touches: u64,
 }
-
-/// Why a request can't be decided as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestError {
-    /// There is no such domain.
-    UnknownDomain,
-    /// There are several domains and it names none.
-    NoDomain,
-    /// More descriptors, or entries in one, than are looked at.
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many are looked at.
-        most: usize,
-    },
-    /// A name or a value is longer than is looked at.
-    TooLong,
-    /// The cost is in an attribute that is not a whole number.
-    BadCost(Box<BadCost>),
-}
-
-/// A cost that is not a whole number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadCost {
-    /// The rule that needs it.
-    pub rule: String,
-    /// The attribute that it is in.
-    pub attribute: String,
-}
-
-/// What a request says, by the numbers of the domain's attributes; the first value of each.
-pub(crate) struct Attributes<'a> {
-    seen: SmallVec<[Seen<'a>; 8]>,
-    /// The largest cost among its descriptors.
-    pub(crate) cost: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Seen<'a> {
-    attribute: Attribute,
-    value: &'a str,
-    descriptor: u8,
-}
-
-/// Not a secret: every server must draw the same callers.
-const SHARE: Secret = Secret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
 
 impl Ruleset {
     /// What a request asks of the store.
@@ -142,7 +94,7 @@ struct Resolving<'r, 'a> {
 impl<'a> Resolving<'_, 'a> {
     fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
         let domain = self.domain;
-        let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
+        let mut attributes = Attributes::default();
         attributes.read(request, domain)?;
         let tier = domain.tier(&attributes);
         let mut candidates = SmallVec::new();
@@ -251,199 +203,3 @@ impl Domain {
         }
     }
 }
-
-/// What keeps a rule from applying.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Miss<'a> {
-    /// A part of the key is not there.
-    Key(Attribute),
-    /// A clause does not hold.
-    Clause(Attribute, &'a Test),
-}
-
-impl Rule {
-    /// The first thing that keeps the rule from applying; one clause may be known to hold.
-    pub(crate) fn misses(&self, attributes: &Attributes<'_>, known: Option<usize>) -> Option<Miss<'_>> {
-        for part in &self.key {
-            if !part.optional && attributes.get(part.attribute).is_none() {
-                return Some(Miss::Key(part.attribute));
-            }
-        }
-        for (at, (attribute, test)) in self.clauses.iter().enumerate() {
-            if known != Some(at) && !test.holds(attributes.get(*attribute)) {
-                return Some(Miss::Clause(*attribute, test));
-            }
-        }
-        None
-    }
-
-    /// What the request costs here; `None` if that keeps the rule from applying. What costs nothing is a look everywhere.
-    #[inline]
-    pub(crate) fn units(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
-        match self.cost {
-            CompiledCost::Request => Ok(Some(attributes.cost)),
-            _ => {
-                let units = self.own_cost(attributes, domain)?;
-                Ok(units.map(|units| if attributes.cost == 0 { 0 } else { units }))
-            }
-        }
-    }
-
-    fn own_cost(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
-        Ok(match &self.cost {
-            CompiledCost::Request => Some(attributes.cost),
-            CompiledCost::Fixed(cost) => Some(*cost),
-            CompiledCost::Attribute(attribute) => match attributes.get(*attribute) {
-                Some(text) => Some(whole_number(text).ok_or_else(|| {
-                    let attribute = domain.attribute_name(*attribute).to_owned();
-                    RequestError::BadCost(Box::new(BadCost { rule: self.name.to_string(), attribute }))
-                })?),
-                None => None,
-            },
-            CompiledCost::Table { attribute, cases, default } => match attributes.get(*attribute) {
-                Some(value) => {
-                    cases.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, cost)| *cost).or(*default)
-                }
-                None => *default,
-            },
-        })
-    }
-
-    fn key_value<'a>(&self, part: &KeyPart, attributes: &Attributes<'a>) -> Value<'a> {
-        match attributes.get(part.attribute) {
-            None => Value::Absent,
-            Some(text) if part.address => counted(text, self.ipv6_prefix),
-            Some(text) => Value::Text(text),
-        }
-    }
-
-    fn mode_for(&self, key: &Key<'_>) -> Mode {
-        match self.mode {
-            RuleMode::Enforce | RuleMode::Off => Mode::Enforce,
-            RuleMode::AnyOf => Mode::AnyOf,
-            RuleMode::Shadow => Mode::Shadow,
-            RuleMode::Soft => Mode::Soft,
-            RuleMode::Share { of_10_000 } => {
-                if self.draw(key) < u64::from(of_10_000) {
-                    Mode::Enforce
-                } else {
-                    Mode::Shadow
-                }
-            }
-        }
-    }
-
-    /// The same number below 10,000 for the same rule and caller, on every server and whatever the limit is changed to. Where a key
-    /// has no caller, all of it is one.
-    fn draw(&self, key: &Key<'_>) -> u64 {
-        let rule = Value::Text(&self.name).digest(SHARE, Value::Text(key.scope().domain()).digest(SHARE, 0));
-        let drawn = match key.caller() {
-            Some(caller) => caller.digest(SHARE, rule),
-            None => key.values().iter().fold(rule, |before, value| value.digest(SHARE, before)),
-        };
-        (drawn % 10_000) as u64
-    }
-}
-
-/// A number in digits alone: a sign or a space is a mistake of the caller's.
-fn whole_number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-impl Test {
-    pub(crate) fn holds(&self, value: Option<&str>) -> bool {
-        match (self, value) {
-            (Test::Present, value) => value.is_some(),
-            (Test::Absent, value) => value.is_none(),
-            (Test::AnyOf(patterns), Some(value)) => patterns.iter().any(|pattern| pattern.matches(value)),
-            (Test::Within(networks), Some(value)) => {
-                value.parse().is_ok_and(|address| networks.iter().any(|network| network.contains(address)))
-            }
-            (Test::AnyOf(_) | Test::Within(_), None) => false,
-            (Test::Not(test), value) => !test.holds(value),
-        }
-    }
-}
-
-impl<'a> Attributes<'a> {
-    /// What a request says, all of it.
-    pub(crate) fn of(request: &Request<'a>, domain: &Domain) -> Result<Attributes<'a>, RequestError> {
-        let mut attributes = Attributes { seen: SmallVec::new(), cost: 0 };
-        attributes.read(request, domain)?;
-        Ok(attributes)
-    }
-
-    fn read(&mut self, request: &Request<'a>, domain: &Domain) -> Result<(), RequestError> {
-        if request.descriptors.len() > Request::MOST_DESCRIPTORS {
-            return Err(RequestError::TooMany { what: "descriptors", most: Request::MOST_DESCRIPTORS });
-        }
-        let mut cost = None;
-        for (descriptor, number) in request.descriptors.iter().zip(0..) {
-            cost = cost.max(Some(descriptor.hits.unwrap_or(request.cost)));
-            if descriptor.entries.len() > Request::MOST_ENTRIES {
-                return Err(RequestError::TooMany { what: "entries in a descriptor", most: Request::MOST_ENTRIES });
-            }
-            for (name, value) in descriptor.entries {
-                if name.len().max(value.len()) > Request::LONGEST_TEXT {
-                    return Err(RequestError::TooLong);
-                }
-                // The value will be hashed once the rules are found. If it is not in the cache, it comes meanwhile.
-                std::hint::black_box(value.as_bytes().first().copied());
-                if let Some(attribute) = domain.attributes.get(*name)
-                    && self.get(*attribute).is_none()
-                {
-                    self.seen.push(Seen { attribute: *attribute, value, descriptor: number });
-                }
-            }
-        }
-        self.cost = cost.unwrap_or(request.cost);
-        Ok(())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Attribute, &'a str)> {
-        self.seen.iter().map(|seen| (seen.attribute, seen.value))
-    }
-
-    pub(crate) fn get(&self, attribute: Attribute) -> Option<&'a str> {
-        self.seen.iter().find(|seen| seen.attribute == attribute).map(|seen| seen.value)
-    }
-
-    /// The descriptors that a rule's key and clauses look at; all of them where it looks at none.
-    fn touched_by(&self, rule: &Rule) -> u64 {
-        let looks_at = |attribute| {
-            rule.key.iter().any(|part| part.attribute == attribute)
-                || rule.clauses.iter().any(|(clause, _)| *clause == attribute)
-        };
-        let touched = self.seen.iter().filter(|seen| looks_at(seen.attribute));
-        match touched.fold(0, |touched, seen| touched | 1 << seen.descriptor) {
-            0 => u64::MAX,
-            touched => touched,
-        }
-    }
-}
-
-impl Domain {
-    /// The name of an attribute. Slow: for errors and explanations.
-    pub(crate) fn attribute_name(&self, attribute: Attribute) -> &str {
-        self.attributes.iter().find(|(_, number)| **number == attribute).map_or("", |(name, _)| name)
-    }
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RequestError::UnknownDomain => write!(f, "there are no rules for this domain"),
-            RequestError::NoDomain => write!(f, "the rules have several domains; name one"),
-            RequestError::TooMany { what, most } => write!(f, "too many {what}; at most {most}"),
-            RequestError::TooLong => {
-                write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)
-            }
-            RequestError::BadCost(bad) => {
-                let BadCost { rule, attribute } = &**bad;
-                write!(f, "rule {rule} takes the cost from attribute {attribute}, which is not a whole number")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{ClaimId, Descriptor, Request};
 
-use crate::resolve::Attributes;
+use crate::attributes::Attributes;
 use crate::{LoadOptions, Ruleset, Source, load_sources};
 
 /// How many of so many rules a request with these entries is tried on, and how many of them apply.

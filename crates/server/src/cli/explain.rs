@@ -131,7 +131,7 @@ impl Explain {
         let width = explanation.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
         let mut text = format!(
             "Domain {}, a request of cost {}, on fresh counters (no running limiter was asked).\n\n",
-            words::quoted(&explanation.domain),
+            tollgate_rules::quoted(&explanation.domain),
             self.cost
         );
         // Writing to a String can't fail.
@@ -152,9 +152,11 @@ impl Explain {
             }
         }
         let _ = match (decision.denied_by(), decision.tightest()) {
-            (Some(denied), _) => writeln!(text, "\nThe request is refused by {}.", words::quoted(denied.rule.name())),
+            (Some(denied), _) => {
+                writeln!(text, "\nThe request is refused by {}.", tollgate_rules::quoted(denied.rule.name()))
+            }
             (None, Some(tightest)) => {
-                let (left, name) = (tightest.reading.remaining, words::quoted(tightest.rule.name()));
+                let (left, name) = (tightest.reading.remaining, tollgate_rules::quoted(tightest.rule.name()));
                 writeln!(text, "\nThe request is allowed; the fewest left after it are the {left} of {name}.")
             }
             (None, None) => writeln!(text, "\nThe request is allowed; nothing limits it."),
@@ -174,7 +176,7 @@ fn descriptors(attributes: &[String]) -> Result<Vec<Vec<(&str, &str)>>, String> 
             return Err("a descriptor beside `+` is empty; write KEY=VALUE before it and after it".to_owned());
         }
         let pair = |text: &'_ String| match text.split_once('=') {
-            None | Some(("", _)) => Err(format!("{} is not KEY=VALUE", words::quoted(text))),
+            None | Some(("", _)) => Err(format!("{} is not KEY=VALUE", tollgate_rules::quoted(text))),
             Some(_) => Ok(()),
         };
         pairs.iter().try_for_each(pair)?;

@@ -118,8 +118,12 @@ fn request_error(error: &RequestError, domain: Option<&str>, rules: &Ruleset) ->
     const SHOWN: usize = 20;
     let names = || {
         let domains = rules.domains();
-        let shown =
-            domains.iter().take(SHOWN).map(|domain| words::quoted(domain.name())).collect::<Vec<_>>().join(", ");
+        let shown = domains
+            .iter()
+            .take(SHOWN)
+            .map(|domain| tollgate_rules::quoted(domain.name()))
+            .collect::<Vec<_>>()
+            .join(", ");
         match domains.len().saturating_sub(SHOWN) {
             0 => shown,
             more => format!("{shown} and {more} more"),
@@ -127,7 +131,7 @@ fn request_error(error: &RequestError, domain: Option<&str>, rules: &Ruleset) ->
     };
     match (error, domain) {
         (RequestError::UnknownDomain, Some(domain)) => {
-            format!("there is no domain {}; the rules have {}", words::quoted(domain), names())
+            format!("there is no domain {}; the rules have {}", tollgate_rules::quoted(domain), names())
         }
         (RequestError::NoDomain, _) => format!("{error}: {}", names()),
         _ => error.to_string(),

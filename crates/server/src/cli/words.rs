@@ -4,28 +4,12 @@ use tollgate::{Algorithm, Limit, Mode, Span};
 use tollgate_core::Period;
 use tollgate_core::calendar::CalendarUnit;
 
-/// The longest piece of input that a message repeats, in characters.
-const LONGEST_QUOTE: usize = 60;
-
 /// `1 rule`, `2 rules`.
 pub(super) fn counted(number: usize, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
     }
-}
-
-/// A piece of input as a message repeats it: in backquotes, without control characters, and not too long.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quote = String::from("`");
-    for c in text.chars().take(LONGEST_QUOTE) {
-        if c.is_control() { quote.extend(c.escape_default()) } else { quote.push(c) }
-    }
-    if text.chars().nth(LONGEST_QUOTE).is_some() {
-        quote.push('…');
-    }
-    quote.push('`');
-    quote
 }
 
 /// `100/minute, token bucket with a burst of 200`.

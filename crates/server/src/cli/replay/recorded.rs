@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tollgate::{Request, Timestamp};
 
 use super::moment;
-use crate::cli::words::quoted;
+use tollgate_rules::quoted;
 
 /// What was asked, and when.
 #[derive(Debug)]

@@ -1,0 +1,53 @@
+//! What is wrong with a request.
+
+use std::fmt;
+
+use tollgate_core::Request;
+
+/// Why a request can't be decided as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// There is no such domain.
+    UnknownDomain,
+    /// There are several domains and it names none.
+    NoDomain,
+    /// More descriptors, or entries in one, than are looked at.
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many are looked at.
+        most: usize,
+    },
+    /// A name or a value is longer than is looked at.
+    TooLong,
+    /// The cost is in an attribute that is not a whole number.
+    BadCost(Box<BadCost>),
+}
+
+/// A cost that is not a whole number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadCost {
+    /// The rule that needs it.
+    pub rule: String,
+    /// The attribute that it is in.
+    pub attribute: String,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::UnknownDomain => write!(f, "there are no rules for this domain"),
+            RequestError::NoDomain => write!(f, "the rules have several domains; name one"),
+            RequestError::TooMany { what, most } => write!(f, "too many {what}; at most {most}"),
+            RequestError::TooLong => {
+                write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)
+            }
+            RequestError::BadCost(bad) => {
+                let BadCost { rule, attribute } = &**bad;
+                write!(f, "rule {rule} takes the cost from attribute {attribute}, which is not a whole number")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
