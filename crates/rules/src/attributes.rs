@@ -12,6 +12,8 @@ pub(crate) struct Attributes<'a> {
     seen: SmallVec<[Seen<'a>; 8]>,
     /// The largest cost among its descriptors.
     pub(crate) cost: u64,
+    /// Whether it has a single descriptor, which then is the one that every rule looks at.
+    is_lone: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -33,6 +35,7 @@ impl<'a> Attributes<'a> {
         if request.descriptors.len() > Request::MOST_DESCRIPTORS {
             return Err(RequestError::TooMany { what: "descriptors", most: Request::MOST_DESCRIPTORS });
         }
+        self.is_lone = request.descriptors.len() == 1;
         let mut cost = None;
         for (descriptor, number) in request.descriptors.iter().zip(0..) {
             cost = cost.max(Some(descriptor.hits.unwrap_or(request.cost)));
@@ -65,7 +68,11 @@ impl<'a> Attributes<'a> {
     }
 
     /// The descriptors that a rule's key and clauses look at; all of them where it looks at none.
+    #[inline]
     pub(crate) fn touched_by(&self, rule: &Rule) -> u64 {
+        if self.is_lone {
+            return 1;
+        }
         let looks_at = |attribute| {
             rule.key.iter().any(|part| part.attribute == attribute)
                 || rule.clauses.iter().any(|(clause, _)| *clause == attribute)
