@@ -61,6 +61,12 @@ impl Timestamp {
         Timestamp::from_micros(self.0.saturating_add(span.0))
     }
 
+    /// This moment and `span` earlier, at least the epoch.
+    #[must_use]
+    pub const fn before(self, span: Span) -> Timestamp {
+        Timestamp(self.0.saturating_sub(span.0))
+    }
+
     /// The time from `earlier` to this moment; none if `earlier` is later.
     pub const fn since(self, earlier: Timestamp) -> Span {
         Span(self.0.saturating_sub(earlier.0))

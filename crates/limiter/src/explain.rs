@@ -77,10 +77,13 @@ impl Explanation {
     }
 }
 
-/// A value for people; one that is absent is told from an empty one.
+/// A value for people: one that is absent is told from an empty one, and none can steer a terminal.
 fn shown(value: &Value<'_>) -> String {
     match value {
         Value::Absent => "(absent)".to_owned(),
-        value => value.to_string(),
+        value => {
+            let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            value.to_string().chars().map(escaped).collect()
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
-use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
+use tollgate_core::{Algorithm, Limit, OnFailure, Scope, Span};
 
 use crate::address::is_address;
 use crate::index::ByText;
@@ -144,6 +144,16 @@ impl Ruleset {
             None if self.domains.len() == 1 => Some(0),
             None => None,
         }
+    }
+
+    /// The longest period of its limits.
+    pub fn longest_period(&self) -> Span {
+        let rules = self.domains.iter().flat_map(|domain| &domain.rules);
+        let periods = rules.flat_map(|rule| &rule.caps).filter_map(|cap| match cap {
+            CompiledCap::Limit { limit, .. } => Some(limit.period().span()),
+            CompiledCap::Unlimited => None,
+        });
+        periods.max().unwrap_or_default()
     }
 
     /// All domains.

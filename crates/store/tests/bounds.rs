@@ -23,11 +23,15 @@ struct Full {
 impl Full {
     /// Ten units in ten seconds: a key of n units is stale after n seconds.
     fn new(max_keys: usize, max_once: usize) -> Full {
+        Full::with(MemoryConfig { max_keys, max_once, grace: Span::ZERO })
+    }
+
+    fn with(config: MemoryConfig) -> Full {
         let period = Period::fixed(Span::from_secs(10)).unwrap();
         let limit = Limit::new(10, period, Algorithm::Bucket { burst: 10, paced: false }).unwrap();
         let scope = Scope::new("d", "r", limit.algorithm(), limit.period(), Home::Caller(0));
         let clock = ManualClock::at(START);
-        Full { store: MemoryConfig { max_keys, max_once }.build_with(clock.clone()), clock, scope, limit }
+        Full { store: config.build_with(clock.clone()), clock, scope, limit }
     }
 
     fn settle(&self, caller: &str, units: u64, once: Option<&str>) -> Settlement {
@@ -139,4 +143,30 @@ fn records_that_are_over_are_not_counted_as_lost() {
     let stats = full.store.stats();
     assert_eq!(stats.once_evicted, 0, "{stats:?}");
     assert!(stats.once <= 100, "{stats:?}");
+}
+
+#[test]
+fn a_stale_counter_is_kept_for_its_grace_and_goes_when_there_is_no_room() {
+    const GRACE: Span = Span::from_secs(30);
+    let full = Full::with(MemoryConfig { max_keys: 100, max_once: 1, grace: GRACE });
+    let flood = |at: u64, from: u32, to: u32| {
+        full.clock.set(START.after(Span::from_secs(at)));
+        (from..to).for_each(|key| assert!(full.take(&key.to_string(), 1).admits));
+    };
+    assert_eq!(full.take("early", 10).remaining, 0);
+    flood(20, 0, 50);
+    full.clock.set(START.after(Span::from_secs(5)));
+    assert_eq!(
+        full.take("early", 0).remaining,
+        5,
+        "stale at 10 s, and there again for a clock that was set back to 5 s"
+    );
+    flood(45, 50, 90);
+    full.clock.set(START.after(Span::from_secs(5)));
+    assert_eq!(full.take("early", 0).remaining, 10, "30 s after it was stale it is gone");
+    flood(46, 90, 300);
+    let stats = full.store.stats();
+    assert!(stats.keys <= 100, "{stats:?}");
+    flood(48, 300, 400);
+    assert_eq!(full.store.stats().evicted, stats.evicted, "stale ones make room, grace or not: {stats:?}");
 }

@@ -29,7 +29,7 @@ impl Subject for Memory {
 /// A store with several shards, small enough that a test can make hundreds of them.
 fn memory() -> Memory {
     let clock = ManualClock::default();
-    let config = MemoryConfig { max_keys: 20_000, max_once: 10_000 };
+    let config = MemoryConfig { max_keys: 20_000, max_once: 10_000, ..MemoryConfig::default() };
     Memory { store: config.build_with(clock.clone()), clock }
 }
 

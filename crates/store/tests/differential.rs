@@ -107,7 +107,7 @@ proptest! {
         let rules = rules(amount);
         let names = Scope::new("d", "names", Algorithm::FixedWindow, rules[0].1.period(), Home::Own);
         let clock = ManualClock::default();
-        let memory = MemoryConfig { max_keys: 5_000, max_once: 5_000 }.build_with(clock.clone());
+        let memory = MemoryConfig { max_keys: 5_000, max_once: 5_000, grace: Span::ZERO }.build_with(clock.clone());
         let reference = Reference::default();
         let mut moments = vec![START];
         for (number, step) in history.iter().enumerate() {

@@ -52,7 +52,7 @@ fn settle<'a>(store: &impl Store, id: u128, charges: impl IntoIterator<Item = Ch
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {
     let clock = ManualClock::at(START);
-    (MemoryConfig { max_keys, max_once: 1 }.build_with(clock.clone()), clock)
+    (MemoryConfig { max_keys, max_once: 1, grace: Span::ZERO }.build_with(clock.clone()), clock)
 }
 
 const FIXED: Algorithm = Algorithm::FixedWindow;

@@ -89,6 +89,7 @@ pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Optio
         check_default_rule(name, at, written.collect(), &domain.tree, problems);
     }
     warn_of_partitions(&domain, problems);
+    warn_of_partitions_in_the_tree(&domain, problems);
     Some(domain)
 }
 
@@ -261,6 +262,52 @@ fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
         (None, None) => return,
     };
     problems.warning(&domain.at.file, domain.at.line, fault);
+}
+
+/// A limit of the tree meets others where there are rules beside it, or where the limits on the way are charged too.
+fn warn_of_partitions_in_the_tree(domain: &Domain, problems: &mut Problems) {
+    let mut limits = Vec::new();
+    for node in &domain.tree {
+        find_limits(node, &mut Vec::new(), 0, &mut limits);
+    }
+    let meets_others = |limit: &&TreeLimit<'_>| !domain.rules.is_empty() || (domain.match_parents && limit.above > 0);
+    let lives_apart =
+        |limit: &&TreeLimit<'_>| domain.entity.as_deref().is_none_or(|entity| !limit.path.contains(&entity));
+    let apart: Vec<&TreeLimit<'_>> = limits.iter().filter(meets_others).filter(lives_apart).collect();
+    let Some(first) = apart.first() else { return };
+    let mut names: Vec<String> = apart.iter().take(MOST_NAMED).map(|limit| quoted(limit.name)).collect();
+    if apart.len() > MOST_NAMED {
+        names.push(format!("{} more", apart.len() - MOST_NAMED));
+    }
+    let message = format!("counters of {} live apart from others of the same request", names.join(", "));
+    let remedy = match &domain.entity {
+        Some(entity) => {
+            format!("have {} on their path if they count by caller; else this is the price", quoted(entity))
+        }
+        None => {
+            format!("write `entity: {}`, so that all counters of one caller are settled in one step", first.path[0])
+        }
+    };
+    problems.warning(&domain.at.file, domain.at.line, Fault::new(message, remedy));
+}
+
+/// A limit of the tree, the keys that lead to it, and how many limits are on the way.
+struct TreeLimit<'d> {
+    name: &'d str,
+    path: Vec<&'d str>,
+    above: usize,
+}
+
+fn find_limits<'d>(node: &'d Node, path: &mut Vec<&'d str>, mut above: usize, found: &mut Vec<TreeLimit<'d>>) {
+    path.push(&node.key);
+    if let Some(limit) = &node.limit {
+        found.push(TreeLimit { name: &limit.name, path: path.clone(), above });
+        above += 1;
+    }
+    for child in &node.children {
+        find_limits(child, path, above, found);
+    }
+    path.pop();
 }
 
 /// The attribute that most rules count by, the first of them if there are several.

@@ -129,7 +129,7 @@ fn by_domain<'y>(
             Some(place) => {
                 let first = &groups[*place][0].at;
                 let message = format!("the domain {} is also in {}:{}", quoted(&name), first.file, first.line);
-                let remedy = "put both in one file, rename one, or switch the merging of domains on";
+                let remedy = "put both in one file, rename one, or have domains merged (`--merge-domains`)";
                 problems.error(&document.at.file, document.at.line, Fault::new(message, remedy));
                 // Its own problems are told all the same.
                 groups.push(vec![document]);

@@ -173,7 +173,11 @@ impl<'p> Reader<'p> {
         let scalar = self.scalar(value, what, "a whole number")?;
         match limit_text::number(&scalar.text) {
             Ok(number) if range.contains(&number) => Some(number),
-            _ => self.wrong(value, what, "a whole number", format!("write a number from {least} to {most}")),
+            Ok(_) => {
+                let remedy = format!("write a number from {least} to {most}");
+                self.wrong(value, what, "a number of its range", remedy)
+            }
+            Err(_) => self.wrong(value, what, "a whole number", format!("write a number from {least} to {most}")),
         }
     }
 

@@ -96,6 +96,6 @@ fn merged_domains_share_their_settings_and_refuse_twins() {
 
     let problems = load_sources(&[first, second], &LoadOptions::default()).unwrap_err();
     let message =
-        "the domain `d` is also in a:1; put both in one file, rename one, or switch the merging of domains on";
+        "the domain `d` is also in a:1; put both in one file, rename one, or have domains merged (`--merge-domains`)";
     assert!(told(&problems).starts_with(&format!("b:1: error: {message}")), "{}", told(&problems));
 }

@@ -258,3 +258,21 @@ fn answers_are_in_order_and_none_is_lost() {
         .collect();
     assert_eq!(left, (0..LINES).map(|n| 1_000_000 - n).collect::<Vec<_>>());
 }
+
+#[test]
+fn lines_out_of_order_are_decided_alike_in_every_run() {
+    let rules = rule_file(
+        "out-of-order",
+        "domain: d\nrules:\n  - {name: f, key: [k], limit: 1/second, algorithm: fixed_window}\n",
+    );
+    // Another thousand callers come after the window is over, and one of the window comes after them.
+    let mut input = String::from("{\"at\": 1000.9, \"attributes\": {\"k\": \"a\"}}\n");
+    for caller in 0..1_000 {
+        let _ = writeln!(input, "{{\"at\": 1001.0, \"attributes\": {{\"k\": \"x{caller}\"}}}}");
+    }
+    input.push_str("{\"at\": 1000.95, \"attributes\": {\"k\": \"a\"}}\n");
+    for _ in 0..5 {
+        let ran = replay(&rules, &input);
+        assert_eq!(short(ran.out.lines().last().unwrap()), "false f f 1 0 50000 0");
+    }
+}

@@ -11,7 +11,7 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Once, Replay, Settlement, Slot, Timestamp, settle_into};
+use tollgate_core::{Claim, Once, Reading, Replay, Settlement, Slot, Source, Span, Timestamp, Wait, settle_into};
 
 use crate::clock::{Clock, SystemClock};
 use crate::{Immediate, Store};
@@ -33,6 +33,9 @@ pub struct MemoryConfig {
     pub max_keys: usize,
     /// The most records of claims that are settled once. Past it the oldest go.
     pub max_once: usize,
+    /// How long a stale counter is kept while there is room: it matters again to a claim whose clock was read before, or was set
+    /// back, by no more than this.
+    pub grace: Span,
 }
 
 /// What an in-memory store holds and what it had to give up.
@@ -57,7 +60,7 @@ struct Lane(Mutex<Shard>);
 
 impl Default for MemoryConfig {
     fn default() -> MemoryConfig {
-        MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000 }
+        MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000, grace: Span::from_secs(10) }
     }
 }
 
@@ -73,7 +76,8 @@ impl MemoryConfig {
         const KEYS_WORTH_A_SHARD: usize = 1024;
         let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
         let lane = |_| {
-            let shard = Shard::new(self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
+            let (max_keys, max_once) = (self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
+            let shard = Shard::new(max_keys, max_once, self.grace);
             Lane(Mutex::new(shard))
         };
         MemoryStore { clock, hasher: Hasher::random(), shards: (0..shards).map(lane).collect() }
@@ -199,14 +203,14 @@ fn settle_held(
 
 /// A settlement that says that another claim has this name.
 fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
-    let refused = claim.charges.iter().map(|_| tollgate_core::Reading {
+    let refused = claim.charges.iter().map(|_| Reading {
         admits: false,
         taken: 0,
         remaining: 0,
-        wait: tollgate_core::Wait::Forever,
-        reset_after: tollgate_core::Span::ZERO,
-        delay: tollgate_core::Span::ZERO,
-        source: tollgate_core::Source::Store,
+        wait: Wait::Forever,
+        reset_after: Span::ZERO,
+        delay: Span::ZERO,
+        source: Source::Store,
     });
     Settlement { readings: refused.collect(), at: now, replay: Replay::Conflict }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
-use tollgate_core::{Algorithm, Claim, Limit, Once, Settlement, Slot, State, Timestamp};
+use tollgate_core::{Algorithm, Claim, Limit, Once, Settlement, Slot, Span, State, Timestamp};
 
 use super::hash::{Fingerprint, Print};
 use super::once::Records;
@@ -19,6 +19,8 @@ pub(super) struct Shard {
     large: Table<State>,
     records: Box<Records>,
     max_keys: usize,
+    /// How long a stale counter is kept while there is room.
+    grace: Span,
     swept: u64,
     evicted: u64,
 }
@@ -29,7 +31,7 @@ const STEPS: usize = 8;
 const STEPS_WHEN_FULL: usize = 256;
 
 impl Shard {
-    pub(super) fn new(max_keys: usize, max_once: usize) -> Shard {
+    pub(super) fn new(max_keys: usize, max_once: usize, grace: Span) -> Shard {
         Shard {
             buckets: Table::default(),
             fixed_windows: Table::default(),
@@ -37,6 +39,7 @@ impl Shard {
             large: Table::default(),
             records: Box::new(Records::new(max_once)),
             max_keys,
+            grace,
             swept: 0,
             evicted: 0,
         }
@@ -123,12 +126,12 @@ impl Shard {
     /// stale soonest goes.
     fn make_room(&mut self, now: Timestamp) {
         let full = self.len() >= self.max_keys;
-        let steps = if full { STEPS_WHEN_FULL } else { STEPS };
+        let (steps, stale) = if full { (STEPS_WHEN_FULL, now) } else { (STEPS, now.before(self.grace)) };
         let swept = [
-            self.buckets.sweep(steps, now),
-            self.fixed_windows.sweep(steps, now),
-            self.sliding_windows.sweep(steps, now),
-            self.large.sweep(steps, now),
+            self.buckets.sweep(steps, stale),
+            self.fixed_windows.sweep(steps, stale),
+            self.sliding_windows.sweep(steps, stale),
+            self.large.sweep(steps, stale),
         ];
         self.swept += swept.iter().map(|swept| swept.stale).sum::<u64>();
         if self.len() < self.max_keys {

@@ -102,7 +102,9 @@ impl Replay {
 impl Judge {
     fn new(rules: Ruleset) -> Judge {
         let clock = ManualClock::default();
-        let store = MemoryConfig::default().build_with(clock.clone());
+        // Recorded lines are often a little out of order. A counter is kept for as long as an earlier line could still need it.
+        let config = MemoryConfig { grace: rules.longest_period(), ..MemoryConfig::default() };
+        let store = config.build_with(clock.clone());
         Judge { limiter: Limiter::new(rules, store), clock }
     }
 
