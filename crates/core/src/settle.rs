@@ -66,7 +66,7 @@ pub enum Replay {
     First,
     /// Settled before: these are the readings of that time, and nothing changed.
     Again,
-    /// Another claim has this name: nothing changed, and the readings are those of a look that found no room.
+    /// Another claim has this name: nothing changed, and every reading is a refusal.
     Conflict,
 }
 

@@ -136,7 +136,7 @@ fn machines() {
     check(
         checks::names_no_machine,
         &[
-            ("see crates/work/a and the /working day, https://example.com/root/x\n", 0),
+            ("see crates/wor\u{6b}/a and the /working day, https://example.com/root/x\n", 0),
             ("cd /wor\u{6b}/shared\n", 1),
             ("path = \"/tm\u{70}/x\"\n(/roo\u{74}/.cargo)\n", 2),
             ("/home/me/x", 1),
