@@ -1,6 +1,7 @@
 //! What a caller asks, in whatever protocol it came.
 
 use crate::claim::ClaimId;
+use crate::limit::Limit;
 
 /// A request to be decided. It borrows from whatever the wire parsed.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,15 @@ pub struct Descriptor<'a> {
     pub entries: &'a [(&'a str, &'a str)],
     /// What it costs, where that differs from the request's cost.
     pub hits: Option<u64>,
+    /// A limit that came with the request, in place of those that the descriptor leads to in a tree.
+    pub limit: Option<&'a Limit>,
+}
+
+impl<'a> Descriptor<'a> {
+    /// A list of attributes and nothing else.
+    pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Descriptor<'a> {
+        Descriptor { entries, hits: None, limit: None }
+    }
 }
 
 impl Request<'_> {

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(rules, MemoryConfig::default().build_with(clock.clone()));
     for (second, entries) in STORY {
         clock.set(START.after(Span::from_secs(second)));
-        let descriptors = [Descriptor { entries, hits: None }];
+        let descriptors = [Descriptor::new(entries)];
         let request = Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, claim: None };
         let decision = now(limiter.check(&request)).ok_or("the in-memory store never waits")??;
 

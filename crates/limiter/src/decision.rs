@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::{Limit, Mode, Reading, Settlement, Source, Span, Timestamp, Verdict, Wait};
-use tollgate_rules::{Domain, Matched, Rule, Ruleset};
+use tollgate_rules::{AppliedTerms, Domain, Matched, Rule, Ruleset};
 
 /// Whether a request may pass, and every limit that had a say.
 pub struct Decision {
@@ -55,6 +55,7 @@ impl Decision {
     pub(crate) fn clear(&mut self) {
         self.matched.applied.clear();
         self.matched.unlimited.clear();
+        self.matched.requested.clear();
         self.settlement.readings.clear();
         self.settlement.at = Timestamp::default();
     }
@@ -104,9 +105,9 @@ impl Decision {
         (0..self.matched.applied.len()).filter_map(|at| self.outcome(at))
     }
 
-    /// The rules that apply and do not limit.
-    pub fn unlimited(&self) -> impl Iterator<Item = &Rule> {
-        self.matched.unlimited.iter().map(|applied| &self.domain().rules()[applied.rule as usize])
+    /// The rules that apply and do not limit, with the descriptors that have to do with each, a bit for each.
+    pub fn unlimited(&self) -> impl Iterator<Item = (&Rule, u64)> {
+        self.matched.unlimited.iter().filter_map(|applied| Some((self.domain().rule(applied)?, applied.touches)))
     }
 
     /// The domain.
@@ -116,10 +117,13 @@ impl Decision {
 
     fn outcome(&self, at: usize) -> Option<Outcome<'_>> {
         let applied = self.matched.applied.get(at)?;
-        let rule = self.domain().rules().get(applied.rule as usize)?;
+        let rule = self.domain().rule(applied)?;
         Some(Outcome {
             rule,
-            limit: rule.limit(applied.tier)?,
+            limit: match applied.terms {
+                AppliedTerms::Tier(tier) => rule.limit(tier)?,
+                AppliedTerms::Requested(place) => self.matched.requested.get(usize::from(place))?,
+            },
             mode: applied.mode,
             reading: self.settlement.readings.get(at)?,
             touches: applied.touches,

@@ -58,9 +58,22 @@ impl<S: Store> Limiter<S> {
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
         let mut matched = Matched::default();
         let mut settlement = Settlement::default();
-        rules.resolve_into(request, &mut claim, &mut matched)?;
+        let sound = resolve(&rules, request, &mut claim, &mut matched)?;
         self.settle(&claim, &mut settlement).await;
-        let verdict = Verdict::reach(&claim, &settlement);
+        let verdict = verdict(&claim, &settlement, sound);
+        drop(claim);
+        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
+    }
+
+    /// Decides a request without asking the store, by the policies of the rules that it meets: for those who have more requests
+    /// than they can settle.
+    pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
+        let rules = self.rules.load();
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        let mut matched = Matched::default();
+        let sound = resolve(&rules, request, &mut claim, &mut matched)?;
+        let settlement = assumed(&claim, Source::Shed);
+        let verdict = verdict(&claim, &settlement, sound);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
     }
@@ -104,7 +117,7 @@ impl<S: Store> Limiter<S> {
             .await
         };
         if !settled {
-            *settlement = assumed(claim);
+            *settlement = assumed(claim, Source::Assumed);
         }
     }
 }
@@ -118,9 +131,36 @@ pub fn now<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-fn assumed(claim: &Claim<'_>) -> Settlement {
+/// What a request asks of the store; whether that was found out. A panic on the way leaves an empty claim, and the limiter must
+/// not be the outage: the request passes.
+pub(crate) fn resolve<'a>(
+    rules: &'a Ruleset,
+    request: &Request<'a>,
+    claim: &mut Claim<'a>,
+    matched: &mut Matched,
+) -> Result<bool, RequestError> {
+    match catch_unwind(AssertUnwindSafe(|| rules.resolve_into(request, claim, matched))) {
+        Ok(resolved) => resolved.map(|()| true),
+        Err(_) => {
+            claim.charges.clear();
+            *matched = Matched { domain: matched.domain, ..Matched::default() };
+            Ok(false)
+        }
+    }
+}
+
+/// The verdict on a settlement, and how sure it is.
+pub(crate) fn verdict(claim: &Claim<'_>, settlement: &Settlement, sound: bool) -> Verdict {
+    let mut verdict = Verdict::reach(claim, settlement);
+    if !sound {
+        verdict.source = Source::Assumed;
+    }
+    verdict
+}
+
+fn assumed(claim: &Claim<'_>, source: Source) -> Settlement {
     Settlement {
-        readings: claim.charges.iter().map(|charge| Reading::assumed(charge, Source::Assumed)).collect(),
+        readings: claim.charges.iter().map(|charge| Reading::assumed(charge, source)).collect(),
         at: Timestamp::default(),
         replay: Replay::First,
     }

@@ -7,7 +7,7 @@ use tollgate_store::{Immediate, Store};
 
 use crate::decision::{Decision, Held};
 use crate::ids;
-use crate::limiter::{Limiter, now};
+use crate::limiter::{Limiter, now, resolve, verdict};
 
 /// A limiter in the hands of one caller, which keeps what every check needs: the rules, looked up again only when others are in
 /// force, and the room for a decision.
@@ -37,9 +37,9 @@ impl<'l, S: Store> Session<'l, S> {
         let limiter = self.limiter;
         let decision = self.begin();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
-        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
+        let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
         limiter.settle(&claim, &mut decision.settlement).await;
-        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        decision.verdict = verdict(&claim, &decision.settlement, sound);
         drop(claim);
         Ok(&self.decision)
     }
@@ -52,9 +52,9 @@ impl<'l, S: Store> Session<'l, S> {
         let limiter = self.limiter;
         let decision = self.begin();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
-        decision.rules.resolve_into(request, &mut claim, &mut decision.matched)?;
+        let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
         now(limiter.settle(&claim, &mut decision.settlement));
-        decision.verdict = Verdict::reach(&claim, &decision.settlement);
+        decision.verdict = verdict(&claim, &decision.settlement, sound);
         drop(claim);
         Ok(&self.decision)
     }

@@ -34,13 +34,13 @@ fn check<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)]) -> Decision {
 
 /// Asks and takes the answer of the first poll.
 fn ask<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Result<Decision, RequestError> {
-    let descriptors = [Descriptor { entries, hits: None }];
+    let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost, claim: None };
     now(limiter.check(&request)).expect("the in-memory store is ready at the first poll")
 }
 
 fn explain<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Explanation {
-    let descriptors = [Descriptor { entries, hits: None }];
+    let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost, claim: None };
     now(limiter.explain(&request)).unwrap().unwrap()
 }
@@ -193,7 +193,7 @@ fn what_meets_no_limit_is_allowed() {
     assert_eq!(decision.outcomes().count(), 0);
     assert!(decision.tightest().is_none() && decision.denied_by().is_none());
     assert_eq!((decision.wait(), decision.delay()), (Wait::None, Span::ZERO));
-    assert_eq!(decision.unlimited().map(|rule| rule.name()).collect::<Vec<_>>(), ["free"]);
+    assert_eq!(decision.unlimited().map(|(rule, _)| rule.name()).collect::<Vec<_>>(), ["free"]);
     assert_eq!(limiter.store().stats().keys, 0);
 }
 
@@ -201,7 +201,7 @@ fn what_meets_no_limit_is_allowed() {
 fn requests_that_can_not_be_decided() {
     let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 9/m, cost: tokens}\n---\ndomain: e\n");
     let ask = |domain, entries: &[(&str, &str)]| {
-        let descriptors = [Descriptor { entries, hits: None }];
+        let descriptors = [Descriptor::new(entries)];
         let request = Request { domain, descriptors: &descriptors, cost: 1, claim: None };
         now(limiter.check(&request)).unwrap().map(|decision| decision.allowed())
     };

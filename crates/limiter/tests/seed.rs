@@ -63,7 +63,7 @@ impl Platform {
     }
 
     fn call(&self, descriptors: &[&[(&str, &str)]]) -> Decision {
-        let descriptors: Vec<_> = descriptors.iter().map(|entries| Descriptor { entries, hits: None }).collect();
+        let descriptors: Vec<_> = descriptors.iter().map(|entries| Descriptor::new(entries)).collect();
         let request = Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, claim: None };
         now(self.limiter.check(&request)).unwrap().unwrap()
     }

@@ -35,7 +35,7 @@ fn told(decision: &tollgate::Decision) -> Told {
 }
 
 fn ask<R>(entries: &[(&str, &str)], how: impl FnOnce(&Request<'_>) -> R) -> R {
-    let descriptors = [Descriptor { entries, hits: None }];
+    let descriptors = [Descriptor::new(entries)];
     how(&Request { domain: None, descriptors: &descriptors, cost: 1, claim: None })
 }
 

@@ -13,6 +13,8 @@ use crate::lookup::{self, Index};
 use crate::model::{self, Cap, Cost, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::pattern::Pattern;
 use crate::problem::Problem;
+use crate::requested::Requested;
+use crate::resolve::{Applied, AppliedTerms};
 use crate::tree::Tree;
 
 /// All rules in force: immutable, swapped whole.
@@ -36,6 +38,7 @@ pub struct Domain {
     pub(crate) rules: Vec<Rule>,
     pub(crate) index: Index,
     pub(crate) tree: Tree,
+    pub(crate) requested: Requested,
 }
 
 /// An attribute that some rule of the domain speaks of.
@@ -54,6 +57,9 @@ pub struct Rule {
     pub(crate) policy: Policy,
     pub(crate) headers: Headers,
     pub(crate) denied_by_label: Option<Box<str>>,
+    /// Whether a file gave the name. In a tree one may come from the way to it.
+    pub(crate) named: bool,
+    pub(crate) metadata: Box<[(String, String)]>,
     pub(crate) ipv6_prefix: u8,
     /// What each tier has.
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
@@ -109,8 +115,12 @@ impl Ruleset {
     pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<Problem>> {
         let mut errors = Vec::new();
         let mut domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
+        let written: usize = domains.iter().map(|domain| domain.rules.len()).sum();
         for (number, rule) in domains.iter_mut().flat_map(|domain| &mut domain.rules).enumerate() {
             rule.number = number;
+        }
+        for (number, domain) in domains.iter_mut().enumerate() {
+            domain.requested.rule.number = written + number;
         }
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
         if errors.is_empty() { Ok(Ruleset { generation, domains, by_name }) } else { Err(errors) }
@@ -178,6 +188,14 @@ impl Domain {
         &self.rules
     }
 
+    /// The rule behind a limit that applies; for one that came with the request, what stands for it.
+    pub fn rule(&self, applied: &Applied) -> Option<&Rule> {
+        match applied.terms {
+            AppliedTerms::Tier(_) => self.rules.get(applied.rule as usize),
+            AppliedTerms::Requested(_) => Some(&self.requested.rule),
+        }
+    }
+
     /// Its tiers.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
@@ -198,6 +216,7 @@ impl Domain {
             errors.push(Problem::error(&domain.at, message, remedy));
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
+        let requested = Requested::new(&domain);
         Domain {
             name: domain.name.into(),
             entity: domain.entity.map(Into::into),
@@ -208,6 +227,7 @@ impl Domain {
             rules,
             index,
             tree,
+            requested,
         }
     }
 }
@@ -242,6 +262,16 @@ impl Rule {
     /// How it is named to clients that it refuses.
     pub fn label(&self) -> &str {
         self.denied_by_label.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The name, where a file gave one.
+    pub fn given_name(&self) -> Option<&str> {
+        self.named.then_some(&self.name)
+    }
+
+    /// What the gateway is told with the answer: names and texts, nested ones as JSON text.
+    pub fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
     }
 
     /// Where it was declared.
@@ -308,6 +338,8 @@ impl Rule {
             policy: terms.policy,
             headers: terms.headers,
             denied_by_label: terms.denied_by_label.as_deref().map(Into::into),
+            named: true,
+            metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
             tiers,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),

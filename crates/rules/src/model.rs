@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate_core::{Limit, OnFailure};
+use tollgate_core::{Algorithm, Limit, OnFailure};
 
 use crate::pattern::Pattern;
 
@@ -28,6 +28,8 @@ pub struct Domain {
     pub tree: Vec<Node>,
     /// Whether the limits on the way to a node of the tree are charged too.
     pub match_parents: bool,
+    /// How limits count that do not say.
+    pub default_algorithm: Counting,
     /// Where it was declared.
     pub at: Place,
 }
@@ -144,6 +146,34 @@ pub struct Terms {
     pub denied_by_label: Option<String>,
 }
 
+/// How a limit counts, by the name that files have for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// A count that moves with time.
+    SlidingWindow,
+    /// A level that falls with time.
+    Bucket,
+    /// The same, with admitted requests spaced evenly.
+    LeakyBucket,
+    /// A count for each aligned period.
+    FixedWindow,
+    /// Every entry.
+    SlidingLog,
+}
+
+impl Counting {
+    /// The algorithm, given what some of them need.
+    pub fn algorithm(self, burst: u64, sub_windows: u16) -> Algorithm {
+        match self {
+            Counting::SlidingWindow => Algorithm::SlidingWindow { sub_windows },
+            Counting::Bucket => Algorithm::Bucket { burst, paced: false },
+            Counting::LeakyBucket => Algorithm::Bucket { burst, paced: true },
+            Counting::FixedWindow => Algorithm::FixedWindow,
+            Counting::SlidingLog => Algorithm::SlidingLog,
+        }
+    }
+}
+
 /// What a tier is held to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cap {
@@ -184,6 +214,17 @@ pub enum Policy {
     Cost,
     /// Errors in a budget don't heal: deny, and never approximate.
     Quota,
+}
+
+impl Policy {
+    /// What a tier's charges become when the store is away.
+    pub fn for_tier(self, tier: &Tier) -> OnFailure {
+        match self {
+            Policy::Comfort => OnFailure::Local,
+            Policy::Cost if tier.paid => OnFailure::Local,
+            Policy::Security | Policy::Cost | Policy::Quota => OnFailure::Deny,
+        }
+    }
 }
 
 /// What of a rule clients are shown.

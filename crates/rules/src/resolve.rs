@@ -1,7 +1,7 @@
 //! From a request to a claim: which limits it meets, with which keys, for how much. Pure, on one snapshot.
 
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Charge, Claim, ClaimId, Key, Mode, Request, Value};
+use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, Request, Value};
 
 use crate::attributes::Attributes;
 use crate::compiled::{CompiledCap, Domain, Rule, Ruleset};
@@ -31,6 +31,8 @@ pub struct Matched {
     pub applied: SmallVec<[Applied; 4]>,
     /// Rules that apply and do not limit.
     pub unlimited: SmallVec<[Applied; 1]>,
+    /// Limits that came with the request.
+    pub requested: Vec<Limit>,
 }
 
 /// A rule that applies to a request.
@@ -38,12 +40,21 @@ pub struct Matched {
 pub struct Applied {
     /// The rule's place in its domain.
     pub rule: u32,
-    /// The tier by which its limit was chosen.
-    pub tier: u16,
+    /// Where its limit comes from.
+    pub terms: AppliedTerms,
     /// What follows if there is no room; chosen by caller where the rule is enforced for a share of them.
     pub mode: Mode,
     /// The descriptors of the request that have to do with it, a bit for each.
     pub touches: u64,
+}
+
+/// Where the limit of an applied rule comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppliedTerms {
+    /// The rule, for this tier.
+    Tier(u16),
+    /// The request: this place in [`Matched::requested`].
+    Requested(u16),
 }
 
 impl Ruleset {
@@ -52,7 +63,7 @@ impl Ruleset {
         let mut claim = Claim { id, charges: SmallVec::new(), once: None };
         let mut matched = Matched::default();
         self.resolve_into(request, &mut claim, &mut matched)?;
-        let Matched { domain, applied, unlimited } = matched;
+        let Matched { domain, applied, unlimited, requested: _ } = matched;
         Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
     }
 
@@ -79,8 +90,8 @@ impl Ruleset {
 
 impl<'a> Resolved<'a> {
     /// The rule behind the charge at this place.
-    pub fn rule(&self, charge: usize) -> &'a Rule {
-        &self.domain.rules[self.applied[charge].rule as usize]
+    pub fn rule(&self, charge: usize) -> Option<&'a Rule> {
+        self.domain.rule(self.applied.get(charge)?)
     }
 }
 
@@ -107,6 +118,11 @@ impl<'a> Resolving<'_, 'a> {
         }
         if !domain.tree.is_empty() {
             self.tree(request, tier);
+        }
+        for (number, descriptor) in request.descriptors.iter().enumerate() {
+            if let Some(limit) = descriptor.limit {
+                self.requested(number, descriptor, limit, request, tier)?;
+            }
         }
         match self.claim.charges.len() {
             ..=Claim::MOST_CHARGES => Ok(()),
@@ -140,7 +156,7 @@ impl<'a> Resolving<'_, 'a> {
         let walks: SmallVec<[_; 4]> =
             request.descriptors.iter().map(|descriptor| domain.tree.walk(descriptor.entries)).collect();
         let mut replaced: SmallVec<[&str; 4]> = SmallVec::new();
-        for (walk, descriptor) in walks.iter().zip(request.descriptors) {
+        for (walk, descriptor) in walks.iter().zip(request.descriptors).filter(|(_, one)| one.limit.is_none()) {
             for met in domain.tree.met(walk, descriptor.entries) {
                 if domain.rules[met.limit.rule as usize].mode != RuleMode::Off {
                     replaced.extend(met.limit.replaces.iter().map(|name| &**name));
@@ -148,6 +164,9 @@ impl<'a> Resolving<'_, 'a> {
             }
         }
         for (number, (walk, descriptor)) in walks.iter().zip(request.descriptors).enumerate() {
+            if descriptor.limit.is_some() {
+                continue;
+            }
             let units = descriptor.hits.unwrap_or(request.cost);
             for met in domain.tree.met(walk, descriptor.entries) {
                 let rule = &domain.rules[met.limit.rule as usize];
@@ -162,6 +181,26 @@ impl<'a> Resolving<'_, 'a> {
         }
     }
 
+    /// A limit that came with the request.
+    fn requested(
+        &mut self,
+        number: usize,
+        descriptor: &Descriptor<'a>,
+        limit: &'a Limit,
+        request: &Request<'a>,
+        tier: usize,
+    ) -> Result<(), RequestError> {
+        let requested = &self.domain.requested;
+        let key = requested.key(descriptor, limit.period().span()).ok_or(RequestError::UnknownUnit)?;
+        let on_failure = requested.rule.tiers[tier].on_failure;
+        let units = descriptor.hits.unwrap_or(request.cost);
+        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode: Mode::Enforce, on_failure });
+        let terms = AppliedTerms::Requested(self.matched.requested.len() as u16);
+        self.matched.applied.push(Applied { rule: u32::MAX, terms, mode: Mode::Enforce, touches: 1 << number });
+        self.matched.requested.push(limit.clone());
+        Ok(())
+    }
+
     #[inline]
     fn add(
         &mut self,
@@ -173,7 +212,7 @@ impl<'a> Resolving<'_, 'a> {
         units: u64,
     ) {
         let rule = &self.domain.rules[number as usize];
-        let applied = |mode| Applied { rule: number, tier: tier as u16, mode, touches };
+        let applied = |mode| Applied { rule: number, terms: AppliedTerms::Tier(tier as u16), mode, touches };
         let CompiledCap::Limit { limit, scope } = cap else {
             self.matched.unlimited.push(applied(Mode::Enforce));
             return;

@@ -196,7 +196,7 @@ impl<'a> Compiler<'a> {
             self.path.push('=');
             self.path.push_str(&escaped(value));
         }
-        let limit = node.limit.as_ref().map(|limit| self.limit(limit, &node.at));
+        let limit = node.limit.as_ref().map(|limit| self.limit(limit, node));
         tree.nodes.push(TreeNode {
             children: ByText::default(),
             limit,
@@ -209,13 +209,16 @@ impl<'a> Compiler<'a> {
         number
     }
 
-    fn limit(&mut self, limit: &model::NodeLimit, place: &model::Place) -> NodeLimit {
+    fn limit(&mut self, limit: &model::NodeLimit, node: &model::Node) -> NodeLimit {
         let entity = self.domain.entity.as_deref();
         let home = match self.keys.iter().position(|(key, _)| Some(*key) == entity) {
             Some(at) => Home::Caller(at),
             None => Home::Own,
         };
-        let mut rule = Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, place.clone());
+        let mut rule =
+            Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, node.at.clone());
+        rule.named = limit.named;
+        rule.metadata = node.metadata.clone().into();
         rule.path = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.cloned())).collect();
         self.rules.push(rule);
         NodeLimit {

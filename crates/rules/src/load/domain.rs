@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use crate::load::keys::{self, choose};
 use crate::load::reader::{Fields, Reader};
-use crate::load::terms::{ALGORITHMS, Counting};
+use crate::load::terms::ALGORITHMS;
 use crate::load::{rules_form, tree_form};
-use crate::model::{Domain, Node, Place, Rule, RuleMode, Test, Tier};
+use crate::model::{Counting, Domain, Node, Place, Rule, RuleMode, Test, Tier};
 use crate::problem::{Fault, Problems, quoted};
 use crate::yaml::{Entry, Yaml};
 
@@ -82,6 +82,7 @@ pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Optio
         rules,
         tree,
         match_parents: settings.match_parents,
+        default_algorithm: settings.default_algorithm,
         at: first.at.clone(),
     };
     if let Some((name, at)) = &settings.default_rule {

@@ -5,19 +5,8 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::Settings;
 use crate::load::reader::{Fields, Reader};
-use crate::model::{Cap, Headers, Policy, RuleMode, Terms, Tier};
+use crate::model::{Cap, Counting, Headers, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
-
-/// The algorithms by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counting {
-    SlidingWindow,
-    /// Token bucket and GCRA: one arithmetic.
-    Bucket,
-    LeakyBucket,
-    FixedWindow,
-    SlidingLog,
-}
 
 pub(super) const ALGORITHMS: &[(&str, Counting)] = &[
     ("sliding_window", Counting::SlidingWindow),
@@ -208,15 +197,8 @@ impl Wording {
 
     fn algorithm_of(&self, amount: u64, period: &Period, settings: &Settings) -> Algorithm {
         let burst = self.burst.map_or(amount, |burst| burst.value.of(amount));
-        match self.counting(period, settings) {
-            Counting::SlidingWindow => {
-                Algorithm::SlidingWindow { sub_windows: self.sub_windows.map_or(1, |parts| parts.value) }
-            }
-            Counting::Bucket => Algorithm::Bucket { burst, paced: false },
-            Counting::LeakyBucket => Algorithm::Bucket { burst, paced: true },
-            Counting::FixedWindow => Algorithm::FixedWindow,
-            Counting::SlidingLog => Algorithm::SlidingLog,
-        }
+        let sub_windows = self.sub_windows.map_or(1, |parts| parts.value);
+        self.counting(period, settings).algorithm(burst, sub_windows)
     }
 
     /// The rule's own algorithm; else a calendar's, which begins anew with each period; else the domain's.
@@ -225,17 +207,6 @@ impl Wording {
             Some(algorithm) => algorithm.value,
             None if period.as_calendar().is_some() => Counting::FixedWindow,
             None => settings.default_algorithm,
-        }
-    }
-}
-
-impl Policy {
-    /// What a tier's charges become when the store is away.
-    fn for_tier(self, tier: &Tier) -> OnFailure {
-        match self {
-            Policy::Comfort => OnFailure::Local,
-            Policy::Cost if tier.paid => OnFailure::Local,
-            Policy::Security | Policy::Cost | Policy::Quota => OnFailure::Deny,
         }
     }
 }

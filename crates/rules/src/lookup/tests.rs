@@ -13,7 +13,7 @@ fn tried(count: usize, rule: &dyn Fn(usize) -> String, entries: &[(&str, &str)])
     let source = Source { name: "rules.yaml".to_owned(), text: format!("domain: d\nrules:\n{lines}") };
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
     let rules = Ruleset::compile(domains, 1).unwrap();
-    let descriptors = [Descriptor { entries, hits: None }];
+    let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
     let domain = &rules.domains()[0];
     let mut candidates = SmallVec::new();

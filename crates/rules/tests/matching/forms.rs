@@ -49,7 +49,7 @@ descriptors:
 ";
     let rules = rules(file);
     let entries = [("a", "1")];
-    let descriptors = [Descriptor { entries: &entries, hits: None }];
+    let descriptors = [Descriptor::new(&entries)];
     let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, claim: None };
     let resolved = rules.resolve(&request, ClaimId(1)).unwrap();
     let names: Vec<&str> = resolved.claim.charges.iter().map(|charge| charge.key.scope().name()).collect();
@@ -81,21 +81,21 @@ fn requests_have_bounds() {
         let request = Request { domain: None, descriptors, cost: 1, claim: None };
         rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.applied.len())
     };
-    let one = Descriptor { entries: &[("a", "1")], hits: None };
+    let one = Descriptor::new(&[("a", "1")]);
     assert_eq!(ask(&vec![one; Request::MOST_DESCRIPTORS]), Ok(1));
     let many = RequestError::TooMany { what: "descriptors", most: Request::MOST_DESCRIPTORS };
     assert_eq!(ask(&vec![one; Request::MOST_DESCRIPTORS + 1]), Err(many));
 
     let entries = vec![("a", "1"); Request::MOST_ENTRIES + 1];
-    assert_eq!(ask(&[Descriptor { entries: &entries[1..], hits: None }]), Ok(1));
+    assert_eq!(ask(&[Descriptor::new(&entries[1..])]), Ok(1));
     let many = RequestError::TooMany { what: "entries in a descriptor", most: Request::MOST_ENTRIES };
-    assert_eq!(ask(&[Descriptor { entries: &entries, hits: None }]), Err(many));
+    assert_eq!(ask(&[Descriptor::new(&entries)]), Err(many));
 
     let long = "x".repeat(Request::LONGEST_TEXT + 1);
     for entry in [("a", &*long), (&*long, "1")] {
-        assert_eq!(ask(&[Descriptor { entries: &[entry], hits: None }]), Err(RequestError::TooLong));
+        assert_eq!(ask(&[Descriptor::new(&[entry])]), Err(RequestError::TooLong));
     }
-    assert_eq!(ask(&[Descriptor { entries: &[("a", &long[1..])], hits: None }]), Ok(1));
+    assert_eq!(ask(&[Descriptor::new(&[("a", &long[1..])])]), Ok(1));
 }
 
 #[test]

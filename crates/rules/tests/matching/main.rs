@@ -68,7 +68,7 @@ impl Asked {
         let descriptors: Vec<Descriptor<'_>> = texts
             .iter()
             .zip(&self.descriptors)
-            .map(|(entries, descriptor)| Descriptor { entries, hits: descriptor.hits })
+            .map(|(entries, descriptor)| Descriptor { hits: descriptor.hits, ..Descriptor::new(entries) })
             .collect();
         then(&Request { domain: None, descriptors: &descriptors, cost: self.cost, claim: None })
     }

@@ -48,7 +48,7 @@ fn drawn(rules: &Ruleset, attribute: &str) -> Vec<Vec<bool>> {
         let value = format!("caller-{caller}");
         let path = format!("/{}", caller % 7);
         let entries = [(attribute, &*value), ("path", &*path)];
-        let descriptors = [Descriptor { entries: &entries, hits: None }];
+        let descriptors = [Descriptor::new(&entries)];
         let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
         let resolved = rules.resolve(&request, ClaimId(caller as u128)).unwrap();
         for applied in &resolved.applied {

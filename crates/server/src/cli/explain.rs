@@ -77,7 +77,7 @@ impl Explain {
             Ok(rules) => rules,
             Err(code) => return code,
         };
-        let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor { entries, hits: None }).collect();
+        let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
         let domain = self.domain.as_deref();
         let request = Request { domain, descriptors: &descriptors, cost: self.cost, claim: None };
         let limiter = Limiter::new(rules, MemoryConfig::default().build());

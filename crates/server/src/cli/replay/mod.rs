@@ -147,7 +147,7 @@ impl Judge {
         let descriptors: SmallVec<[Descriptor<'_>; 1]> = entries
             .iter()
             .zip(&recorded.descriptors)
-            .map(|(entries, descriptor)| Descriptor { entries, hits: descriptor.hits })
+            .map(|(entries, descriptor)| Descriptor { hits: descriptor.hits, ..Descriptor::new(entries) })
             .collect();
         let domain = recorded.domain.as_deref();
         let request = Request { domain, descriptors: &descriptors, cost: recorded.cost, claim: None };

@@ -71,7 +71,7 @@ impl Summary {
                 }
             }
         }
-        for rule in decision.unlimited() {
+        for (rule, _) in decision.unlimited() {
             self.rules[rule.number()].requests.add(request);
         }
     }

@@ -1,0 +1,81 @@
+//! Limits that come with a request: an amount and a unit of time, counted in a key space of their own.
+
+use smallvec::SmallVec;
+use tollgate_core::key::{Home, Key};
+use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
+
+use crate::address::{counted, is_address};
+use crate::compiled::{Domain, Rule};
+use crate::model::{self, Counting, Headers, Policy, RuleMode, Terms};
+
+/// What a domain needs to count limits that it did not know before.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    /// Stands for all of them in decisions.
+    pub(crate) rule: Rule,
+    counting: Counting,
+    /// For each length of time that a request may name.
+    scopes: Vec<(Span, Scope)>,
+}
+
+/// The units of Envoy's protocol: second to day, week, month, year.
+const LENGTHS: [Span; 7] = [
+    Span::from_secs(1),
+    Span::from_secs(60),
+    Span::from_secs(3_600),
+    Span::from_secs(86_400),
+    Span::from_secs(7 * 86_400),
+    Span::from_secs(30 * 86_400),
+    Span::from_secs(365 * 86_400),
+];
+
+/// The name of such limits, and in scopes a text that no rule of a file has.
+const NAME: &str = "request";
+const PATH: &str = "⇒request";
+/// As for rules that do not say.
+const IPV6_PREFIX: u8 = 56;
+
+impl Requested {
+    pub(crate) fn new(domain: &model::Domain) -> Requested {
+        let terms = Terms {
+            caps: domain.tiers.iter().map(|_| None).collect(),
+            mode: RuleMode::Enforce,
+            on_failure: domain.tiers.iter().map(|tier| Policy::Comfort.for_tier(tier)).collect(),
+            policy: Policy::Comfort,
+            ipv6_prefix: IPV6_PREFIX,
+            ipv6_prefix_given: false,
+            headers: Headers::Full,
+            denied_by_label: None,
+        };
+        let scope = |length: Span| {
+            let period = Period::fixed(length).ok()?;
+            Some((length, Scope::new(&domain.name, PATH, domain.default_algorithm.algorithm(0, 1), &period, Home::Own)))
+        };
+        Requested {
+            rule: Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone()),
+            counting: domain.default_algorithm,
+            scopes: LENGTHS.into_iter().filter_map(scope).collect(),
+        }
+    }
+
+    /// The counter of a descriptor under a limit of this length; none if no request may name that length.
+    pub(crate) fn key<'a>(&'a self, descriptor: &Descriptor<'a>, length: Span) -> Option<Key<'a>> {
+        let (_, scope) = self.scopes.iter().find(|(known, _)| *known == length)?;
+        let mut values = SmallVec::new();
+        for (name, value) in descriptor.entries {
+            values.push(Value::Text(name));
+            values.push(if is_address(name) { counted(value, IPV6_PREFIX) } else { Value::Text(value) });
+        }
+        Some(Key::new(scope, values))
+    }
+}
+
+impl Domain {
+    /// The limit that a request names by an amount and a length of time, counted as the domain's limits are.
+    ///
+    /// # Errors
+    /// If it can't be counted exactly.
+    pub fn requested(&self, amount: u64, length: Span) -> Result<Limit, LimitError> {
+        Limit::new(amount, Period::fixed(length)?, self.requested.counting.algorithm(amount, 1))
+    }
+}

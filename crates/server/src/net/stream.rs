@@ -1,0 +1,67 @@
+//! A connection, however it came.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+/// Bytes in both directions.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    TlsTcp(Box<TlsStream<TcpStream>>),
+    TlsUnix(Box<TlsStream<UnixStream>>),
+}
+
+/// Calls a method of whichever stream it is.
+macro_rules! each {
+    ($stream:expr, $method:ident($($argument:expr),*)) => {
+        match $stream {
+            Stream::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Stream::Unix(stream) => Pin::new(stream).$method($($argument),*),
+            Stream::TlsTcp(stream) => Pin::new(stream).$method($($argument),*),
+            Stream::TlsUnix(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Unix(stream) => stream.is_write_vectored(),
+            Stream::TlsTcp(stream) => stream.is_write_vectored(),
+            Stream::TlsUnix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), poll_shutdown(cx))
+    }
+}

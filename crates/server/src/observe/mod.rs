@@ -1,0 +1,3 @@
+//! What operators see: logs, metrics, traces.
+
+pub(crate) mod metrics;
