@@ -65,7 +65,7 @@ fn a_request_names_its_domain_unless_there_is_one() {
     );
     let ask = |rules: &tollgate_rules::Ruleset, domain: Option<&str>| {
         let request = Request { domain, descriptors: &[], cost: 1, claim: None };
-        rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.rule(0).name().to_owned())
+        rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.rule(0).unwrap().name().to_owned())
     };
     assert_eq!(ask(&one, None).unwrap(), "r");
     assert_eq!(ask(&one, Some("d")).unwrap(), "r");

@@ -76,7 +76,8 @@ descriptors:
     let rules = rules(file);
     let homes = Asked::new("customer=c | user=u | user=v, customer=c").with(|request| {
         let resolved = rules.resolve(request, ClaimId(1)).unwrap();
-        let home = |at: usize| (resolved.rule(at).name().to_owned(), resolved.claim.charges[at].key.scope().home());
+        let home =
+            |at: usize| (resolved.rule(at).unwrap().name().to_owned(), resolved.claim.charges[at].key.scope().home());
         (0..resolved.applied.len()).map(home).collect::<Vec<_>>()
     });
     let expected = [

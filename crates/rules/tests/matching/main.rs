@@ -11,6 +11,7 @@ mod keys;
 mod modes;
 mod random_rules;
 mod random_trees;
+mod requested;
 mod scale;
 mod tiers;
 mod tree;
@@ -18,7 +19,7 @@ mod tree;
 use std::fmt::Write as _;
 
 use tollgate_core::{Algorithm, ClaimId, Descriptor, Mode, Request, Value};
-use tollgate_rules::{LoadOptions, Problem, RequestError, Resolved, Ruleset, Source, load_sources};
+use tollgate_rules::{AppliedTerms, LoadOptions, Problem, RequestError, Resolved, Ruleset, Source, load_sources};
 
 /// A request as a test writes it: descriptors separated by `|`, their entries by `,`. An entry is `name=value`, or `hits N`; a
 /// part before the first descriptor that is `cost N |` is the cost of the whole.
@@ -104,7 +105,7 @@ fn told(resolved: &Resolved<'_>) -> Vec<String> {
     for (at, (charge, applied)) in resolved.claim.charges.iter().zip(&resolved.applied).enumerate() {
         assert_eq!(charge.mode, applied.mode);
         let limit = charge.limit;
-        let mut line = format!("{}({})", resolved.rule(at).name(), values(charge.key.values()));
+        let mut line = format!("{}({})", resolved.rule(at).unwrap().name(), values(charge.key.values()));
         let _ = match limit.algorithm() {
             Algorithm::Concurrency => write!(line, " {} concurrent", limit.amount()),
             _ => write!(line, " {}/{}s", limit.amount(), limit.period().span().as_micros() / 1_000_000),
@@ -126,12 +127,12 @@ fn told(resolved: &Resolved<'_>) -> Vec<String> {
             Mode::Shadow => " shadow",
             Mode::Soft => " soft",
         });
-        line.push_str(&tier(resolved, applied.tier));
+        line.push_str(&tier(resolved, applied.terms));
         lines.push(line);
     }
     for applied in &resolved.unlimited {
         let name = resolved.domain.rules()[applied.rule as usize].name();
-        lines.push(format!("{name} unlimited{}", tier(resolved, applied.tier)));
+        lines.push(format!("{name} unlimited{}", tier(resolved, applied.terms)));
     }
     lines
 }
@@ -145,9 +146,10 @@ fn values(values: &[Value<'_>]) -> String {
 }
 
 /// The first tier is the usual one.
-fn tier(resolved: &Resolved<'_>, tier: u16) -> String {
-    match tier {
-        0 => String::new(),
-        other => format!(" @{}", resolved.domain.tiers()[usize::from(other)].name),
+fn tier(resolved: &Resolved<'_>, terms: AppliedTerms) -> String {
+    match terms {
+        AppliedTerms::Tier(0) => String::new(),
+        AppliedTerms::Requested(_) => " requested".to_owned(),
+        AppliedTerms::Tier(other) => format!(" @{}", resolved.domain.tiers()[usize::from(other)].name),
     }
 }

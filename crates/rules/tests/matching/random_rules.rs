@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
 use tollgate_rules::Ruleset;
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Domain, Headers, KeyPart, Network, Place, Policy, Rule, RuleMode, Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, Headers, KeyPart, Network, Place, Policy, Rule, RuleMode, Terms, Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
 
@@ -57,7 +57,7 @@ fn compare(rules: &[Rule], compiled: &Ruleset, entries: &[(String, String)]) -> 
         rules.iter().filter(|rule| applies(rule, entries)).map(|rule| rule.name.as_str()).collect();
     let found = Asked::of(vec![entries.to_vec()]).with(|request| {
         let resolved = compiled.resolve(request, ClaimId(1)).unwrap();
-        (0..resolved.applied.len()).map(|at| resolved.rule(at).name().to_owned()).collect::<Vec<_>>()
+        (0..resolved.applied.len()).map(|at| resolved.rule(at).unwrap().name().to_owned()).collect::<Vec<_>>()
     });
     prop_assert_eq!(found, expected, "{:?}", entries);
     Ok(())
@@ -159,6 +159,7 @@ pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
         rules,
         tree: Vec::new(),
         match_parents: false,
+        default_algorithm: Counting::SlidingWindow,
         at: place(),
     }
 }

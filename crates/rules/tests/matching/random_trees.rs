@@ -31,7 +31,7 @@ proptest! {
             let found = Asked::of(vec![entries.clone()]).with(|request| {
                 let resolved = compiled.resolve(request, ClaimId(1)).unwrap();
                 let one = |at: usize| {
-                    (resolved.rule(at).name().to_owned(), crate::values(resolved.claim.charges[at].key.values()))
+                    (resolved.rule(at).unwrap().name().to_owned(), crate::values(resolved.claim.charges[at].key.values()))
                 };
                 (0..resolved.applied.len()).map(one).collect::<Vec<_>>()
             });
