@@ -21,7 +21,7 @@ pub fn load_rules(input: &[u8]) -> bool {
     let ways = if sources.len() > 1 { &[false, true][..] } else { &[false] };
     let mut compiled = false;
     for &merge_domains in ways {
-        match load_sources(&sources, &LoadOptions { merge_domains }) {
+        match load_sources(&sources, &LoadOptions { merge_domains, ..LoadOptions::default() }) {
             Ok(loaded) => {
                 loaded.warnings.iter().for_each(|warning| assert_helps(warning, &sources));
                 compiled |= Ruleset::compile(loaded.domains, 1).is_ok();

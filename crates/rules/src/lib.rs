@@ -24,6 +24,6 @@ mod yaml;
 pub use compiled::{Domain, Rule, Ruleset};
 pub use error::{BadCost, RequestError};
 pub use explain::Fate;
-pub use load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+pub use load::{Files, LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity, quoted};
 pub use resolve::{Applied, AppliedTerms, Matched, Resolved};

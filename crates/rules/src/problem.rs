@@ -110,6 +110,11 @@ impl Problems {
         self.warnings.push(Severity::Warning, file, line, fault);
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.errors.kept.len() + self.warnings.kept.len()
+    }
+
     /// Whether another error would only be counted: then it need not be worded.
     pub(crate) fn are_enough(&self) -> bool {
         self.errors.more.is_some()

@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "parts that are not joined yet")]
 
 mod cli;
+mod data_dir;
 mod gate;
 mod health;
 mod net;
 mod observe;
+mod rules_watch;
 mod wire;
 
 fn main() -> std::process::ExitCode {

@@ -5,14 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOST_BYTES, Source};
+use super::{LoadOptions, MOST_BYTES, Source};
 use crate::problem::{Fault, Problems};
 
 /// The most files of a load.
 const MOST_FILES: usize = 10_000;
 
 /// The rule files among paths, in the order given and by name within a directory, each with what could be read of it.
-pub(super) fn read<P: AsRef<Path>>(paths: &[P], problems: &mut Problems) -> Vec<Source> {
+pub(super) fn read<P: AsRef<Path>>(paths: &[P], options: &LoadOptions, problems: &mut Problems) -> Vec<Source> {
     if paths.is_empty() {
         let fault = Fault::new("no rule files were named", "name a file or a directory");
         refuse(Path::new("rules"), fault, problems);
@@ -20,7 +20,7 @@ pub(super) fn read<P: AsRef<Path>>(paths: &[P], problems: &mut Problems) -> Vec<
     let mut files = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
         match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => match in_directory(path, problems) {
+            Ok(metadata) if metadata.is_dir() => match in_directory(path, options, problems) {
                 Ok(found) => files.extend(found),
                 Err(error) => {
                     refuse(path, Fault::new(format!("the directory can't be read: {error}"), PERMISSIONS), problems)
@@ -41,7 +41,7 @@ const PERMISSIONS: &str = "check that it exists and may be read";
 
 /// The rule files directly in a directory. Names that begin with a dot are no one's rules: Kubernetes keeps its versions of
 /// a ConfigMap under such names and swaps a link among them.
-fn in_directory(directory: &Path, problems: &mut Problems) -> std::io::Result<Vec<PathBuf>> {
+fn in_directory(directory: &Path, options: &LoadOptions, problems: &mut Problems) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -51,7 +51,8 @@ fn in_directory(directory: &Path, problems: &mut Problems) -> std::io::Result<Ve
     }
     paths.sort();
     paths.retain(|path| {
-        let named = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let named =
+            options.every_file || path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         // A link that leads nowhere is kept, so that reading it says so.
         let directory = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
         if !named || directory {

@@ -45,6 +45,8 @@ pub struct Loaded {
 pub struct LoadOptions {
     /// Files of the same domain are one (envoyproxy/ratelimit's `MERGE_DOMAIN_CONFIG`); else they are an error.
     pub merge_domains: bool,
+    /// In a directory every file is one of rules, not only those whose names end in `.yaml` or `.yml`.
+    pub every_file: bool,
 }
 
 /// The longest rule file.
@@ -55,9 +57,43 @@ pub const MOST_BYTES: usize = 16 << 20;
 /// # Errors
 /// All problems of all files, if one of them is an error.
 pub fn load_paths<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
-    let mut problems = Problems::default();
-    let sources = files::read(paths, &mut problems);
-    load(&sources, options, problems)
+    Files::read(paths, options).load(options)
+}
+
+/// Rule files as they were when they were read: what is loaded, kept and compared.
+#[derive(Debug)]
+pub struct Files {
+    /// Names and texts.
+    pub sources: Vec<Source>,
+    /// What could not be read.
+    problems: Problems,
+}
+
+impl Files {
+    /// Reads them, without a look at what they say.
+    pub fn read<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> Files {
+        let mut problems = Problems::default();
+        let sources = files::read(paths, options, &mut problems);
+        Files { sources, problems }
+    }
+
+    /// Files that are at hand.
+    pub fn of(sources: Vec<Source>) -> Files {
+        Files { sources, problems: Problems::default() }
+    }
+
+    /// How many of them could not be read, or are none of rules.
+    pub fn faults(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// What they say.
+    ///
+    /// # Errors
+    /// All problems of all files, if one of them is an error.
+    pub fn load(self, options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
+        load(&self.sources, options, self.problems)
+    }
 }
 
 /// Reads rule files that are at hand.

@@ -74,7 +74,7 @@ fn merged_domains_share_their_settings_and_refuse_twins() {
     let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned() };
     let first = source("a", "domain: d\nentity: u\ntiers: {x: {}}\nrules: [{name: r, key: [u], limit: {x: 1/s}}]\n");
     let second = source("b", "domain: d\nrules: [{name: s, key: [u], limit: {x: 2/s}}]\ndescriptors: [{key: k}]\n");
-    let merge = LoadOptions { merge_domains: true };
+    let merge = LoadOptions { merge_domains: true, ..LoadOptions::default() };
 
     let loaded = load_sources(&[first.clone(), second.clone()], &merge).unwrap();
     assert_eq!(loaded.domains.len(), 1);

@@ -92,7 +92,7 @@ impl RulesArgs {
 
 impl LoadingArgs {
     fn options(&self) -> LoadOptions {
-        LoadOptions { merge_domains: self.merge_domains }
+        LoadOptions { merge_domains: self.merge_domains, ..LoadOptions::default() }
     }
 }
 

@@ -1,0 +1,179 @@
+//! Threads that serve connections, one for each core, each with a runtime of its own.
+//!
+//! One task accepts and hands each connection to the worker that has the fewest: gateways keep few connections for a long time,
+//! and where the system spreads them by chance (`SO_REUSEPORT`) one core may get them all.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use super::listener::{Accepted, Listener};
+use super::tls::Tls;
+use super::{Closing, Stream};
+use crate::observe::metrics::ListenerMetrics;
+
+/// Serves connections of one protocol.
+pub(crate) trait Wire: Send + Sync {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// One listener and what serves its connections.
+pub(crate) struct Door {
+    pub(crate) listener: Listener,
+    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) max_connections: usize,
+    pub(crate) metrics: ListenerMetrics,
+}
+
+/// The threads.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    desks: Vec<Desk>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Where a worker takes its connections from.
+#[derive(Debug)]
+struct Desk {
+    jobs: mpsc::Sender<Job>,
+    open: Arc<AtomicUsize>,
+}
+
+/// A connection to serve.
+struct Job {
+    accepted: Accepted,
+    wire: Arc<dyn Wire>,
+    tls: Option<Arc<Tls>>,
+    closing: Closing,
+    /// Held while the connection is open.
+    guard: Open,
+}
+
+/// Counts an open connection until it is dropped.
+struct Open {
+    counts: [Arc<AtomicUsize>; 2],
+    metrics: ListenerMetrics,
+    /// All of these are dropped when the last connection has ended.
+    _alive: mpsc::Sender<()>,
+}
+
+/// How many connections may wait for a worker.
+const WAITING: usize = 1024;
+/// How long to leave it when the system has no more sockets for us.
+const BREATH: Duration = Duration::from_millis(50);
+
+impl Workers {
+    /// Starts this many.
+    pub(crate) fn start(count: usize) -> io::Result<Workers> {
+        let mut workers = Workers { desks: Vec::new(), threads: Vec::new() };
+        for number in 0..count.max(1) {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let (jobs, inbox) = mpsc::channel(WAITING);
+            workers.desks.push(Desk { jobs, open: Arc::default() });
+            let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+            workers.threads.push(thread.spawn(move || runtime.block_on(work(inbox)))?);
+        }
+        Ok(workers)
+    }
+
+    /// Accepts connections until the server is about to stop. `alive` is dropped when the last of them has ended.
+    pub(crate) async fn accept(self: Arc<Self>, door: Door, mut closing: Closing, alive: mpsc::Sender<()>) {
+        let open = Arc::new(AtomicUsize::new(0));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = closing.begun() => return,
+                accepted = door.listener.accept() => accepted,
+            };
+            let accepted = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // A client that went away again, or no more file descriptors: the others still have to be served.
+                    tracing::debug!(%error, "a connection could not be accepted");
+                    door.metrics.refused();
+                    tokio::time::sleep(BREATH).await;
+                    continue;
+                }
+            };
+            let Some(desk) = self.desks.iter().min_by_key(|desk| desk.open.load(Ordering::Relaxed)) else { return };
+            if open.load(Ordering::Relaxed) >= door.max_connections {
+                door.metrics.refused();
+                continue;
+            }
+            let guard = Open::new([open.clone(), desk.open.clone()], door.metrics.clone(), alive.clone());
+            let job =
+                Job { accepted, wire: door.wire.clone(), tls: door.tls.clone(), closing: closing.clone(), guard };
+            if desk.jobs.try_send(job).is_err() {
+                door.metrics.refused();
+            }
+        }
+    }
+
+    /// Ends the threads and whatever they still do.
+    pub(crate) fn stop(self) {
+        drop(self.desks);
+        for thread in self.threads {
+            // A worker that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Serves what comes in until the desk is closed.
+async fn work(mut inbox: mpsc::Receiver<Job>) {
+    while let Some(job) = inbox.recv().await {
+        tokio::spawn(serve(job));
+    }
+}
+
+/// Serves one connection, on whatever runtime it is called.
+async fn serve(job: Job) {
+    let Job { accepted, wire, tls, closing, guard } = job;
+    let stream = match (accepted, tls) {
+        (Accepted::Tcp(stream), None) => TcpStream::from_std(stream).map(Stream::Tcp),
+        (Accepted::Unix(stream), None) => UnixStream::from_std(stream).map(Stream::Unix),
+        (Accepted::Tcp(stream), Some(tls)) => match TcpStream::from_std(stream) {
+            Ok(stream) => tls.accept_tcp(stream).await,
+            Err(error) => Err(error),
+        },
+        (Accepted::Unix(stream), Some(tls)) => match UnixStream::from_std(stream) {
+            Ok(stream) => tls.accept_unix(stream).await,
+            Err(error) => Err(error),
+        },
+    };
+    match stream {
+        Ok(stream) => wire.serve(stream, closing).await,
+        Err(error) => {
+            tracing::debug!(%error, "a connection could not be set up");
+            guard.metrics.handshake_failed();
+        }
+    }
+}
+
+impl Open {
+    fn new(counts: [Arc<AtomicUsize>; 2], metrics: ListenerMetrics, alive: mpsc::Sender<()>) -> Open {
+        for count in &counts {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        metrics.opened();
+        Open { counts, metrics, _alive: alive }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for count in &self.counts {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.metrics.closed();
+    }
+}

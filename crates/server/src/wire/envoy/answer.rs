@@ -1,0 +1,158 @@
+//! From a decision to a message.
+
+use std::cmp::Reverse;
+
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+use envoy_types::pb::google::protobuf::{Duration, Struct, Value, value};
+use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Wait};
+use tollgate_core::calendar::CalendarUnit;
+
+use super::{Extras, HeaderNames};
+
+/// What an unlimited descriptor has left.
+const UNLIMITED: u32 = u32::MAX;
+
+/// The answer to a request that was decided.
+pub(super) fn respond(decision: &Decision, passes: bool, descriptors: usize, extras: &Extras) -> RateLimitResponse {
+    let mut response = RateLimitResponse {
+        overall_code: code(passes),
+        statuses: (0..descriptors).map(|number| status(decision, number)).collect(),
+        ..RateLimitResponse::default()
+    };
+    if let Some(names) = &extras.headers {
+        response.response_headers_to_add = headers(&response.statuses, names);
+    }
+    if extras.metadata {
+        response.dynamic_metadata = metadata(decision);
+    }
+    response
+}
+
+/// The answer where there are no rules to apply.
+pub(super) fn nothing_applies(descriptors: usize) -> RateLimitResponse {
+    let status = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
+    RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses: vec![status; descriptors],
+        ..RateLimitResponse::default()
+    }
+}
+
+fn code(passes: bool) -> i32 {
+    if passes { Code::Ok } else { Code::OverLimit }.into()
+}
+
+/// What the tightest limit that has to do with a descriptor says of it.
+fn status(decision: &Decision, number: usize) -> DescriptorStatus {
+    let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
+    let touching = decision.outcomes().filter(|outcome| outcome.touches & bit != 0);
+    match touching.min_by_key(tightness) {
+        Some(outcome) => DescriptorStatus {
+            code: code(!refuses(&outcome)),
+            current_limit: Some(current_limit(&outcome)),
+            limit_remaining: if outcome.reading.admits { clamped(outcome.reading.remaining) } else { 0 },
+            // Whole seconds, rounded up: Envoy's header has the seconds alone.
+            duration_until_reset: Some(Duration { seconds: reset_seconds(&outcome), nanos: 0 }),
+            quota: None,
+        },
+        None => {
+            let unlimited = decision.unlimited().any(|(_, touches)| touches & bit != 0);
+            DescriptorStatus {
+                code: Code::Ok.into(),
+                limit_remaining: if unlimited { UNLIMITED } else { 0 },
+                ..DescriptorStatus::default()
+            }
+        }
+    }
+}
+
+/// Limits that refuse come first, the longest wait before others; then those that could, the fewest left first; then those that
+/// only look on.
+fn tightness(outcome: &Outcome<'_>) -> (u8, Reverse<Wait>, u64) {
+    let rank = match (is_enforced(outcome), outcome.reading.admits) {
+        (true, false) => 0,
+        (true, true) => 1,
+        (false, _) => 2,
+    };
+    (rank, Reverse(outcome.reading.wait), outcome.reading.remaining)
+}
+
+fn is_enforced(outcome: &Outcome<'_>) -> bool {
+    matches!(outcome.mode, Mode::Enforce | Mode::AnyOf)
+}
+
+fn refuses(outcome: &Outcome<'_>) -> bool {
+    is_enforced(outcome) && !outcome.reading.admits
+}
+
+fn reset_seconds(outcome: &Outcome<'_>) -> i64 {
+    i64::try_from(outcome.reading.reset_after.as_micros().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+fn current_limit(outcome: &Outcome<'_>) -> RateLimit {
+    RateLimit {
+        name: outcome.rule.given_name().unwrap_or_default().to_owned(),
+        requests_per_unit: clamped(outcome.limit.amount()),
+        unit: unit(outcome.limit).into(),
+    }
+}
+
+/// The protocol's name of a limit's period, where it has one.
+fn unit(limit: &Limit) -> Unit {
+    if limit.algorithm() == Algorithm::Concurrency {
+        return Unit::Unknown;
+    }
+    if let Some(calendar) = limit.period().as_calendar() {
+        return match calendar.unit() {
+            CalendarUnit::Day => Unit::Day,
+            CalendarUnit::Week => Unit::Week,
+            CalendarUnit::Month { .. } => Unit::Month,
+            CalendarUnit::Year => Unit::Year,
+        };
+    }
+    match limit.period().span().as_micros() / 1_000 {
+        1_000 => Unit::Second,
+        60_000 => Unit::Minute,
+        3_600_000 => Unit::Hour,
+        86_400_000 => Unit::Day,
+        604_800_000 => Unit::Week,
+        2_592_000_000 => Unit::Month,
+        31_536_000_000 => Unit::Year,
+        _ => Unit::Unknown,
+    }
+}
+
+fn clamped(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Headers for the client, from the descriptor that refuses, else from the one with the fewest left.
+fn headers(statuses: &[DescriptorStatus], names: &HeaderNames) -> Vec<HeaderValue> {
+    let limited = statuses.iter().filter_map(|status| Some((status, status.current_limit.as_ref()?)));
+    let is_ok = |status: &DescriptorStatus| status.code != i32::from(Code::OverLimit);
+    let Some((status, limit)) = limited.min_by_key(|(status, _)| (is_ok(status), status.limit_remaining)) else {
+        return Vec::new();
+    };
+    let header = |key: &str, value: String| HeaderValue { key: key.to_owned(), value, ..HeaderValue::default() };
+    let reset = status.duration_until_reset.as_ref().map_or(0, |reset| reset.seconds);
+    vec![
+        header(&names.limit, limit.requests_per_unit.to_string()),
+        header(&names.remaining, status.limit_remaining.to_string()),
+        header(&names.reset, reset.to_string()),
+    ]
+}
+
+/// The metadata of the limits that let the request pass; of several with one name the first.
+fn metadata(decision: &Decision) -> Option<Struct> {
+    let passed = decision.outcomes().filter(|outcome| !refuses(outcome)).map(|outcome| outcome.rule);
+    let rules = passed.chain(decision.unlimited().map(|(rule, _)| rule));
+    let mut fields = Struct::default().fields;
+    for (name, text) in rules.flat_map(|rule| rule.metadata()) {
+        let value = || Value { kind: Some(value::Kind::StringValue(text.clone())) };
+        fields.entry(name.clone()).or_insert_with(value);
+    }
+    (!fields.is_empty()).then_some(Struct { fields })
+}

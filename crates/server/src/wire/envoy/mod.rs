@@ -1,0 +1,67 @@
+//! Envoy's rate limit messages and what they mean: the part that gRPC and `/json` share.
+
+mod answer;
+mod ask;
+mod json;
+mod route;
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tollgate::RequestError;
+
+use crate::gate::Gate;
+use ask::Asked;
+
+pub(crate) use route::routes;
+
+/// Answers rate limit requests.
+#[derive(Debug)]
+pub(crate) struct Envoy {
+    gate: Arc<Gate>,
+    extras: Extras,
+}
+
+/// What is told to Envoy beside the verdict and the readings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extras {
+    /// Headers for the client.
+    pub(crate) headers: Option<HeaderNames>,
+    /// The `metadata` of the limits that a request met and passed.
+    pub(crate) metadata: bool,
+}
+
+/// How the headers for the client are called.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderNames {
+    pub(crate) limit: String,
+    pub(crate) remaining: String,
+    pub(crate) reset: String,
+}
+
+/// Why a request is no request. The caller's mistake, in words for the caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal(pub(crate) String);
+
+impl Envoy {
+    pub(crate) fn new(gate: Arc<Gate>, extras: Extras) -> Envoy {
+        Envoy { gate, extras }
+    }
+
+    /// Decides one request.
+    pub(crate) async fn should_rate_limit(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
+        let limits = ask::limits(request, &self.gate)?;
+        let asked = Asked::new(request, &limits);
+        match self.gate.check(&asked.request(&asked.descriptors())).await {
+            Ok(decision) => {
+                let passes = self.gate.passes(&decision);
+                Ok(answer::respond(&decision, passes, request.descriptors.len(), &self.extras))
+            }
+            Err(RequestError::UnknownDomain) => Ok(answer::nothing_applies(request.descriptors.len())),
+            Err(error) => Err(Refusal(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

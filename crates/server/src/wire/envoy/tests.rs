@@ -1,0 +1,281 @@
+//! What Envoy's users rely on.
+
+mod json;
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{Entry, RateLimitOverride};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf::{UInt64Value, value};
+use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset, now};
+use tollgate_rules::{Source, load_sources};
+
+use super::{Envoy, Extras, HeaderNames, Refusal};
+use crate::gate::Gate;
+use crate::observe::metrics::Metrics;
+
+/// The facts' domain, with periods long enough that a test does not see their end.
+const RULES: &str = "
+domain: test-domain
+descriptors:
+  - key: key1
+    value: value1
+    descriptors:
+      - {key: subkey1, rate_limit: {unit: hour, requests_per_unit: 5}}
+      - {key: subkey1, value: subvalue1, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: key2, rate_limit: {unit: minute, requests_per_unit: 20}}
+  - {key: key2, value: value2, rate_limit: {unit: minute, requests_per_unit: 30}}
+  - {key: key2, value: value3}
+  - {key: key4, rate_limit: {name: four, unit: day, requests_per_unit: 1}}
+  - {key: key6, rate_limit: {unlimited: true, replaces: [{name: four}]}}
+  - {key: shadow, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}
+  - {key: q1, rate_limit: {unit: day, requests_per_unit: 1}, quota_mode: true}
+  - {key: q2, rate_limit: {unit: day, requests_per_unit: 2}, quota_mode: true}
+  - {key: shared, value: 'a*', rate_limit: {unit: day, requests_per_unit: 3}, share_threshold: true}
+  - {key: meta, rate_limit: {unit: day, requests_per_unit: 3}, metadata: {team: payments, page: 1}}
+  - {key: none, rate_limit: {unit: day}}
+---
+domain: listed
+rules:
+  - {name: per-key, key: [api_key], limit: 5/day}
+  - {name: per-user, key: [user], limit: 3/30s}
+  - {name: all, key: [], limit: 100/day}
+";
+
+pub(super) fn envoy(extras: Extras, shadow: bool) -> Envoy {
+    let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
+    let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
+    let limiter = Limiter::new(Ruleset::compile(domains, 1).unwrap(), MemoryConfig::default().build());
+    Envoy::new(Arc::new(Gate::new(Arc::new(limiter), shadow, 100, Metrics::new().wire("grpc"))), extras)
+}
+
+fn server() -> Envoy {
+    envoy(Extras::default(), false)
+}
+
+/// `a=1,b=2` is a descriptor; `×n` after it are its hits.
+fn descriptor(text: &str) -> RateLimitDescriptor {
+    let (entries, hits) = text.split_once('×').unwrap_or((text, ""));
+    let entry = |entry: &str| {
+        let (key, value) = entry.split_once('=').unwrap();
+        Entry { key: key.to_owned(), value: value.to_owned() }
+    };
+    RateLimitDescriptor {
+        entries: entries.split(',').map(entry).collect(),
+        hits_addend: hits.parse().ok().map(|value| UInt64Value { value }),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: domain.to_owned(),
+        descriptors: descriptors.iter().map(|text| descriptor(text)).collect(),
+        hits_addend: 0,
+    }
+}
+
+fn ask(envoy: &Envoy, request: &RateLimitRequest) -> RateLimitResponse {
+    now(envoy.should_rate_limit(request)).unwrap().unwrap()
+}
+
+fn refused(envoy: &Envoy, request: &RateLimitRequest) -> String {
+    let Refusal(reason) = now(envoy.should_rate_limit(request)).unwrap().unwrap_err();
+    reason
+}
+
+/// A status as `OK 19/20 MINUTE` or, where there is a name, `OVER_LIMIT 0/1 DAY four`.
+fn told(status: &DescriptorStatus) -> String {
+    let code = Code::try_from(status.code).unwrap().as_str_name();
+    match &status.current_limit {
+        None if status.limit_remaining == 0 => code.to_owned(),
+        None => format!("{code} {}", status.limit_remaining),
+        Some(limit) => {
+            assert!(status.duration_until_reset.as_ref().unwrap().seconds >= 0);
+            let unit = Unit::try_from(limit.unit).unwrap().as_str_name();
+            let text = format!("{code} {}/{} {unit} {}", status.limit_remaining, limit.requests_per_unit, limit.name);
+            text.trim_end().to_owned()
+        }
+    }
+}
+
+/// The overall code, then the statuses.
+fn all(response: &RateLimitResponse) -> Vec<String> {
+    let overall = Code::try_from(response.overall_code).unwrap().as_str_name().to_owned();
+    [overall].into_iter().chain(response.statuses.iter().map(told)).collect()
+}
+
+#[track_caller]
+fn check(envoy: &Envoy, descriptors: &[&str], expected: &[&str]) {
+    assert_eq!(all(&ask(envoy, &request("test-domain", descriptors))), expected, "{descriptors:?}");
+}
+
+#[test]
+fn the_tree_is_matched_as_its_users_know_it() {
+    let envoy = server();
+    check(&envoy, &["key1=value1,subkey1=x"], &["OK", "OK 4/5 HOUR"]);
+    check(&envoy, &["key1=value1,subkey1=subvalue1"], &["OK", "OK 9/10 DAY"]);
+    check(&envoy, &["key1=value1"], &["OK", "OK"]);
+    check(&envoy, &["key2=x"], &["OK", "OK 19/20 MINUTE"]);
+    check(&envoy, &["key2=value2"], &["OK", "OK 29/30 MINUTE"]);
+    check(&envoy, &["key2=value3"], &["OK", "OK"]);
+    check(&envoy, &["key2=value2,subkey=y"], &["OK", "OK"]);
+    check(&envoy, &["key6=x"], &["OK", "OK 4294967295"]);
+    check(&envoy, &["none=x"], &["OVER_LIMIT", "OVER_LIMIT 0/0 DAY"]);
+}
+
+#[test]
+fn a_refused_request_consumes_nothing() {
+    let envoy = server();
+    check(&envoy, &["key4=x", "key2=y"], &["OK", "OK 0/1 DAY four", "OK 19/20 MINUTE"]);
+    check(&envoy, &["key4=x", "key2=y"], &["OVER_LIMIT", "OVER_LIMIT 0/1 DAY four", "OK 19/20 MINUTE"]);
+    check(&envoy, &["key2=y"], &["OK", "OK 18/20 MINUTE"]);
+}
+
+#[test]
+fn hits() {
+    let envoy = server();
+    check(&envoy, &["key2=x×5"], &["OK", "OK 15/20 MINUTE"]);
+    check(&envoy, &["key2=x×0"], &["OK", "OK 15/20 MINUTE"]);
+    let mut seven = request("test-domain", &["key2=x", "key2=z×1"]);
+    seven.hits_addend = 7;
+    assert_eq!(all(&ask(&envoy, &seven)), ["OK", "OK 8/20 MINUTE", "OK 19/20 MINUTE"]);
+    check(&envoy, &["key2=x×9"], &["OVER_LIMIT", "OVER_LIMIT 0/20 MINUTE"]);
+    check(&envoy, &["key2=x×18446744073709551615"], &["OVER_LIMIT", "OVER_LIMIT 0/20 MINUTE"]);
+}
+
+#[test]
+fn a_replaced_limit_is_not_counted() {
+    let envoy = server();
+    for _ in 0..3 {
+        check(&envoy, &["key4=x", "key6=y"], &["OK", "OK", "OK 4294967295"]);
+    }
+    check(&envoy, &["key4=x"], &["OK", "OK 0/1 DAY four"]);
+}
+
+#[test]
+fn shadow_of_a_rule_and_of_the_server() {
+    let envoy = server();
+    check(&envoy, &["shadow=x"], &["OK", "OK 0/1 DAY"]);
+    check(&envoy, &["shadow=x"], &["OK", "OK 0/1 DAY"]);
+    let shadowed = super::tests::envoy(Extras::default(), true);
+    check(&shadowed, &["key4=x"], &["OK", "OK 0/1 DAY four"]);
+    check(&shadowed, &["key4=x"], &["OK", "OVER_LIMIT 0/1 DAY four"]);
+}
+
+#[test]
+fn quota_mode_refuses_when_all_are_over() {
+    let envoy = server();
+    check(&envoy, &["q1=x", "q2=x"], &["OK", "OK 0/1 DAY", "OK 1/2 DAY"]);
+    check(&envoy, &["q1=x", "q2=x"], &["OK", "OVER_LIMIT 0/1 DAY", "OK 0/2 DAY"]);
+    check(&envoy, &["q1=x", "q2=x"], &["OVER_LIMIT", "OVER_LIMIT 0/1 DAY", "OVER_LIMIT 0/2 DAY"]);
+    check(&envoy, &["q1=y", "key4=z"], &["OK", "OK 0/1 DAY", "OK 0/1 DAY four"]);
+    // One that is not of this mode refuses by itself.
+    check(&envoy, &["q2=y", "key4=z"], &["OVER_LIMIT", "OK 2/2 DAY", "OVER_LIMIT 0/1 DAY four"]);
+}
+
+#[test]
+fn share_threshold_counts_values_together() {
+    let envoy = server();
+    check(&envoy, &["shared=a1"], &["OK", "OK 2/3 DAY"]);
+    check(&envoy, &["shared=a2"], &["OK", "OK 1/3 DAY"]);
+    check(&envoy, &["shared=b"], &["OK", "OK"]);
+}
+
+fn with_limit(text: &str, requests_per_unit: u32, unit: i32) -> RateLimitRequest {
+    let mut request = request("test-domain", &[text]);
+    request.descriptors[0].limit = Some(RateLimitOverride { requests_per_unit, unit });
+    request
+}
+
+#[test]
+fn a_limit_in_the_request() {
+    let envoy = server();
+    assert_eq!(all(&ask(&envoy, &with_limit("key2=x", 2, 3))), ["OK", "OK 1/2 HOUR"]);
+    assert_eq!(all(&ask(&envoy, &with_limit("key2=x", 2, 3))), ["OK", "OK 0/2 HOUR"]);
+    assert_eq!(all(&ask(&envoy, &with_limit("key2=x", 2, 3))), ["OVER_LIMIT", "OVER_LIMIT 0/2 HOUR"]);
+    // Another amount counts on; another unit, or none, has its own counter.
+    assert_eq!(all(&ask(&envoy, &with_limit("key2=x", 5, 3))), ["OK", "OK 2/5 HOUR"]);
+    assert_eq!(all(&ask(&envoy, &with_limit("key2=x", 5, 7))), ["OK", "OK 4/5 WEEK"]);
+    check(&envoy, &["key2=x"], &["OK", "OK 19/20 MINUTE"]);
+    // It needs no rule, but a domain.
+    assert_eq!(all(&ask(&envoy, &with_limit("unknown=x", 5, 5))), ["OK", "OK 4/5 MONTH"]);
+    let mut elsewhere = with_limit("key2=x", 1, 1);
+    elsewhere.domain = "elsewhere".to_owned();
+    assert_eq!(all(&ask(&envoy, &elsewhere)), ["OK", "OK"]);
+    assert!(refused(&envoy, &with_limit("key2=x", 5, 0)).contains("must be SECOND"));
+    assert!(refused(&envoy, &with_limit("key2=x", 5, 99)).contains("is 99; it must be SECOND"));
+    let large = refused(&envoy, &with_limit("key2=x", u32::MAX, 6));
+    assert!(large.contains("4294967295 per YEAR is too large"), "{large}");
+}
+
+#[test]
+fn what_is_no_request() {
+    let envoy = server();
+    assert_eq!(refused(&envoy, &request("", &["a=b"])), "rate limit domain must not be empty");
+    assert_eq!(refused(&envoy, &request("test-domain", &[])), "rate limit descriptor list must not be empty");
+    assert_eq!(refused(&envoy, &request("test-domain", &["a=b"; 65])), "too many descriptors; at most 64");
+    let entries = vec!["a=b"; 33].join(",");
+    assert!(refused(&envoy, &request("test-domain", &[&entries])).contains("at most 32"));
+    let long = format!("a={}", "x".repeat(4097));
+    assert!(refused(&envoy, &request("test-domain", &[&long])).contains("at most 4096 bytes"));
+    let mut negative = request("test-domain", &["a=b"]);
+    negative.descriptors[0].is_negative_hits = true;
+    assert!(refused(&envoy, &negative).contains("is_negative_hits"));
+    assert_eq!(all(&ask(&envoy, &request("elsewhere", &["a=b", "c=d"]))), ["OK", "OK", "OK"]);
+}
+
+#[test]
+fn a_status_is_the_tightest_reading_that_touches_its_descriptor() {
+    let envoy = server();
+    let mut both = request("listed", &["api_key=k", "user=u", "other=o"]);
+    assert_eq!(
+        all(&ask(&envoy, &both)),
+        ["OK", "OK 4/5 DAY per-key", "OK 2/3 UNKNOWN per-user", "OK 99/100 DAY all"]
+    );
+    // The cost of such a rule is the largest of the request.
+    both.descriptors[2].hits_addend = Some(UInt64Value { value: 3 });
+    assert_eq!(
+        all(&ask(&envoy, &both)),
+        ["OVER_LIMIT", "OK 4/5 DAY per-key", "OVER_LIMIT 0/3 UNKNOWN per-user", "OK 99/100 DAY all"]
+    );
+}
+
+#[test]
+fn headers_are_those_of_the_tightest_descriptor() {
+    let names = HeaderNames { limit: "L".to_owned(), remaining: "R".to_owned(), reset: "T".to_owned() };
+    let envoy = envoy(Extras { headers: Some(names), metadata: false }, false);
+    let headers = |descriptors: &[&str]| {
+        let response = ask(&envoy, &request("test-domain", descriptors));
+        let headers = response.response_headers_to_add.iter().take(2).map(|one| format!("{}={}", one.key, one.value));
+        headers.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(headers(&["key2=x", "key2=value2"]), "L=20 R=19");
+    assert_eq!(headers(&["key2=x×15", "key2=value2"]), "L=20 R=4");
+    assert_eq!(headers(&["key2=value3"]), "");
+    assert_eq!(headers(&["key4=x"]), "L=1 R=0");
+    assert_eq!(headers(&["key2=x×5", "shadow=1"]), "L=20 R=0");
+}
+
+#[test]
+fn metadata_of_what_was_passed() {
+    let envoy = envoy(Extras { headers: None, metadata: true }, false);
+    let metadata = |descriptors: &[&str]| {
+        let fields = ask(&envoy, &request("test-domain", descriptors)).dynamic_metadata?.fields;
+        let mut texts: Vec<String> = fields
+            .into_iter()
+            .map(|(name, value)| match value.kind {
+                Some(value::Kind::StringValue(text)) => format!("{name}={text}"),
+                other => format!("{name}={other:?}"),
+            })
+            .collect();
+        texts.sort();
+        Some(texts.join(" "))
+    };
+    assert_eq!(metadata(&["meta=x"]).as_deref(), Some("page=1 team=payments"));
+    assert_eq!(metadata(&["key2=x"]), None);
+    assert_eq!(metadata(&["meta=y×4"]), None);
+}

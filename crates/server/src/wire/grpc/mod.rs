@@ -1,0 +1,181 @@
+//! gRPC on HTTP/2.
+//!
+//! `ShouldRateLimit` is served on hyper itself: one message in, one out, with nothing between. Health and reflection, which
+//! nobody calls often, are tonic's.
+
+mod body;
+mod others;
+mod status;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message;
+
+use crate::net::{Closing, Stream, within};
+use crate::wire::envoy::{Envoy, Refusal};
+use body::Body;
+use others::Others;
+use status::Status;
+
+pub(crate) use others::follow_health;
+
+/// Where the hot method is found.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// Before each message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+/// What a client may send before the server has looked at it: for one stream, and for all of a connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// The longest headers of one call.
+const MOST_HEADERS: u32 = 16 * 1024;
+
+/// The gRPC wire.
+#[derive(Debug)]
+pub(crate) struct Grpc {
+    envoy: Arc<Envoy>,
+    others: Others,
+    config: GrpcConfig,
+}
+
+/// How connections are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrpcConfig {
+    /// The largest message, in bytes.
+    pub(crate) max_message: usize,
+    /// The most calls at a time on one connection.
+    pub(crate) max_streams: u32,
+    /// After which a connection is asked to end, so that clients spread over the servers anew.
+    pub(crate) max_age: Option<Duration>,
+    /// How long such a connection may go on with what it has begun.
+    pub(crate) age_grace: Duration,
+    /// How often a silent client is asked whether it is there.
+    pub(crate) keepalive: Duration,
+    /// How long it may take to answer.
+    pub(crate) keepalive_timeout: Duration,
+    /// How long a message may take to arrive.
+    pub(crate) body_timeout: Duration,
+}
+
+impl Grpc {
+    pub(crate) fn new(envoy: Arc<Envoy>, others: Others, config: GrpcConfig) -> Grpc {
+        Grpc { envoy, others, config }
+    }
+
+    /// Serves one connection until it ends.
+    pub(crate) async fn serve(self: Arc<Self>, stream: Stream, mut closing: Closing) {
+        let config = self.config;
+        let service = service_fn(move |request| {
+            let grpc = self.clone();
+            async move { Ok::<_, Infallible>(grpc.call(request).await) }
+        });
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(config.max_streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MOST_HEADERS)
+            .keep_alive_interval(config.keepalive)
+            .keep_alive_timeout(config.keepalive_timeout)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            // A connection that breaks is the client's affair.
+            _ = connection.as_mut() => return,
+            () = closing.begun() => {}
+            () = old_age(config.max_age) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(config.age_grace, connection).await;
+    }
+
+    async fn call(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            return self.others.call(request).await;
+        }
+        match self.should_rate_limit(request).await {
+            Ok(message) => Body::message(message),
+            Err(status) => status.response(),
+        }
+    }
+
+    async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<Bytes, Status> {
+        let message = self.read(request).await?;
+        let request = RateLimitRequest::decode(message)
+            .map_err(|error| Status::invalid(format!("not a RateLimitRequest: {error}")))?;
+        let response = match self.envoy.should_rate_limit(&request).await {
+            Ok(response) => response,
+            Err(Refusal(reason)) => return Err(Status::invalid(reason)),
+        };
+        let length = response.encoded_len();
+        let mut bytes = BytesMut::with_capacity(PREFIX + length);
+        body::put_prefix(&mut bytes, length);
+        response.encode(&mut bytes).map_err(|error| Status::internal(error.to_string()))?;
+        Ok(bytes.freeze())
+    }
+
+    /// The one message of a call.
+    async fn read(&self, request: Request<Incoming>) -> Result<Bytes, Status> {
+        let is_grpc = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
+        if !request.headers().get(header::CONTENT_TYPE).is_some_and(is_grpc) {
+            return Err(Status::invalid("the content type must be application/grpc".to_owned()));
+        }
+        let mut body = request.into_body();
+        let time = self.config.body_timeout;
+        within(time, self.read_message(&mut body)).await.unwrap_or_else(|| Err(Status::too_slow(time)))
+    }
+
+    async fn read_message(&self, body: &mut Incoming) -> Result<Bytes, Status> {
+        let most = self.config.max_message;
+        let mut first = Bytes::new();
+        let mut more = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| Status::cut_off())?.into_data() else { continue };
+            if first.is_empty() {
+                first = data;
+            } else {
+                if more.is_empty() {
+                    more.extend_from_slice(&first);
+                }
+                more.extend_from_slice(&data);
+            }
+            if first.len().max(more.len()) > PREFIX + most {
+                return Err(Status::too_large(most));
+            }
+            if body::is_whole(if more.is_empty() { &first } else { &more }) {
+                break;
+            }
+        }
+        let mut message = if more.is_empty() { first } else { more.freeze() };
+        let Some((compressed, length)) = body::prefix(&message) else { return Err(Status::cut_off()) };
+        if compressed {
+            return Err(Status::compressed());
+        }
+        if length > most {
+            return Err(Status::too_large(most));
+        }
+        message.advance(PREFIX);
+        match message.len() == length {
+            true => Ok(message),
+            false => Err(Status::cut_off()),
+        }
+    }
+}
+
+/// Ends when a connection is old; ages differ by a tenth, so that those of one moment do not end in one moment.
+async fn old_age(age: Option<Duration>) {
+    match age {
+        Some(age) => tokio::time::sleep(age.mul_f64(fastrand::f64().mul_add(0.2, 0.9))).await,
+        None => std::future::pending().await,
+    }
+}
