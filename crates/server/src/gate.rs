@@ -1,8 +1,8 @@
 //! The way from a wire to the limiter: bounded, counted, and never a failure of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestError};
 
 use crate::observe::metrics::WireMetrics;
@@ -18,12 +18,11 @@ pub(crate) struct Gate {
     shadow: bool,
     /// The most checks that wait for the store at a time. Those past it are decided without it.
     most_in_flight: usize,
-    in_flight: AtomicUsize,
     metrics: WireMetrics,
 }
 
 /// A check in flight, which ends when this is dropped.
-struct Flight<'g>(&'g AtomicUsize);
+struct Flight<'g>(&'g Gauge);
 
 impl Gate {
     pub(crate) fn new(
@@ -32,7 +31,7 @@ impl Gate {
         most_in_flight: usize,
         metrics: WireMetrics,
     ) -> Gate {
-        Gate { limiter, shadow, most_in_flight, in_flight: AtomicUsize::new(0), metrics }
+        Gate { limiter, shadow, most_in_flight, metrics }
     }
 
     /// Decides a request.
@@ -69,13 +68,14 @@ impl Gate {
     }
 
     fn admit(&self) -> Option<Flight<'_>> {
-        let flight = Flight(&self.in_flight);
-        (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most_in_flight).then_some(flight)
+        let flight = Flight(self.metrics.in_flight());
+        let before = flight.0.inc();
+        usize::try_from(before).is_ok_and(|before| before < self.most_in_flight).then_some(flight)
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.dec();
     }
 }

@@ -1,0 +1,270 @@
+//! All metrics, in one place: what dashboards and alerts rely on. docs/observability.md has the same list with its uses.
+//!
+//! Names follow Prometheus: base units, `_total` for what only grows. Every family is there from the first scrape on, with 0
+//! where nothing has happened, so that an alert can tell "none" from "nobody counts". Labels are of small fixed sets; no value
+//! of a caller is ever one.
+
+mod families;
+mod plain;
+mod process;
+mod scrape;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tollgate::{Limiter, Source, Span, Timestamp};
+
+use crate::gate::Counters;
+use crate::health::Health;
+use families::{ByListener, ByWire, Seconds};
+use scrape::{Parts, Scrape};
+
+/// What the server counts.
+pub(crate) struct Metrics {
+    registry: Registry,
+    by_wire: ByWire,
+    by_listener: ByListener,
+    rules: RulesMetrics,
+    snapshots: SnapshotMetrics,
+    traces: TraceMetrics,
+    log_lines_lost: Counter,
+    /// What is read when somebody asks.
+    parts: Arc<OnceLock<Parts>>,
+}
+
+/// What one wire counts. The handles are taken once, so that counting is an addition.
+#[derive(Clone, Debug)]
+pub(crate) struct WireMetrics {
+    allowed: BySource,
+    denied: BySource,
+    bad_requests: Counter,
+    passed_undecided: Counter,
+    in_flight: Gauge,
+}
+
+/// Decisions by how sure they are.
+#[derive(Clone, Debug)]
+struct BySource {
+    store: Counter,
+    cache: Counter,
+    local: Counter,
+    assumed: Counter,
+    shed: Counter,
+}
+
+/// What one listener counts.
+#[derive(Clone, Debug)]
+pub(crate) struct ListenerMetrics {
+    open: Gauge,
+    accepted: Counter,
+    refused: Counter,
+    tls_failures: Counter,
+}
+
+/// A connection that is open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(Gauge);
+
+/// What became of changes of the rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RulesMetrics {
+    reloaded: Counter,
+    refused: Counter,
+    valid: Gauge,
+    last_reload: Seconds,
+}
+
+/// What became of snapshots of the counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SnapshotMetrics {
+    written: Counter,
+    failed: Counter,
+    bytes: Gauge,
+    duration: Seconds,
+    last_written: Seconds,
+}
+
+/// What became of spans.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TraceMetrics {
+    pub(super) exported: Counter,
+    pub(super) dropped: Counter,
+    pub(super) failed: Counter,
+}
+
+/// The text formats of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    OpenMetrics,
+    /// Prometheus's older one, which everything reads.
+    Plain,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Arc<Metrics> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(process::ProcessMetrics));
+        let ours = registry.sub_registry_with_prefix("tollgate");
+        let parts = Arc::new(OnceLock::new());
+        ours.register_collector(Box::new(Scrape(parts.clone())));
+        let log_lines_lost = Counter::default();
+        ours.register("log_lines_lost", "Log lines that standard error did not take in time", log_lines_lost.clone());
+        let (by_wire, by_listener) = (ByWire::register(ours), ByListener::register(ours));
+        let rules = families::rules(ours);
+        let (snapshots, traces) = (families::snapshots(ours), families::traces(ours));
+        Arc::new(Metrics { registry, by_wire, by_listener, rules, snapshots, traces, log_lines_lost, parts })
+    }
+
+    /// The parts whose state is read when somebody asks: rules, store, health. Until then there are none. Told once.
+    pub(crate) fn watch(&self, limiter: Arc<Limiter<Counters>>, health: Arc<Health>) {
+        // A second call would be of the same server.
+        let _ = self.parts.set(Parts { limiter, health });
+    }
+
+    /// What is counted for one wire: `grpc`, `http` or `resp`.
+    pub(crate) fn wire(&self, wire: &'static str) -> WireMetrics {
+        self.by_wire.of(wire)
+    }
+
+    /// What is counted for one listener: a wire's, or `admin`.
+    pub(crate) fn listener(&self, listener: &'static str) -> ListenerMetrics {
+        self.by_listener.of(listener)
+    }
+
+    pub(crate) fn rules(&self) -> &RulesMetrics {
+        &self.rules
+    }
+
+    pub(crate) fn snapshots(&self) -> &SnapshotMetrics {
+        &self.snapshots
+    }
+
+    pub(crate) fn traces(&self) -> &TraceMetrics {
+        &self.traces
+    }
+
+    /// For the log, which counts what it could not write.
+    pub(crate) fn log_lines_lost(&self) -> Counter {
+        self.log_lines_lost.clone()
+    }
+
+    /// All of it as text.
+    pub(crate) fn text(&self, exposition: Exposition) -> Result<String, fmt::Error> {
+        let mut text = String::with_capacity(16 * 1024);
+        encode(&mut text, &self.registry)?;
+        Ok(match exposition {
+            Exposition::OpenMetrics => text,
+            Exposition::Plain => plain::from_open_metrics(&text),
+        })
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl WireMetrics {
+    pub(crate) fn decided(&self, allowed: bool, source: Source) {
+        let by = if allowed { &self.allowed } else { &self.denied };
+        match source {
+            Source::Store => &by.store,
+            Source::Cache => &by.cache,
+            Source::Local => &by.local,
+            Source::Assumed => &by.assumed,
+            Source::Shed => &by.shed,
+        }
+        .inc();
+    }
+
+    /// A request that can't be decided as it is: the caller got an error.
+    pub(crate) fn refused_request(&self) {
+        self.bad_requests.inc();
+    }
+
+    /// A request that can't be decided as it is and was let pass, since its caller knows no other answer.
+    pub(crate) fn passed_undecided(&self) {
+        self.passed_undecided.inc();
+    }
+
+    /// Checks that have begun and not ended.
+    pub(crate) fn in_flight(&self) -> &Gauge {
+        &self.in_flight
+    }
+}
+
+impl ListenerMetrics {
+    /// A connection came and is served. It counts as open as long as the answer lives.
+    pub(crate) fn accepted(&self) -> OpenConnection {
+        self.accepted.inc();
+        self.open.inc();
+        OpenConnection(self.open.clone())
+    }
+
+    /// A connection came and was closed at once, since there were too many.
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
+    }
+
+    /// A client and we did not agree on TLS.
+    pub(crate) fn tls_failed(&self) {
+        self.tls_failures.inc();
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl RulesMetrics {
+    /// Rules were put in force, at the start or later.
+    pub(crate) fn reloaded(&self, at: Timestamp) {
+        self.reloaded.inc();
+        self.valid.set(1);
+        self.last_reload.set(at.as_micros());
+    }
+
+    /// The rules as they are written can't be put in force; others are.
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
+        self.valid.set(0);
+    }
+}
+
+impl SnapshotMetrics {
+    pub(crate) fn written(&self, at: Timestamp, took: Span, bytes: u64) {
+        self.written.inc();
+        self.last_written.set(at.as_micros());
+        self.duration.set(took.as_micros());
+        self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.inc();
+    }
+}
+
+impl Exposition {
+    /// What a client that sends this `Accept` header understands.
+    pub(crate) fn accepted(accept: Option<&str>) -> Exposition {
+        let open = accept.is_some_and(|accept| accept.contains("application/openmetrics-text"));
+        if open { Exposition::OpenMetrics } else { Exposition::Plain }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Exposition::Plain => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
