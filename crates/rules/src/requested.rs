@@ -51,8 +51,10 @@ impl Requested {
             let period = Period::fixed(length).ok()?;
             Some((length, Scope::new(&domain.name, PATH, domain.default_algorithm.algorithm(0, 1), &period, Home::Own)))
         };
+        let mut rule = Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone());
+        rule.named = false;
         Requested {
-            rule: Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone()),
+            rule,
             counting: domain.default_algorithm,
             scopes: LENGTHS.into_iter().filter_map(scope).collect(),
         }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::listener::{Accepted, Listener};
 use super::tls::Tls;
 use super::{Closing, Stream};
-use crate::observe::metrics::ListenerMetrics;
+use crate::observe::metrics::{ListenerMetrics, OpenConnection};
 
 /// Serves connections of one protocol.
 pub(crate) trait Wire: Send + Sync {
@@ -54,6 +54,7 @@ struct Job {
     wire: Arc<dyn Wire>,
     tls: Option<Arc<Tls>>,
     closing: Closing,
+    metrics: ListenerMetrics,
     /// Held while the connection is open.
     guard: Open,
 }
@@ -61,7 +62,7 @@ struct Job {
 /// Counts an open connection until it is dropped.
 struct Open {
     counts: [Arc<AtomicUsize>; 2],
-    metrics: ListenerMetrics,
+    _counted: OpenConnection,
     /// All of these are dropped when the last connection has ended.
     _alive: mpsc::Sender<()>,
 }
@@ -109,9 +110,9 @@ impl Workers {
                 door.metrics.refused();
                 continue;
             }
-            let guard = Open::new([open.clone(), desk.open.clone()], door.metrics.clone(), alive.clone());
-            let job =
-                Job { accepted, wire: door.wire.clone(), tls: door.tls.clone(), closing: closing.clone(), guard };
+            let guard = Open::new([open.clone(), desk.open.clone()], door.metrics.accepted(), alive.clone());
+            let (wire, tls) = (door.wire.clone(), door.tls.clone());
+            let job = Job { accepted, wire, tls, closing: closing.clone(), metrics: door.metrics.clone(), guard };
             if desk.jobs.try_send(job).is_err() {
                 door.metrics.refused();
             }
@@ -137,7 +138,7 @@ async fn work(mut inbox: mpsc::Receiver<Job>) {
 
 /// Serves one connection, on whatever runtime it is called.
 async fn serve(job: Job) {
-    let Job { accepted, wire, tls, closing, guard } = job;
+    let Job { accepted, wire, tls, closing, metrics, guard: _guard } = job;
     let stream = match (accepted, tls) {
         (Accepted::Tcp(stream), None) => TcpStream::from_std(stream).map(Stream::Tcp),
         (Accepted::Unix(stream), None) => UnixStream::from_std(stream).map(Stream::Unix),
@@ -154,18 +155,17 @@ async fn serve(job: Job) {
         Ok(stream) => wire.serve(stream, closing).await,
         Err(error) => {
             tracing::debug!(%error, "a connection could not be set up");
-            guard.metrics.handshake_failed();
+            metrics.tls_failed();
         }
     }
 }
 
 impl Open {
-    fn new(counts: [Arc<AtomicUsize>; 2], metrics: ListenerMetrics, alive: mpsc::Sender<()>) -> Open {
+    fn new(counts: [Arc<AtomicUsize>; 2], counted: OpenConnection, alive: mpsc::Sender<()>) -> Open {
         for count in &counts {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        metrics.opened();
-        Open { counts, metrics, _alive: alive }
+        Open { counts, _counted: counted, _alive: alive }
     }
 }
 
@@ -174,6 +174,5 @@ impl Drop for Open {
         for count in &self.counts {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        self.metrics.closed();
     }
 }

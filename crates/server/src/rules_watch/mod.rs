@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::{Limiter, LoadOptions, Problem, Ruleset};
+use tollgate::{Clock as _, Limiter, LoadOptions, Problem, Ruleset, SystemClock};
 use tollgate_rules::{Files, Source};
 
 use crate::gate::Counters;
@@ -33,7 +33,8 @@ pub(crate) struct Started {
     pub(crate) warnings: Vec<Problem>,
     /// What is wrong with the files, where these rules are the last good ones.
     pub(crate) errors: Vec<Problem>,
-    seen: u64,
+    /// A digest of the files.
+    pub(crate) seen: u64,
 }
 
 /// Follows the files.
@@ -47,6 +48,7 @@ pub(crate) struct Follower {
     /// A digest of the files that were looked at last, good or bad.
     seen: u64,
     generation: u64,
+    clock: SystemClock,
 }
 
 /// The example that a server runs on without rules of its own.
@@ -92,22 +94,21 @@ impl RulesSource {
 impl Follower {
     pub(crate) fn new(
         source: RulesSource,
-        started: &Started,
+        seen: u64,
+        errors: &[Problem],
         limiter: Arc<Limiter<Counters>>,
         last_good: Option<LastGood>,
         health: Arc<Health>,
         metrics: RulesMetrics,
     ) -> Follower {
-        let follower = Follower {
-            source,
-            limiter,
-            last_good,
-            health,
-            metrics,
-            seen: started.seen,
-            generation: started.rules.generation(),
-        };
-        follower
+        let clock = SystemClock::default();
+        if errors.is_empty() {
+            metrics.reloaded(clock.now());
+        } else {
+            refused(errors, &health, &metrics);
+        }
+        let generation = limiter.rules().generation();
+        Follower { source, limiter, last_good, health, metrics, seen, generation, clock }
     }
 
     /// Looks at the files, and puts them in force if they changed and are good. `asked`: also if they did not change.
@@ -128,7 +129,7 @@ impl Follower {
                     last_good.keep(&sources);
                 }
             }
-            Err(problems) => self.refused(&problems),
+            Err(problems) => refused(&problems, &self.health, &self.metrics),
         }
     }
 
@@ -139,18 +140,13 @@ impl Follower {
         let rules = self.limiter.rules();
         let count: usize = rules.domains().iter().map(|domain| domain.rules().len()).sum();
         tracing::info!(generation = self.generation, domains = rules.domains().len(), rules = count, "rules in force");
-        self.metrics.loaded(self.generation);
+        self.metrics.reloaded(self.clock.now());
         self.health.restore(PART);
-    }
-
-    /// The last good rules stay.
-    pub(crate) fn refused(&self, problems: &[Problem]) {
-        refused(problems, &self.health, &self.metrics);
     }
 }
 
 /// Says that rule files are bad and that others are in force.
-pub(crate) fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) {
+fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) {
     for problem in problems {
         tracing::error!("{problem}");
     }

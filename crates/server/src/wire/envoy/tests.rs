@@ -232,10 +232,7 @@ fn what_is_no_request() {
 fn a_status_is_the_tightest_reading_that_touches_its_descriptor() {
     let envoy = server();
     let mut both = request("listed", &["api_key=k", "user=u", "other=o"]);
-    assert_eq!(
-        all(&ask(&envoy, &both)),
-        ["OK", "OK 4/5 DAY per-key", "OK 2/3 UNKNOWN per-user", "OK 99/100 DAY all"]
-    );
+    assert_eq!(all(&ask(&envoy, &both)), ["OK", "OK 4/5 DAY per-key", "OK 2/3 UNKNOWN per-user", "OK 99/100 DAY all"]);
     // The cost of such a rule is the largest of the request.
     both.descriptors[2].hits_addend = Some(UInt64Value { value: 3 });
     assert_eq!(

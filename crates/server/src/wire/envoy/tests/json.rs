@@ -31,7 +31,7 @@ fn requests_in_both_spellings() {
 fn what_is_no_request_is_told() {
     let rows = [
         ("", "EOF"),
-        ("[]", "invalid type"),
+        ("5", "invalid type"),
         (r#"{"domain":5}"#, "invalid type: integer"),
         (r#"{"domian":"d"}"#, "unknown field `domian`"),
         (r#"{"hitsAddend":-1}"#, "a whole number"),
