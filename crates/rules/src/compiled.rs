@@ -357,6 +357,11 @@ impl Rule {
         }
     }
 
+    /// Whether the rule applies to a tier and does not limit it.
+    pub fn is_unlimited(&self, tier: u16) -> bool {
+        matches!(self.cap(usize::from(tier)), Some(CompiledCap::Unlimited))
+    }
+
     /// What a tier is held to.
     pub(crate) fn cap(&self, tier: usize) -> Option<&CompiledCap> {
         self.caps.get(usize::from(self.tiers.get(tier)?.cap?))

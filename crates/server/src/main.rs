@@ -1,6 +1,7 @@
 //! The binary `tollgate`.
 #![allow(dead_code, reason = "parts that are not joined yet")]
 
+mod admin;
 mod cli;
 mod data_dir;
 mod gate;

@@ -3,7 +3,7 @@
 mod explain;
 mod lint;
 mod replay;
-mod words;
+pub(crate) mod words;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
