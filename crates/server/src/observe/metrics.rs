@@ -14,6 +14,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     decisions: Family<DecisionLabels, Counter>,
     bad_requests: Family<WireLabels, Counter>,
+    authorize_unmatched: Counter,
+    authorize_bad_cost: Counter,
 }
 
 /// What one wire counts. The handles are taken once, so that counting is an addition.
@@ -24,6 +26,8 @@ pub(crate) struct WireMetrics {
     shed: Counter,
     assumed: Counter,
     bad_requests: Counter,
+    authorize_unmatched: Counter,
+    authorize_bad_cost: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,7 +48,13 @@ impl Metrics {
         registry.register("decisions", "Decisions, by wire and outcome", decisions.clone());
         let bad_requests = Family::default();
         registry.register("bad_requests", "Requests that could not be decided as they were", bad_requests.clone());
-        Arc::new(Metrics { registry, decisions, bad_requests })
+        let authorize_unmatched = Counter::default();
+        let help = "Requests of proxies that passed because no rule applied or they could not be decided";
+        registry.register("authorize_unmatched", help, authorize_unmatched.clone());
+        let authorize_bad_cost = Counter::default();
+        let help = "Requests of proxies whose cost was no whole number above 0, and counted as 1";
+        registry.register("authorize_bad_cost", help, authorize_bad_cost.clone());
+        Arc::new(Metrics { registry, decisions, bad_requests, authorize_unmatched, authorize_bad_cost })
     }
 
     /// What is counted for one wire.
@@ -56,6 +66,8 @@ impl Metrics {
             shed: decisions("shed"),
             assumed: decisions("assumed"),
             bad_requests: self.bad_requests.get_or_create_owned(&WireLabels { wire }),
+            authorize_unmatched: self.authorize_unmatched.clone(),
+            authorize_bad_cost: self.authorize_bad_cost.clone(),
         }
     }
 }
@@ -72,5 +84,15 @@ impl WireMetrics {
 
     pub(crate) fn refused_request(&self) {
         self.bad_requests.inc();
+    }
+
+    /// A proxy's request passed because no rule applied, or because it could not be decided.
+    pub(crate) fn authorize_unmatched(&self) {
+        self.authorize_unmatched.inc();
+    }
+
+    /// A proxy's request had a cost that is none.
+    pub(crate) fn authorize_bad_cost(&self) {
+        self.authorize_bad_cost.inc();
     }
 }
