@@ -18,6 +18,7 @@ pub mod pattern;
 pub mod problem;
 mod requested;
 mod resolve;
+mod scope;
 mod tree;
 mod yaml;
 

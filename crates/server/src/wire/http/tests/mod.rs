@@ -1,0 +1,1 @@
+//! Against the wire itself, over a connection.
