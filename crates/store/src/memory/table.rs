@@ -179,7 +179,8 @@ impl<T: Clone + Default> Table<T> {
     fn resize(&mut self, size: usize) {
         let old = std::mem::replace(&mut self.slots, vec![Entry::default(); size]);
         self.len = 0;
-        self.cursor = 0;
+        // Where the sweep was. From the start again, the sweeps of a table that keeps growing would never see its end.
+        self.cursor = (self.cursor * size).checked_div(old.len()).unwrap_or(0);
         for entry in old {
             if entry.stale_at != EMPTY {
                 self.insert(entry);
