@@ -39,6 +39,8 @@ const FAMILIES: [&str; 36] = [
     "process_start_time_seconds",
     "process_threads",
     "process_virtual_memory_bytes",
+    "tollgate_authorize_bad_cost_total",
+    "tollgate_authorize_unmatched_total",
     "tollgate_bad_requests_total",
     "tollgate_build_info",
     "tollgate_checks_in_flight",
@@ -66,8 +68,6 @@ const FAMILIES: [&str; 36] = [
     "tollgate_store_swept_keys_total",
     "tollgate_tls_handshake_failures_total",
     "tollgate_trace_spans_total",
-    "tollgate_authorize_unmatched_total",
-    "tollgate_authorize_bad_cost_total",
 ];
 
 #[test]
