@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "parts that are not joined yet")]
 
 mod admin;
+mod app;
 mod cli;
+mod config;
 mod data_dir;
 mod gate;
 mod health;
