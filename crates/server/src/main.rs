@@ -11,6 +11,7 @@ mod health;
 mod net;
 mod observe;
 mod rules_watch;
+mod snapshots;
 mod wire;
 
 fn main() -> std::process::ExitCode {

@@ -3,8 +3,7 @@
 use std::io::{self, Write as _};
 
 use super::parts::Parts;
-use crate::config::Settings;
-use crate::observe::log::LogFormat;
+use crate::config::{LogFormat, Settings};
 
 /// Tells where the server listens: to people on standard output, to machines in the log.
 pub(super) fn show(settings: &Settings, parts: &Parts) {
@@ -41,7 +40,10 @@ fn write(parts: &Parts, settings: &Settings) -> io::Result<()> {
     let http = parts.addresses.iter().find(|(listener, _)| *listener == "http");
     if let Some((_, address)) = http.filter(|_| settings.rules.paths.is_empty()) {
         let body = r#"{"api_key": "k1", "endpoint": "POST /api/v1/orders"}"#;
-        writeln!(out, "\nTry it, more than ten times a minute:\n  curl -i http://{address}/v1/ratelimit/check -d '{body}'\n")?;
+        writeln!(
+            out,
+            "\nTry it four times: the fourth is refused.\n  curl -i http://{address}/v1/ratelimit/check -d '{body}'\n"
+        )?;
     }
     out.flush()
 }

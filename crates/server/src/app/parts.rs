@@ -11,19 +11,20 @@ use std::time::Duration;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Problem};
 
 use crate::admin::Admin;
-use crate::config::{Data, Listen, Settings};
-use crate::data_dir::DataDir;
+use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
+use crate::data_dir::{DataDir, OpenError};
 use crate::gate::{Counters, Gate};
 use crate::health::Health;
 use crate::net::Closing;
 use crate::net::listener::Listener;
 use crate::net::workers::{Door, Wire};
+use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
 use crate::snapshots::Snapshots;
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
-use crate::wire::http::HttpConfig;
+use crate::wire::http::{self, Http, HttpConfig};
 
 /// All that runs.
 pub(super) struct Parts {
@@ -40,7 +41,7 @@ pub(super) struct Parts {
     pub(super) kept: Kept,
 }
 
-pub(super) type Task = Box<dyn FnOnce(Closing) -> Pin<Box<dyn Future<Output = ()>>>>;
+pub(super) type Task = Box<dyn FnOnce(Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// The rules, not yet followed.
 pub(super) struct Rules {
@@ -97,8 +98,7 @@ impl Parts {
         let http = http(settings, gate("http", settings.http.max_in_flight), &health);
         let http = doors.open("http", &settings.http.listen, http);
         let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
-        let admin = doors.open("admin", &settings.admin.listen, Arc::new(admin));
-        let resp = doors.open("resp", &settings.resp.listen, Resp::new(gate("resp", settings.resp.max_in_flight)));
+        let admin = doors.open("admin", &settings.admin.listen, admin);
         let Doors { addresses, errors, .. } = doors;
         if !errors.is_empty() {
             return Err(errors);
@@ -108,7 +108,7 @@ impl Parts {
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, health, closing))));
         }
         Ok(Parts {
-            doors: [grpc, http, resp].into_iter().flatten().collect(),
+            doors: [grpc, http].into_iter().flatten().collect(),
             admin,
             addresses,
             rules: Rules { follower, poll: settings.rules.poll },
@@ -182,11 +182,11 @@ fn data_dir(data: &Data) -> Result<Option<DataDir>, String> {
 }
 
 fn rules_source(settings: &Settings) -> RulesSource {
-    let RulesSettings { paths, merge_domains, every_file, .. } = &settings.rules;
+    let RulesSettings { paths, merge_domains, .. } = &settings.rules;
     if paths.is_empty() {
         tracing::warn!("no rules were given: these are the built-in example; name your own with --rules PATH");
     }
-    let options = LoadOptions { merge_domains: *merge_domains, every_file: *every_file };
+    let options = LoadOptions { merge_domains: *merge_domains, every_file: false };
     RulesSource { paths: paths.clone(), options }
 }
 
@@ -228,22 +228,67 @@ fn extras(settings: &Settings) -> Extras {
 }
 
 fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http> {
-    let HttpSettings { told, authorize, times, .. } = &settings.http;
     let envoy = Arc::new(Envoy::new(gate.clone(), extras(settings)));
     HttpConfig {
         gate,
         health: health.clone(),
-        told: *told,
-        authorize: authorize.clone(),
-        times: *times,
+        told: told(settings),
+        authorize: authorize(settings),
+        times: http::Times { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
         extra: Some(envoy::routes(envoy)),
     }
     .build()
 }
 
+fn told(settings: &Settings) -> http::Told {
+    let config::Dialects { x_ratelimit, x_ratelimit_policy, x_ratelimit_bucket, ratelimit, denied_by } =
+        settings.http.headers;
+    http::Told {
+        dialects: http::Dialects {
+            x_ratelimit,
+            policy: x_ratelimit_policy,
+            bucket: x_ratelimit_bucket,
+            ratelimit,
+            denied_by,
+        },
+        jitter: settings
+            .http
+            .retry_jitter
+            .map_or(http::Jitter::Off, |share| http::Jitter::Percent(u32::from(share.parts) / 100)),
+        scope_values: match settings.http.scope_values {
+            config::ScopeValues::Shortened => http::ScopeValues::Shortened,
+            config::ScopeValues::Full => http::ScopeValues::Full,
+            config::ScopeValues::Hidden => http::ScopeValues::Hidden,
+        },
+    }
+}
+
+fn authorize(settings: &Settings) -> http::AuthorizeSettings {
+    let config::AuthorizeSettings { domain, attributes, cost_header, trusted_hops } = &settings.http.authorize;
+    let source = |source: &config::AttributeSource| match source {
+        config::AttributeSource::Header(name) => http::AttributeSource::Header(name.clone()),
+        config::AttributeSource::Endpoint => http::AttributeSource::Endpoint,
+        config::AttributeSource::Method => http::AttributeSource::Method,
+        config::AttributeSource::Path => http::AttributeSource::Path,
+    };
+    let attributes = attributes.iter();
+    http::AuthorizeSettings {
+        domain: domain.clone(),
+        attributes: attributes
+            .map(|(name, from)| http::AuthorizeAttribute { name: name.clone(), source: source(from) })
+            .collect(),
+        cost_header: cost_header.clone(),
+        trusted_hops: *trusted_hops,
+    }
+}
+
 /// How to log.
 pub(super) fn log_settings(settings: &Settings) -> LogSettings {
-    LogSettings { filter: settings.observe.log_filter.clone(), format: settings.observe.log_format }
+    let format = match settings.observe.log_format {
+        config::LogFormat::Text => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+    };
+    LogSettings { filter: settings.observe.log_level.parse().unwrap_or_default(), format }
 }
 
 /// How many threads serve connections.

@@ -6,8 +6,8 @@ pub(crate) mod http1;
 pub(crate) mod listener;
 pub(crate) mod stream;
 pub(crate) mod tls;
-pub(crate) mod workers;
 mod within;
+pub(crate) mod workers;
 
 pub(crate) use address::Address;
 pub(crate) use closing::Closing;
