@@ -19,7 +19,7 @@ pub mod problem;
 mod requested;
 mod resolve;
 mod tree;
-mod yaml;
+pub mod yaml;
 
 pub use compiled::{Domain, Rule, Ruleset};
 pub use error::{BadCost, RequestError};

@@ -1,7 +1,9 @@
 //! The binary `tollgate`.
 #![allow(dead_code, reason = "parts that are not joined yet")]
 
+mod app;
 mod cli;
+mod config;
 mod gate;
 mod health;
 mod net;

@@ -1,8 +1,10 @@
 //! Connections: where they come from, who serves them, and how they end.
 
+pub(crate) mod address;
 pub(crate) mod closing;
 pub(crate) mod stream;
 
+pub(crate) use address::Address;
 #[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use closing::Closing;
 #[allow(unused_imports, reason = "parts that are not joined yet")]
