@@ -26,8 +26,10 @@ pub(crate) struct WireMetrics {
     shed: Counter,
     assumed: Counter,
     bad_requests: Counter,
-    authorize_unmatched: Counter,
-    authorize_bad_cost: Counter,
+    /// Proxies' requests that passed because no rule applied, or because they could not be decided.
+    pub(crate) authorize_unmatched: Counter,
+    /// Proxies' requests with a cost that is none.
+    pub(crate) authorize_bad_cost: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,15 +86,5 @@ impl WireMetrics {
 
     pub(crate) fn refused_request(&self) {
         self.bad_requests.inc();
-    }
-
-    /// A proxy's request passed because no rule applied, or because it could not be decided.
-    pub(crate) fn authorize_unmatched(&self) {
-        self.authorize_unmatched.inc();
-    }
-
-    /// A proxy's request had a cost that is none.
-    pub(crate) fn authorize_bad_cost(&self) {
-        self.authorize_bad_cost.inc();
     }
 }

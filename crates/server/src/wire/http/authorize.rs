@@ -27,8 +27,11 @@ static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), Heade
 /// Decides the request that headers describe.
 pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let settings = &wire.authorize;
-    let values: SmallVec<[_; 8]> =
-        settings.attributes.iter().filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?))).collect();
+    let values: SmallVec<[_; 8]> = settings
+        .attributes
+        .iter()
+        .filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?)))
+        .collect();
     let entries: SmallVec<[_; 8]> = values
         .iter()
         // A value that is too long to be decided must not be a way past the limits.
@@ -37,19 +40,19 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
         .collect();
     let descriptors = [Descriptor::new(&entries)];
     let cost = settings.cost(headers).unwrap_or_else(|| {
-        wire.gate.metrics().authorize_bad_cost();
+        wire.gate.metrics().authorize_bad_cost.inc();
         1
     });
     let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
     match wire.gate.check(&request).await {
         Ok(decision) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
-                wire.gate.metrics().authorize_unmatched();
+                wire.gate.metrics().authorize_unmatched.inc();
             }
             answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
         }
         Err(_) => {
-            wire.gate.metrics().authorize_unmatched();
+            wire.gate.metrics().authorize_unmatched.inc();
             Response::new(Full::default())
         }
     }
