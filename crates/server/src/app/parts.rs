@@ -1,6 +1,5 @@
 //! What a server is made of, built from its settings. Everything that can fail has failed before anything runs.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -20,6 +19,7 @@ use crate::net::listener::Listener;
 use crate::net::workers::{Door, Wire};
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
+use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
 use crate::snapshots::Snapshots;
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
@@ -39,6 +39,8 @@ pub(super) struct Parts {
     /// What goes on beside serving, until the server is about to stop.
     pub(super) background: Vec<Task>,
     pub(super) kept: Kept,
+    /// Spans are sent as long as this is held.
+    pub(super) traces: Option<TraceGuard>,
 }
 
 pub(super) type Task = Box<dyn FnOnce(Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
@@ -90,9 +92,13 @@ impl Parts {
             metrics.rules().clone(),
         );
 
+        let (tracer, traces) = tracer(settings, &metrics).map_err(|reason| vec![reason])?;
         let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new() };
         let mut background: Vec<Task> = Vec::new();
-        let gate = |wire, most| Arc::new(Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire)));
+        let gate = |wire, most| {
+            let gate = Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire));
+            Arc::new(gate.traced(wire, tracer.clone()))
+        };
         let grpc = grpc(settings, gate("grpc", settings.grpc.max_in_flight), &health, &mut background)?;
         let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
         let http = http(settings, gate("http", settings.http.max_in_flight), &health);
@@ -115,6 +121,7 @@ impl Parts {
             health,
             background,
             kept: Kept { limiter, snapshots, _data: data },
+            traces,
         })
     }
 }
@@ -238,6 +245,18 @@ fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http>
         extra: Some(envoy::routes(envoy)),
     }
     .build()
+}
+
+fn tracer(settings: &Settings, metrics: &Metrics) -> Result<(Tracer, Option<TraceGuard>), String> {
+    let observe = &settings.observe;
+    let Some(endpoint) = &observe.otlp_endpoint else { return Ok((Tracer::off(), None)) };
+    let otlp = OtlpSettings {
+        endpoint: endpoint.as_str().to_owned(),
+        ratio: observe.otlp_sample.as_fraction(),
+        service_name: observe.service_name.clone(),
+    };
+    let (tracer, guard) = Tracer::start(&otlp, metrics.traces())?;
+    Ok((tracer, Some(guard)))
 }
 
 fn told(settings: &Settings) -> http::Told {
