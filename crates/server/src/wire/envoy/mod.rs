@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+pub(crate) mod descriptor;
 mod json;
 mod route;
 
