@@ -6,6 +6,7 @@ mod gate;
 mod health;
 mod net;
 mod observe;
+mod snapshots;
 mod wire;
 
 fn main() -> std::process::ExitCode {
