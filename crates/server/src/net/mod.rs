@@ -2,6 +2,7 @@
 
 pub(crate) mod closing;
 pub(crate) mod stream;
+pub(crate) mod tls;
 
 #[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use closing::Closing;
