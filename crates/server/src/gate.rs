@@ -7,6 +7,11 @@ use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestErro
 
 use crate::observe::metrics::WireMetrics;
 
+mod throttles;
+
+#[allow(unused_imports, reason = "parts that are not joined yet")]
+pub(crate) use throttles::{Batch, Throttled};
+
 /// Where this server keeps its counters.
 pub(crate) type Counters = MemoryStore;
 
@@ -23,6 +28,7 @@ pub(crate) struct Gate {
 }
 
 /// A check in flight, which ends when this is dropped.
+#[derive(Debug)]
 struct Flight<'g>(&'g AtomicUsize);
 
 impl Gate {

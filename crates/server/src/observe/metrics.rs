@@ -62,10 +62,15 @@ impl Metrics {
 
 impl WireMetrics {
     pub(crate) fn decided(&self, allowed: bool, source: Source) {
-        if allowed { &self.allowed } else { &self.denied }.inc();
+        self.decided_many(allowed, source, 1);
+    }
+
+    /// Counts decisions that came to the same.
+    pub(crate) fn decided_many(&self, allowed: bool, source: Source, count: u64) {
+        if allowed { &self.allowed } else { &self.denied }.inc_by(count);
         match source {
-            Source::Shed => _ = self.shed.inc(),
-            Source::Assumed => _ = self.assumed.inc(),
+            Source::Shed => _ = self.shed.inc_by(count),
+            Source::Assumed => _ = self.assumed.inc_by(count),
             _ => {}
         }
     }

@@ -1,1 +1,3 @@
 //! The protocols. A wire turns bytes into a request, asks the gate, and turns the decision into bytes; no wire knows another.
+
+pub(crate) mod resp;
