@@ -9,7 +9,6 @@ use crate::observe::metrics::WireMetrics;
 
 mod throttles;
 
-#[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use throttles::{Batch, Throttled};
 
 /// Where this server keeps its counters.

@@ -33,11 +33,10 @@ impl Peer {
         Peer { id, name: None }
     }
 
-    /// Answers everything but throttles.
+    /// Answers what needs no decision.
     pub(super) fn answer(&mut self, command: &Command<'_>, counts: &Counts, replies: &mut Replies) -> Then {
         match command {
-            // They are settled first, and answered by `throttled`.
-            Command::Throttle(_) | Command::Nothing => replies.simple("OK"),
+            Command::Nothing => replies.simple("OK"),
             Command::Ping(None) => replies.simple("PONG"),
             Command::Ping(Some(message)) | Command::Echo(message) => replies.bulk(message),
             Command::Quit => {

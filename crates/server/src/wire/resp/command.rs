@@ -8,10 +8,16 @@ use super::catalogue::{self, Kind};
 use super::frame::{Arguments, integer};
 use super::reply::Protocol;
 
-/// What a client asks.
+/// What a client asks: a decision, or anything else.
+#[derive(Debug)]
+pub(super) enum Order<'a> {
+    Throttle(Asked<'a>),
+    Other(Command<'a>),
+}
+
+/// What is answered without a decision.
 #[derive(Debug)]
 pub(super) enum Command<'a> {
-    Throttle(Asked<'a>),
     Ping(Option<&'a [u8]>),
     Echo(&'a [u8]),
     Quit,
@@ -100,35 +106,32 @@ pub(super) const LONGEST_PERIOD: u64 = 100 * 365 * 86_400;
 const MOST_SHOWN: usize = 128;
 
 /// What the arguments mean; they are at least one.
-pub(super) fn read<'a>(arguments: Arguments<'a>) -> Result<Command<'a>, Fault<'a>> {
+pub(super) fn read<'a>(arguments: Arguments<'a>) -> Result<Order<'a>, Fault<'a>> {
     let Some(entry) = arguments.get(0).and_then(catalogue::find) else {
         return Err(Fault::Unknown(arguments));
     };
     if !(entry.least..=entry.most).contains(&arguments.len()) {
         return Err(Fault::Arity(entry.name));
     }
-    match entry.kind {
-        Kind::CellThrottle => asked(arguments, Form::Cell).map(Command::Throttle),
-        Kind::CrabThrottle => asked(arguments, Form::Crab).map(Command::Throttle),
-        Kind::Ping => Ok(Command::Ping(arguments.get(1))),
-        Kind::Echo => Ok(Command::Echo(arguments.get(1).unwrap_or_default())),
-        Kind::Quit => Ok(Command::Quit),
-        Kind::Reset => Ok(Command::Reset),
-        Kind::Hello => hello(arguments).map(Command::Hello),
-        Kind::Auth => match arguments.len() {
-            2 => Err(Fault::NoPassword),
-            3 => authenticated(arguments.get(1)).map(|()| Command::Nothing),
-            _ => Err(Fault::Syntax),
-        },
+    let command = match entry.kind {
+        Kind::CellThrottle => return asked(arguments, Form::Cell).map(Order::Throttle),
+        Kind::CrabThrottle => return asked(arguments, Form::Crab).map(Order::Throttle),
+        Kind::Ping => Command::Ping(arguments.get(1)),
+        Kind::Echo => Command::Echo(arguments.get(1).unwrap_or_default()),
+        Kind::Quit => Command::Quit,
+        Kind::Reset => Command::Reset,
+        Kind::Hello => Command::Hello(hello(arguments)?),
+        Kind::Auth => auth(arguments)?,
         Kind::Select => match arguments.get(1).and_then(integer) {
-            Some(0) => Ok(Command::Nothing),
-            Some(_) => Err(Fault::Database),
-            None => Err(Fault::DatabaseNumber),
+            Some(0) => Command::Nothing,
+            Some(_) => return Err(Fault::Database),
+            None => return Err(Fault::DatabaseNumber),
         },
-        Kind::Client => client(arguments),
-        Kind::Command => about_commands(arguments).map(Command::Catalogue),
-        Kind::Info => Ok(Command::Info(arguments)),
-    }
+        Kind::Client => client(arguments)?,
+        Kind::Command => Command::Catalogue(about_commands(arguments)?),
+        Kind::Info => Command::Info(arguments),
+    };
+    Ok(Order::Other(command))
 }
 
 /// `key max_burst count period [quantity]`.
@@ -176,6 +179,15 @@ fn hello<'a>(arguments: Arguments<'a>) -> Result<Hello<'a>, Fault<'a>> {
         }
     }
     Ok(hello)
+}
+
+/// `[user] password`.
+fn auth<'a>(arguments: Arguments<'a>) -> Result<Command<'a>, Fault<'a>> {
+    match arguments.len() {
+        2 => Err(Fault::NoPassword),
+        3 => authenticated(arguments.get(1)).map(|()| Command::Nothing),
+        _ => Err(Fault::Syntax),
+    }
 }
 
 /// There is one user, who has no password: as in a Redis that was told of none, any will do.

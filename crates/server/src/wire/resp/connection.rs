@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tollgate::Throttler;
 
 use super::Resp;
 use super::answers::{self, Peer, Then};
-use super::command::{self, Command, Fault};
+use super::command::{self, Fault, Order};
 use super::frame::{Arguments, Parser};
 use super::reply::Replies;
 use crate::gate::{Batch, Counters};
@@ -164,12 +164,13 @@ impl Connection {
             self.inbox = BytesMut::new();
         }
         self.inbox.reserve(self.room);
+        let mut room = (&mut self.inbox).limit(self.room);
         let read = tokio::select! {
             biased;
-            read = self.stream.read_buf(&mut self.inbox) => read?,
+            read = self.stream.read_buf(&mut room) => read?,
             () = self.closing.begun() => 0,
         };
-        if read >= self.room {
+        if read == self.room {
             self.room = (2 * self.room).min(MOST_ROOM);
         }
         Ok(Some(read).filter(|read| *read > 0))
@@ -204,14 +205,14 @@ impl Desk {
         replies: &mut Replies,
     ) -> Then {
         match command::read(arguments) {
-            Ok(Command::Throttle(asked)) => {
+            Ok(Order::Throttle(asked)) => {
                 match batch.throttle(&mut self.throttler, asked.key, &asked.throttle, asked.units).await {
                     Ok(throttled) => answers::throttled(&asked, &throttled, replies),
                     Err(error) => refuse(&Fault::Uncountable(error, asked.form), batch, replies),
                 }
                 Then::GoOn
             }
-            Ok(command) => self.peer.answer(&command, &resp.counts, replies),
+            Ok(Order::Other(command)) => self.peer.answer(&command, &resp.counts, replies),
             Err(Fault::Unknown(arguments)) if is_http(arguments) => Then::Close,
             Err(fault) => {
                 refuse(&fault, batch, replies);
