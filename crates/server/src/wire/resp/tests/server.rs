@@ -189,3 +189,20 @@ pub(super) fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     stream.read_exact(&mut answer).unwrap();
     answer
 }
+
+/// The throttles' answers in these bytes.
+pub(super) fn fives(bytes: &[u8]) -> Vec<Vec<i64>> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let answers = text.split("*5\r\n").skip(1);
+    answers.map(|answer| answer.lines().map(|line| line.trim_start_matches(':').parse().unwrap()).collect()).collect()
+}
+
+/// Five integers as expected; but the clock is the machine's, so that a time may already have become a little shorter.
+pub(super) fn assert_close(told: &[i64], expected: &[i64]) {
+    /// What is less is no time that the tests wait for.
+    const LEAST: i64 = 1_000;
+    let is_close = |(told, expected): (&i64, &i64)| {
+        told == expected || *expected >= LEAST && (expected - PATIENCE.as_secs() as i64..=*expected).contains(told)
+    };
+    assert!(told.len() == 5 && told.iter().zip(expected).all(is_close), "{told:?}, not {expected:?}");
+}

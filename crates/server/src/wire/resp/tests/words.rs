@@ -1,6 +1,6 @@
 //! What is answered, word by word: beside a real Redis where it knows the command, and in rows where it does not.
 
-use super::server::{Redis, Server, sent, told};
+use super::server::{Redis, Server, assert_close, fives, sent, told};
 
 /// What both servers answer to the same bytes.
 const SAME: &[&[u8]] = &[
@@ -67,20 +67,25 @@ fn check(rows: &[(&str, &str)]) {
 
 #[test]
 fn throttles_answer_five_integers() {
-    check(&[
-        ("CL.THROTTLE a 15 30 60", "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"),
-        ("cl.throttle a 15 30 60 5", "*5\r\n:0\r\n:16\r\n:10\r\n:-1\r\n:12\r\n"),
-        ("CL.THROTTLE a 15 30 60 0", "*5\r\n:0\r\n:16\r\n:10\r\n:-1\r\n:12\r\n"),
-        ("CL.THROTTLE a 15 30 60 16", "*5\r\n:1\r\n:16\r\n:10\r\n:12\r\n:12\r\n"),
-        ("CL.THROTTLE a 15 30 60 17", "*5\r\n:1\r\n:16\r\n:10\r\n:-1\r\n:12\r\n"),
-        ("CL.THROTTLE b 0 1 86400", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:86400\r\n"),
-        ("CL.THROTTLE b 0 1 86400 0", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:86400\r\n"),
-        ("THROTTLE c 10 100 60", "*5\r\n:1\r\n:10\r\n:9\r\n:1\r\n:0\r\n"),
-        ("THROTTLE d 1 1 86400", "*5\r\n:1\r\n:1\r\n:0\r\n:86400\r\n:0\r\n"),
-        ("THROTTLE d 1 1 86400", "*5\r\n:0\r\n:1\r\n:0\r\n:86400\r\n:86400\r\n"),
-        ("THROTTLE d 1 1 86400 2", "*5\r\n:0\r\n:1\r\n:0\r\n:86400\r\n:-1\r\n"),
-        ("CL.THROTTLE d 0 1 86400", "*5\r\n:1\r\n:1\r\n:0\r\n:86400\r\n:86400\r\n"),
-    ]);
+    let server = Server::start();
+    // A unit comes back every day.
+    let rows: [(&str, [i64; 5]); 12] = [
+        ("CL.THROTTLE a 15 30 2592000", [0, 16, 15, -1, 86_400]),
+        ("cl.throttle a 15 30 2592000 5", [0, 16, 10, -1, 6 * 86_400]),
+        ("CL.THROTTLE a 15 30 2592000 0", [0, 16, 10, -1, 6 * 86_400]),
+        ("CL.THROTTLE a 15 30 2592000 16", [1, 16, 10, 6 * 86_400, 6 * 86_400]),
+        ("CL.THROTTLE a 15 30 2592000 17", [1, 16, 10, -1, 6 * 86_400]),
+        ("CL.THROTTLE b 0 1 86400", [0, 1, 0, -1, 86_400]),
+        ("CL.THROTTLE b 0 1 86400 0", [0, 1, 0, -1, 86_400]),
+        ("THROTTLE c 10 100 60", [1, 10, 9, 1, 0]),
+        ("THROTTLE d 1 1 86400", [1, 1, 0, 86_400, 0]),
+        ("THROTTLE d 1 1 86400", [0, 1, 0, 86_400, 86_400]),
+        ("THROTTLE d 1 1 86400 2", [0, 1, 0, 86_400, -1]),
+        ("CL.THROTTLE d 0 1 86400", [1, 1, 0, 86_400, 86_400]),
+    ];
+    for (line, expected) in rows {
+        assert_close(&fives(&told(server.address, format!("{line}\r\n").as_bytes()))[0], &expected);
+    }
 }
 
 #[test]
