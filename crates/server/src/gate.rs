@@ -9,6 +9,10 @@ use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestErro
 use crate::observe::metrics::WireMetrics;
 use crate::observe::trace::Tracer;
 
+mod throttles;
+
+pub(crate) use throttles::{Batch, Throttled};
+
 /// Where this server keeps its counters.
 pub(crate) type Counters = MemoryStore;
 
@@ -30,6 +34,7 @@ pub(crate) struct Gate {
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A check in flight, which ends when this is dropped.
+#[derive(Debug)]
 struct Flight<'g>(&'g Gauge);
 
 impl Gate {

@@ -16,6 +16,7 @@ use crate::gate::{Counters, Gate};
 use crate::health::Health;
 use crate::net::Closing;
 use crate::net::listener::Listener;
+use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
@@ -25,6 +26,7 @@ use crate::snapshots::Snapshots;
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
 use crate::wire::http::{self, Http, HttpConfig};
+use crate::wire::resp::Resp;
 
 /// All that runs.
 pub(super) struct Parts {
@@ -93,7 +95,7 @@ impl Parts {
         );
 
         let (tracer, traces) = tracer(settings, &metrics).map_err(|reason| vec![reason])?;
-        let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new() };
+        let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new() };
         let mut background: Vec<Task> = Vec::new();
         let gate = |wire, most| {
             let gate = Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire));
@@ -105,7 +107,13 @@ impl Parts {
         let http = doors.open("http", &settings.http.listen, http);
         let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
-        let Doors { addresses, errors, .. } = doors;
+        let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
+        let resp = doors.open("resp", &settings.resp.listen, resp);
+        let Doors { addresses, errors, secured, .. } = doors;
+        for tls in secured {
+            let health = health.clone();
+            background.push(Box::new(move |closing| Box::pin(tls.follow(tls::LOOK_EVERY, health, closing))));
+        }
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -114,7 +122,7 @@ impl Parts {
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, health, closing))));
         }
         Ok(Parts {
-            doors: [grpc, http].into_iter().flatten().collect(),
+            doors: [grpc, http, resp].into_iter().flatten().collect(),
             admin,
             addresses,
             rules: Rules { follower, poll: settings.rules.poll },
@@ -149,10 +157,38 @@ struct Doors<'m> {
     metrics: &'m Metrics,
     addresses: Vec<(&'static str, String)>,
     errors: Vec<String>,
+    secured: Vec<Arc<Tls>>,
+}
+
+fn files(tls: &config::Tls) -> TlsFiles {
+    let clients = tls.clients.as_ref();
+    TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
+        client_ca: clients.map(|clients| clients.ca.clone()),
+        client_sans: clients.map(|clients| clients.sans.clone()).unwrap_or_default(),
+    }
+}
+
+/// What clients may agree on with us to speak.
+fn protocols(listener: &str) -> &'static [&'static [u8]] {
+    match listener {
+        "grpc" => &[b"h2"],
+        "resp" => &[],
+        _ => &[b"http/1.1"],
+    }
 }
 
 impl Doors<'_> {
     fn open(&mut self, name: &'static str, listen: &Listen, wire: Arc<dyn Wire>) -> Option<Door> {
+        let tls = match listen.tls.as_ref().map(|tls| Tls::load(files(tls), protocols(name))).transpose() {
+            Ok(tls) => tls.map(Arc::new),
+            Err(error) => {
+                self.errors.push(format!("{name} can't have TLS: {error}"));
+                return None;
+            }
+        };
+        self.secured.extend(tls.clone());
         match Listener::bind(&listen.address) {
             Ok(None) => None,
             Ok(Some(listener)) => {
@@ -160,7 +196,7 @@ impl Doors<'_> {
                 Some(Door {
                     listener,
                     wire,
-                    tls: None,
+                    tls,
                     max_connections: listen.max_connections,
                     metrics: self.metrics.listener(name),
                 })
