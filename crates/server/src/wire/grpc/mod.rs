@@ -142,7 +142,7 @@ impl Grpc {
             let Ok(data) = frame.map_err(|_| Status::cut_off())?.into_data() else { continue };
             if first.is_empty() {
                 first = data;
-            } else {
+            } else if !data.is_empty() {
                 if more.is_empty() {
                     more.extend_from_slice(&first);
                 }
@@ -151,7 +151,8 @@ impl Grpc {
             if first.len().max(more.len()) > PREFIX + most {
                 return Err(Status::too_large(most));
             }
-            if body::is_whole(if more.is_empty() { &first } else { &more }) {
+            // To answer before the client has ended would reset the stream, which counts against the connection.
+            if body.is_end_stream() {
                 break;
             }
         }
