@@ -8,11 +8,13 @@ mod explain;
 mod ids;
 mod limiter;
 mod session;
+mod standing;
 
 pub use decision::{Decision, Outcome};
 pub use explain::{Counter, ExplainedRule, Explanation};
 pub use limiter::{Limiter, now};
 pub use session::Session;
+pub use standing::{RuleName, Standing};
 pub use tollgate_core::{Algorithm, ClaimId, Descriptor, Limit, Mode, Reading, Request, Source, Span, Timestamp, Wait};
 pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
