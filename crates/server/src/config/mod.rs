@@ -34,11 +34,9 @@ use table::{DEFAULT_FILE, Kind, Setting, table};
 use values::Values;
 
 pub(crate) use origin::Problem;
-#[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use settings::{
-    AdminSettings, AttributeSource, AuthorizeSettings, Data, Dialects, GrpcSettings, HttpSettings, Listen, LogFormat,
-    ObserveSettings, Percent, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls,
-    TlsClients, Url, Workers,
+    AdminSettings, Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, Percent, RespSettings,
+    ResponseHeaders, RulesSettings, Settings, Store, Tls, TlsClients, Url, Workers,
 };
 
 /// What was gathered at the start.

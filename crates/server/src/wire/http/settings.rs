@@ -57,7 +57,7 @@ pub(crate) struct Times {
 }
 
 /// What `/v1/ratelimit/authorize` makes of the headers that a proxy sends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuthorizeSettings {
     /// Whose rules; may be missing where there is one domain.
     pub(crate) domain: Option<String>,
