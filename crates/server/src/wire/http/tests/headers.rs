@@ -6,8 +6,11 @@ use super::super::fields::later;
 use super::super::{Dialects, Jitter, ScopeValues};
 use super::{RULES, Reply, Server, config};
 
+/// A member of a structured list: its name and its parameters.
+type Member = (String, Vec<(String, String)>);
+
 /// A structured list as its members' names with their parameters, if it is one.
-fn parsed(text: &str) -> Option<Vec<(String, Vec<(String, String)>)>> {
+fn parsed(text: &str) -> Option<Vec<Member>> {
     let list: sfv::List = sfv::Parser::new(text).parse().ok()?;
     let member = |entry: &sfv::ListEntry| {
         let sfv::ListEntry::Item(item) = entry else { return None };
@@ -25,12 +28,12 @@ fn parsed(text: &str) -> Option<Vec<(String, Vec<(String, String)>)>> {
     list.iter().map(member).collect()
 }
 
-fn field(reply: &Reply, name: &str) -> Vec<(String, Vec<(String, String)>)> {
+fn field(reply: &Reply, name: &str) -> Vec<Member> {
     let text = reply.header(name).unwrap_or_else(|| panic!("no {name} in {reply:?}"));
     parsed(text).unwrap_or_else(|| panic!("{text} is no list of strings"))
 }
 
-fn owned(name: &str, parameters: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
+fn owned(name: &str, parameters: &[(&str, &str)]) -> Member {
     (name.to_owned(), parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
 }
 
