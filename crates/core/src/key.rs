@@ -50,6 +50,8 @@ pub enum Value<'a> {
     Absent,
     /// The text of an attribute.
     Text(&'a str),
+    /// A value that is no text: made by [`Value::bytes`], so that no value has two forms.
+    Bytes(&'a [u8]),
     /// All addresses that share the first `prefix` bits; the others are zero.
     Network {
         /// The network's address; IPv4 in its IPv6 form. In two words, so that a value is copied by words.
@@ -163,7 +165,15 @@ impl<'a> Key<'a> {
     }
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// Any bytes; those that are a text are that text.
+    pub fn bytes(bytes: &'a [u8]) -> Value<'a> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Value::Text(text),
+            Err(_) => Value::Bytes(bytes),
+        }
+    }
+
     /// The network of an address.
     pub fn network(address: Ipv6Addr, prefix: u8) -> Value<'static> {
         let prefix = prefix.min(128);
@@ -178,6 +188,8 @@ impl Value<'_> {
         let (kind, bytes): (u64, &[u8]) = match self {
             Value::Absent => (0, &[]),
             Value::Text(text) => (1, text.as_bytes()),
+            // No text has these bytes, so that texts and bytes need not be told apart.
+            Value::Bytes(bytes) => (1, bytes),
             Value::Network { address, prefix } => {
                 octets = joined(*address).octets();
                 (2 + u64::from(*prefix), &octets)
@@ -193,6 +205,7 @@ impl fmt::Display for Value<'_> {
         match self {
             Value::Absent => Ok(()),
             Value::Text(text) => f.write_str(text),
+            Value::Bytes(bytes) => write!(f, "{}", bytes.escape_ascii()),
             Value::Network { address, prefix } => match (joined(*address).to_ipv4_mapped(), prefix) {
                 (Some(address), 128) => write!(f, "{address}"),
                 _ => write!(f, "{}/{prefix}", joined(*address)),

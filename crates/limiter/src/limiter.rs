@@ -158,7 +158,7 @@ pub(crate) fn verdict(claim: &Claim<'_>, settlement: &Settlement, sound: bool) -
     verdict
 }
 
-fn assumed(claim: &Claim<'_>, source: Source) -> Settlement {
+pub(crate) fn assumed(claim: &Claim<'_>, source: Source) -> Settlement {
     Settlement {
         readings: claim.charges.iter().map(|charge| Reading::assumed(charge, source)).collect(),
         at: Timestamp::default(),

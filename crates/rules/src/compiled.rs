@@ -51,6 +51,8 @@ pub struct Rule {
     pub(crate) number: usize,
     pub(crate) name: Box<str>,
     pub(crate) key: SmallVec<[KeyPart; 2]>,
+    /// The attributes of `key`, for people.
+    pub(crate) key_names: Box<[Box<str>]>,
     pub(crate) clauses: Vec<(Attribute, Test)>,
     pub(crate) cost: CompiledCost,
     pub(crate) mode: RuleMode,
@@ -264,6 +266,11 @@ impl Rule {
         self.denied_by_label.as_deref().unwrap_or(&self.name)
     }
 
+    /// The same, where a file gave one.
+    pub fn given_label(&self) -> Option<&str> {
+        self.denied_by_label.as_deref()
+    }
+
     /// The name, where a file gave one.
     pub fn given_name(&self) -> Option<&str> {
         self.named.then_some(&self.name)
@@ -294,6 +301,7 @@ impl Rule {
                 address: rule.terms.ipv6_prefix_given || is_address(&part.attribute),
             })
             .collect();
+        compiled.key_names = rule.key.iter().map(|part| part.attribute.as_str().into()).collect();
         compiled.clauses =
             rule.clauses.iter().map(|clause| (names.number(&clause.attribute), clause.test.clone())).collect();
         compiled.cost = match &rule.cost {
@@ -332,6 +340,7 @@ impl Rule {
             number: 0,
             name: name.into(),
             key: SmallVec::new(),
+            key_names: Box::default(),
             clauses: Vec::new(),
             cost: CompiledCost::Request,
             mode: terms.mode,
@@ -355,6 +364,11 @@ impl Rule {
             CompiledCap::Limit { limit, .. } => Some(limit),
             CompiledCap::Unlimited => None,
         }
+    }
+
+    /// Whether the rule applies to a tier and does not limit it.
+    pub fn is_unlimited(&self, tier: u16) -> bool {
+        matches!(self.cap(usize::from(tier)), Some(CompiledCap::Unlimited))
     }
 
     /// What a tier is held to.

@@ -18,8 +18,9 @@ pub mod pattern;
 pub mod problem;
 mod requested;
 mod resolve;
+mod scope;
 mod tree;
-mod yaml;
+pub mod yaml;
 
 pub use compiled::{Domain, Rule, Ruleset};
 pub use error::{BadCost, RequestError};

@@ -1,5 +1,7 @@
 //! Whether this server can be sent work, and what is not as it should be.
 
+pub(crate) mod pages;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -26,6 +26,7 @@ fn partition(scope: &Scope, values: &[Value<'_>]) -> u128 {
 enum Owned {
     Absent,
     Text(String),
+    Bytes(Vec<u8>),
     Network(u128, u8),
 }
 
@@ -34,6 +35,7 @@ impl Owned {
         match self {
             Owned::Absent => Value::Absent,
             Owned::Text(text) => Value::Text(text),
+            Owned::Bytes(bytes) => Value::bytes(bytes),
             Owned::Network(bits, prefix) => Value::network(Ipv6Addr::from_bits(*bits), *prefix),
         }
     }
@@ -45,6 +47,7 @@ fn lists() -> impl Strategy<Value = Vec<Owned>> {
         // Bytes like those of lengths and marks, to provoke confusion.
         "[\u{0}-\u{3}]{0,4}".prop_map(Owned::Text),
         ".{0,12}".prop_map(Owned::Text),
+        prop::collection::vec(prop_oneof![Just(b'a'), Just(0xff), any::<u8>()], 0..4).prop_map(Owned::Bytes),
         (any::<u128>(), 0u8..=128).prop_map(|(bits, prefix)| Owned::Network(bits, prefix)),
     ];
     prop::collection::vec(value, 0..4)
@@ -76,6 +79,17 @@ fn a_text_is_never_taken_for_a_network_or_for_nothing() {
     assert_ne!(rest(&[Value::Text("")]), rest(&[Value::Absent]));
     assert_ne!(rest(&[Value::Text("ab"), Value::Text("c")]), rest(&[Value::Text("a"), Value::Text("bc")]));
     assert_ne!(rest(&[Value::Absent, Value::Text("a")]), rest(&[Value::Text("a"), Value::Absent]));
+}
+
+#[test]
+fn bytes_that_are_a_text_are_that_text() {
+    assert_eq!(Value::bytes(b"acme"), Value::Text("acme"));
+    assert_eq!(Value::bytes("zürich".as_bytes()), Value::Text("zürich"));
+    let (one, other) = (Value::bytes(b"acme\xff"), Value::bytes(b"acme\xfe"));
+    assert_ne!(rest(&[one]), rest(&[other]));
+    assert_ne!(rest(&[one]), rest(&[Value::Text("acme")]));
+    assert_ne!(rest(&[one]), rest(&[Value::Text("acme\u{fffd}")]), "what a lossy reading would make of it");
+    assert_eq!(one.to_string(), r"acme\xff");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use tollgate_core::Period;
 use tollgate_core::calendar::CalendarUnit;
 
 /// `1 rule`, `2 rules`.
-pub(super) fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn counted(number: usize, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
@@ -13,7 +13,7 @@ pub(super) fn counted(number: usize, noun: &str) -> String {
 }
 
 /// `100/minute, token bucket with a burst of 200`.
-pub(super) fn limit(limit: &Limit) -> String {
+pub(crate) fn limit(limit: &Limit) -> String {
     let amount = limit.amount();
     let rate = || format!("{amount}/{}", period(limit.period()));
     match limit.algorithm() {
@@ -30,7 +30,7 @@ pub(super) fn limit(limit: &Limit) -> String {
 }
 
 /// The name of the algorithm in rule files. GCRA is the token bucket's other name.
-pub(super) fn algorithm(algorithm: Algorithm) -> &'static str {
+pub(crate) fn algorithm(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Bucket { paced: false, .. } => "token_bucket",
         Algorithm::Bucket { paced: true, .. } => "leaky_bucket",
@@ -41,7 +41,7 @@ pub(super) fn algorithm(algorithm: Algorithm) -> &'static str {
     }
 }
 
-pub(super) fn mode(mode: Mode) -> &'static str {
+pub(crate) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Enforce => "enforce",
         Mode::AnyOf => "any_of",
@@ -51,7 +51,7 @@ pub(super) fn mode(mode: Mode) -> &'static str {
 }
 
 /// `minute`, `30s`, `month from day 17 in Europe/Berlin`.
-pub(super) fn period(period: &Period) -> String {
+pub(crate) fn period(period: &Period) -> String {
     let Some(calendar) = period.as_calendar() else { return span(period.span()) };
     let unit = match calendar.unit() {
         CalendarUnit::Day => "day".to_owned(),

@@ -22,8 +22,11 @@ use crate::observe::metrics::{ListenerMetrics, OpenConnection};
 
 /// Serves connections of one protocol.
 pub(crate) trait Wire: Send + Sync {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> Serving;
 }
+
+/// Ends with the connection.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One listener and what serves its connections.
 pub(crate) struct Door {
@@ -86,37 +89,9 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Accepts connections until the server is about to stop. `alive` is dropped when the last of them has ended.
-    pub(crate) async fn accept(self: Arc<Self>, door: Door, mut closing: Closing, alive: mpsc::Sender<()>) {
-        let open = Arc::new(AtomicUsize::new(0));
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = closing.begun() => return,
-                accepted = door.listener.accept() => accepted,
-            };
-            let accepted = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // A client that went away again, or no more file descriptors: the others still have to be served.
-                    tracing::debug!(%error, "a connection could not be accepted");
-                    door.metrics.refused();
-                    tokio::time::sleep(BREATH).await;
-                    continue;
-                }
-            };
-            let Some(desk) = self.desks.iter().min_by_key(|desk| desk.open.load(Ordering::Relaxed)) else { return };
-            if open.load(Ordering::Relaxed) >= door.max_connections {
-                door.metrics.refused();
-                continue;
-            }
-            let guard = Open::new([open.clone(), desk.open.clone()], door.metrics.accepted(), alive.clone());
-            let (wire, tls) = (door.wire.clone(), door.tls.clone());
-            let job = Job { accepted, wire, tls, closing: closing.clone(), metrics: door.metrics.clone(), guard };
-            if desk.jobs.try_send(job).is_err() {
-                door.metrics.refused();
-            }
-        }
+    /// The one with the fewest connections.
+    fn idlest(&self) -> Option<&Desk> {
+        self.desks.iter().min_by_key(|desk| desk.open.load(Ordering::Relaxed))
     }
 
     /// Ends the threads and whatever they still do.
@@ -125,6 +100,54 @@ impl Workers {
         for thread in self.threads {
             // A worker that panicked has said so.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Door {
+    /// Accepts connections until the server is about to stop, and has them served by the workers, or here where there are none.
+    /// `alive` is dropped when the last of them has ended.
+    pub(crate) async fn open(self, workers: Option<Arc<Workers>>, mut closing: Closing, alive: mpsc::Sender<()>) {
+        let open = Arc::new(AtomicUsize::new(0));
+        let here = Arc::new(AtomicUsize::new(0));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = closing.begun() => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            let accepted = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // A client that went away again, or no more file descriptors: the others still have to be served.
+                    tracing::debug!(%error, "a connection could not be accepted");
+                    self.metrics.refused();
+                    tokio::time::sleep(BREATH).await;
+                    continue;
+                }
+            };
+            if open.load(Ordering::Relaxed) >= self.max_connections {
+                self.metrics.refused();
+                continue;
+            }
+            let desk = workers.as_deref().and_then(Workers::idlest);
+            let counts = [open.clone(), desk.map_or(&here, |desk| &desk.open).clone()];
+            let job = Job {
+                accepted,
+                wire: self.wire.clone(),
+                tls: self.tls.clone(),
+                closing: closing.clone(),
+                metrics: self.metrics.clone(),
+                guard: Open::new(counts, self.metrics.accepted(), alive.clone()),
+            };
+            match desk {
+                None => _ = tokio::spawn(serve(job)),
+                Some(desk) => {
+                    if desk.jobs.try_send(job).is_err() {
+                        self.metrics.refused();
+                    }
+                }
+            }
         }
     }
 }

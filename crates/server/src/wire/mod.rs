@@ -2,3 +2,4 @@
 
 pub(crate) mod envoy;
 pub(crate) mod grpc;
+pub(crate) mod http;

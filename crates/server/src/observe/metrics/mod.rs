@@ -42,7 +42,10 @@ pub(crate) struct WireMetrics {
     allowed: BySource,
     denied: BySource,
     bad_requests: Counter,
-    passed_undecided: Counter,
+    /// Proxies' requests that passed because no rule applied, or because they could not be decided.
+    pub(crate) authorize_unmatched: Counter,
+    /// Proxies' requests with a cost that is none.
+    pub(crate) authorize_bad_cost: Counter,
     in_flight: Gauge,
 }
 
@@ -185,11 +188,6 @@ impl WireMetrics {
     /// A request that can't be decided as it is: the caller got an error.
     pub(crate) fn refused_request(&self) {
         self.bad_requests.inc();
-    }
-
-    /// A request that can't be decided as it is and was let pass, since its caller knows no other answer.
-    pub(crate) fn passed_undecided(&self) {
-        self.passed_undecided.inc();
     }
 
     /// Checks that have begun and not ended.

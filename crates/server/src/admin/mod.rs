@@ -1,0 +1,89 @@
+//! The operators' listener: metrics, health, and the rules in force.
+
+mod rules;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper_util::service::TowerToHyperService;
+use tollgate::Limiter;
+use tracing::debug;
+
+use crate::gate::Counters;
+use crate::health::Health;
+use crate::health::pages::{Reader, pages};
+use crate::net::http1::{Http1Settings, serve_http1};
+use crate::net::{Closing, Stream};
+use crate::observe::metrics::{Exposition, Metrics};
+
+/// What answers on the admin listener.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    router: Router,
+}
+
+/// The page that names the others.
+const INDEX: &str = "\
+Tollgate
+
+/metrics           what is counted, for Prometheus
+/livez             whether the process answers
+/readyz            whether it wants work, and what is degraded
+/healthcheck       the same
+/admin/v1/domains  the domains in force, as JSON (?offset=0&limit=100)
+/admin/v1/rules    the rules in force, as JSON (?domain=NAME&offset=0&limit=100)
+/rlconfig          the limits in force, as text
+";
+
+/// Few connect here, and scrapers come every minute or so.
+const SETTINGS: Http1Settings = Http1Settings {
+    head_within: Duration::from_secs(120),
+    most_head: 16 * 1024,
+    oldest: Duration::from_secs(60 * 60),
+    end_within: Duration::from_secs(5),
+};
+
+impl Admin {
+    pub(crate) fn new(metrics: Arc<Metrics>, health: Arc<Health>, limiter: Arc<Limiter<Counters>>) -> Arc<Admin> {
+        let router = Router::new()
+            .route("/", get(INDEX))
+            .route("/metrics", get(scrape).with_state(metrics))
+            .merge(pages(health, Reader::Operator))
+            .merge(rules::routes(limiter))
+            .fallback((StatusCode::NOT_FOUND, "there is no such page: / names those that there are\n"));
+        Arc::new(Admin { router })
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing) {
+        let service = TowerToHyperService::new(self.router.clone());
+        if let Err(error) = serve_http1(stream, closing, &SETTINGS, service).await {
+            debug!(%error, "a connection to the admin listener ended");
+        }
+    }
+}
+
+async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Response {
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let exposition = Exposition::accepted(accept);
+    // It reads files and takes the store's locks, while this thread has checks to answer.
+    match tokio::task::spawn_blocking(move || metrics.text(exposition)).await {
+        Ok(Ok(text)) => ([(CONTENT_TYPE, exposition.content_type())], text).into_response(),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be written\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+impl crate::net::workers::Wire for Admin {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
+        Box::pin(Admin::serve(self, stream, closing))
+    }
+}

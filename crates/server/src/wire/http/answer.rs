@@ -1,0 +1,247 @@
+//! From a decision to an answer.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use smallvec::SmallVec;
+use tollgate::{Decision, Mode, Outcome, Request, Source};
+use tollgate_rules::model::Headers;
+
+use super::fields::{self, Refusal, Shown};
+use super::problem::PROBLEM_JSON;
+use super::settings::{ScopeValues, Told};
+use super::sheet::{Sheet, json_part, json_text, number};
+use super::words;
+
+/// How much of a 200's body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What the decision says.
+    Whole,
+    /// Nothing: a proxy looks at the status and the headers.
+    Bare,
+}
+
+static JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The longest part of an endpoint that a message repeats, in bytes.
+const LONGEST_ENDPOINT: usize = 256;
+/// The most policies that a refusal names.
+const MOST_VIOLATED: usize = 16;
+
+/// The answer to a request that was decided. `passes` is what follows from it, which is more than was decided where refusals are
+/// only told.
+pub(super) fn write(
+    told: &Told,
+    request: &Request<'_>,
+    decision: &Decision,
+    passes: bool,
+    detail: Detail,
+) -> Response<Full<Bytes>> {
+    let mut sheet = Sheet::new();
+    let shown = Shown::of(decision);
+    let refusal = Refusal::of(decision, told.jitter).filter(|_| !passes);
+    fields::write(&mut sheet, told.dialects, decision, &shown, refusal.as_ref());
+    match refusal {
+        None if detail == Detail::Bare => sheet.finish(StatusCode::OK, None, |_| {}),
+        None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, &shown, told)),
+        Some(refusal) if refusal.is_assumed() => {
+            sheet.finish(StatusCode::SERVICE_UNAVAILABLE, Some(&PROBLEM_JSON), |out| unavailable(out, &refusal))
+        }
+        Some(refusal) => sheet.finish(StatusCode::TOO_MANY_REQUESTS, Some(&PROBLEM_JSON), |out| {
+            refused(out, told.scope_values, request, decision, &refusal);
+        }),
+    }
+}
+
+/// The body of a 200.
+fn allowed(out: &mut BytesMut, decision: &Decision, shown: &Shown<'_>, told: &Told) {
+    out.put_slice(br#"{"allowed":true"#);
+    if let Some(one) = &shown.standard {
+        numbers(out, decision, one);
+        member(out, "rule", one.rule.name());
+        out.put_slice(br#","burst":"#);
+        number(out, one.limit.quota());
+    }
+    match decision.outcomes().next() {
+        Some(_) => member(out, "source", source(decision.source())),
+        None if decision.unlimited().next().is_some() => out.put_slice(br#","unlimited":true"#),
+        None => {}
+    }
+    let delay = decision.delay().as_micros().div_ceil(1_000);
+    if delay > 0 {
+        out.put_slice(br#","delay_ms":"#);
+        number(out, delay);
+    }
+    if let Some(refusal) = Refusal::of(decision, told.jitter) {
+        out.put_slice(br#","shadow":true"#);
+        if let Some(label) = refusal.label() {
+            member(out, "denied_by", label);
+        }
+    }
+    out.put_u8(b'}');
+}
+
+/// The body of a 429: the members of a problem, and beside them those of a check's answer.
+fn refused(out: &mut BytesMut, values: ScopeValues, request: &Request<'_>, decision: &Decision, refusal: &Refusal<'_>) {
+    out.put_slice(
+        br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,"detail":"#,
+    );
+    message(out, request, refusal);
+    violated(out, decision, refusal);
+    out.put_slice(br#","allowed":false"#);
+    let is_shown = refusal.by.rule.headers() != Headers::Hidden;
+    if is_shown {
+        numbers(out, decision, &refusal.by);
+    }
+    rest(out, refusal);
+    out.put_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
+    message(out, request, refusal);
+    retry_after(out, refusal);
+    if is_shown {
+        out.put_slice(br#","limit":"#);
+        number(out, refusal.by.limit.amount());
+        member(out, "window", &words::window(refusal.by.limit));
+        out.put_slice(br#","scope":"#);
+        scope(out, values, request, &refusal.by);
+    }
+    out.put_slice(b"}}");
+}
+
+/// The body of a 503: nobody knows how the caller stands, so no number is told.
+fn unavailable(out: &mut BytesMut, refusal: &Refusal<'_>) {
+    const DETAIL: &[u8] = br#""The limiter can't count this request at the moment, and its rules refuse it then.""#;
+    out.put_slice(
+        br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"detail":"#,
+    );
+    out.put_slice(DETAIL);
+    out.put_slice(br#","violated-policies":["#);
+    if let Some(label) = refusal.label() {
+        json_text(out, label);
+    }
+    out.put_slice(br#"],"allowed":false"#);
+    rest(out, refusal);
+    out.put_slice(br#","error":{"code":"REDUCED_CAPACITY","message":"#);
+    out.put_slice(DETAIL);
+    retry_after(out, refusal);
+    out.put_slice(b"}}");
+}
+
+/// What all refusals say: when to come back, who refused, who says so.
+fn rest(out: &mut BytesMut, refusal: &Refusal<'_>) {
+    retry_after(out, refusal);
+    out.put_slice(br#","retryable":"#);
+    out.put_slice(if refusal.retry_after.is_some() { b"true" } else { b"false" });
+    if let Some(label) = refusal.label() {
+        member(out, "denied_by", label);
+    }
+    member(out, "source", source(refusal.by.reading.source));
+}
+
+fn retry_after(out: &mut BytesMut, refusal: &Refusal<'_>) {
+    if let Some(seconds) = refusal.retry_after {
+        out.put_slice(br#","retry_after":"#);
+        number(out, seconds);
+    }
+}
+
+fn numbers(out: &mut BytesMut, decision: &Decision, one: &Outcome<'_>) {
+    out.put_slice(br#","limit":"#);
+    number(out, one.limit.amount());
+    out.put_slice(br#","remaining":"#);
+    number(out, one.reading.remaining);
+    if let Some(at) = fields::reset_at(one, decision.at()) {
+        out.put_slice(br#","reset_at":"#);
+        number(out, at);
+    }
+}
+
+/// The policies without room, by the names that `RateLimit-Policy` has for them.
+fn violated(out: &mut BytesMut, decision: &Decision, refusal: &Refusal<'_>) {
+    out.put_slice(br#","violated-policies":["#);
+    let by = refusal.by.rule;
+    let first = if by.headers() == Headers::Hidden { refusal.label() } else { Some(by.name()) };
+    if let Some(name) = first {
+        json_text(out, name);
+    }
+    let mut told: SmallVec<[usize; MOST_VIOLATED]> = SmallVec::from_slice(&[by.number()]);
+    for one in decision.outcomes() {
+        let refuses = matches!(one.mode, Mode::Enforce | Mode::AnyOf) && !one.reading.admits;
+        let is_shown = one.rule.headers() != Headers::Hidden && !told.contains(&one.rule.number());
+        if refuses && is_shown && told.len() < MOST_VIOLATED {
+            if first.is_some() || told.len() > 1 {
+                out.put_u8(b',');
+            }
+            told.push(one.rule.number());
+            json_text(out, one.rule.name());
+        }
+    }
+    out.put_u8(b']');
+}
+
+/// One sentence or two, as a JSON string.
+fn message(out: &mut BytesMut, request: &Request<'_>, refusal: &Refusal<'_>) {
+    out.put_slice(b"\"Rate limit exceeded");
+    let entries = || request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
+    if let Some((_, endpoint)) = entries().find(|(name, _)| *name == "endpoint") {
+        out.put_slice(b" for ");
+        json_part(out, words::beginning(endpoint, LONGEST_ENDPOINT));
+    }
+    match refusal.retry_after {
+        None => out.put_slice(b". It asks for more than the limit ever allows: retrying does not help."),
+        Some(1) => out.put_slice(b". Retry after 1 second."),
+        Some(seconds) => {
+            out.put_slice(b". Retry after ");
+            number(out, seconds);
+            out.put_slice(b" seconds.");
+        }
+    }
+    out.put_u8(b'"');
+}
+
+/// `api_key:abc1…:endpoint:POST /orders`.
+fn scope(out: &mut BytesMut, values: ScopeValues, request: &Request<'_>, one: &Outcome<'_>) {
+    out.put_u8(b'"');
+    let named = one.rule.scope_of(request, one.touches);
+    if named.is_empty() {
+        out.put_slice(b"global");
+    }
+    for (at, (name, value)) in named.into_iter().enumerate() {
+        if at > 0 {
+            out.put_u8(b':');
+        }
+        json_part(out, name);
+        out.put_u8(b':');
+        let value = value.unwrap_or_default();
+        match values {
+            ScopeValues::Full => json_part(out, value),
+            ScopeValues::Hidden => out.put_u8(b'*'),
+            ScopeValues::Shortened if words::is_what(name) => json_part(out, value),
+            ScopeValues::Shortened => match words::shortened(value) {
+                Some(beginning) => {
+                    json_part(out, beginning);
+                    out.put_slice("…".as_bytes());
+                }
+                None => json_part(out, value),
+            },
+        }
+    }
+    out.put_u8(b'"');
+}
+
+fn member(out: &mut BytesMut, name: &'static str, value: &str) {
+    out.put_slice(b",\"");
+    out.put_slice(name.as_bytes());
+    out.put_slice(b"\":");
+    json_text(out, value);
+}
+
+pub(super) fn source(source: Source) -> &'static str {
+    match source {
+        Source::Store => "store",
+        Source::Cache => "cache",
+        Source::Local => "local",
+        Source::Assumed => "assumed",
+        Source::Shed => "shed",
+    }
+}

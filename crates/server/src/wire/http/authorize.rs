@@ -1,0 +1,127 @@
+//! `/v1/ratelimit/authorize`: for proxies that ask with the original request's headers (nginx `auth_request`, Caddy
+//! `forward_auth`, Traefik).
+//!
+//! A proxy takes every answer that it does not know for a failure. So whatever is missing in what it sends, the answer is 200, counted,
+//! or a refusal by the rules.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::State;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Response};
+use http_body_util::Full;
+use smallvec::SmallVec;
+use tollgate::{Descriptor, Request};
+
+use super::answer::{self, Detail};
+use super::settings::{AttributeSource, AuthorizeSettings};
+use super::{Wire, words};
+
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static METHODS: [HeaderName; 2] =
+    [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
+static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
+
+/// Decides the request that headers describe.
+pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let settings = &wire.authorize;
+    let values: SmallVec<[_; 8]> = settings
+        .attributes
+        .iter()
+        .filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?)))
+        .collect();
+    let entries: SmallVec<[_; 8]> = values
+        .iter()
+        // A value that is too long to be decided must not be a way past the limits.
+        .map(|(name, value)| (*name, words::beginning(value, Request::LONGEST_TEXT)))
+        .take(Request::MOST_ENTRIES)
+        .collect();
+    let descriptors = [Descriptor::new(&entries)];
+    let cost = settings.cost(headers).unwrap_or_else(|| {
+        wire.gate.metrics().authorize_bad_cost.inc();
+        1
+    });
+    let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
+    match wire.gate.check(&request).await {
+        Ok(decision) => {
+            if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
+                wire.gate.metrics().authorize_unmatched.inc();
+            }
+            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
+        }
+        Err(_) => {
+            wire.gate.metrics().authorize_unmatched.inc();
+            Response::new(Full::default())
+        }
+    }
+}
+
+/// The same where axum asks.
+pub(super) async fn handle(State(wire): State<Arc<Wire>>, headers: HeaderMap) -> axum::response::Response {
+    answer(&wire, &headers).await.map(axum::body::Body::new)
+}
+
+impl AuthorizeSettings {
+    fn value<'h>(&self, source: &AttributeSource, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
+        match source {
+            AttributeSource::Header(name) if *name == FORWARDED_FOR => address(headers, self.trusted_hops),
+            AttributeSource::Header(name) => text(headers, name),
+            AttributeSource::Method => first(headers, &METHODS),
+            AttributeSource::Path => first(headers, &URIS).map(without_query),
+            AttributeSource::Endpoint => {
+                let (method, path) = (first(headers, &METHODS)?, first(headers, &URIS).map(without_query)?);
+                Some(Cow::Owned(format!("{method} {path}")))
+            }
+        }
+    }
+
+    /// What the request costs: 1 where nothing says otherwise, none where what is said is no cost.
+    ///
+    /// 0 is none either. Most proxies pass on what a client sends, and a look would be a way past the limits.
+    fn cost(&self, headers: &HeaderMap) -> Option<u64> {
+        let Some(cost) = text(headers, &self.cost_header) else { return Some(1) };
+        let is_number = cost.bytes().all(|byte| byte.is_ascii_digit());
+        cost.parse().ok().filter(|cost| is_number && *cost > 0)
+    }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+}
+
+fn first<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Option<Cow<'h, str>> {
+    names.iter().find_map(|name| text(headers, name))
+}
+
+fn without_query(uri: Cow<'_, str>) -> Cow<'_, str> {
+    match (uri.find(['?', '#']), uri) {
+        (None, uri) => uri,
+        (Some(end), Cow::Borrowed(uri)) => Cow::Borrowed(&uri[..end]),
+        (Some(end), Cow::Owned(mut uri)) => {
+            uri.truncate(end);
+            Cow::Owned(uri)
+        }
+    }
+}
+
+/// The caller's address: the rightmost that `X-Forwarded-For` has beside those of trusted proxies. What stands left of it the
+/// caller may have written itself. Where there are fewer, all were written by those proxies, and the leftmost is meant.
+fn address(headers: &HeaderMap, trusted_hops: usize) -> Option<Cow<'_, str>> {
+    let lines = headers.get_all(&FORWARDED_FOR).iter().rev();
+    let mut entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let mut found = None;
+    for _ in 0..=trusted_hops {
+        match entries.find(|entry| !entry.is_empty()) {
+            Some(entry) => found = Some(entry),
+            None => break,
+        }
+    }
+    let entry = String::from_utf8_lossy(found?);
+    // Some write the port too.
+    Some(match entry.parse::<SocketAddr>() {
+        Ok(with_port) => Cow::Owned(with_port.ip().to_string()),
+        Err(_) => entry,
+    })
+}

@@ -1,0 +1,122 @@
+//! `POST /v1/ratelimit/explain`: what every rule makes of a request. For operators: it shows hidden rules too.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use tollgate::{Counter, ExplainedRule, Explanation, Fate, Mode};
+use utoipa::ToSchema;
+
+use super::asked::Asked;
+use super::problem::Problem;
+use super::{Wire, body, words};
+
+/// What every rule makes of a request. Nothing was consumed.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct Explained {
+    /// Whose rules.
+    domain: String,
+    /// What the request costs.
+    cost: u64,
+    /// Whether it would pass now.
+    allowed: bool,
+    /// All rules of the domain, in their order.
+    rules: Vec<ToldRule>,
+}
+
+/// What one rule makes of it.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct ToldRule {
+    /// Its name.
+    name: String,
+    /// `applies`, `unlimited` or `misses`.
+    fate: String,
+    /// Why it does not apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    why: Option<String>,
+    /// The counters that the request would be charged on.
+    counters: Vec<ToldCounter>,
+}
+
+/// One counter as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct ToldCounter {
+    /// The values that name it.
+    key: Vec<String>,
+    /// Units in a window.
+    limit: u64,
+    /// `1m`, `30s`, `month`; `concurrent` for requests in flight.
+    window: String,
+    /// How it counts.
+    algorithm: String,
+    /// `enforce`, `any_of`, `shadow` or `soft`.
+    mode: String,
+    /// What the request would take.
+    units: u64,
+    /// What is left now.
+    remaining: u64,
+    /// Whether there is room for the request.
+    has_room: bool,
+}
+
+pub(super) async fn handle(State(wire): State<Arc<Wire>>, body: axum::body::Body) -> Result<Json<Explained>, Problem> {
+    let bytes = body::whole(body, wire.times.body).await?;
+    let asked = Asked::read(&bytes)?;
+    let pairs = asked.pairs();
+    let descriptors = asked.descriptors(&pairs);
+    let request = asked.request(&descriptors);
+    match wire.gate.explain(&request).await {
+        Ok(explanation) => Ok(Json(Explained::new(explanation, asked.cost))),
+        Err(error) => Err(Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
+    }
+}
+
+impl Explained {
+    fn new(explanation: Explanation, cost: u64) -> Explained {
+        let counters = || explanation.rules.iter().flat_map(|rule| &rule.counters);
+        let enforced = |mode| counters().filter(move |counter| counter.mode == mode);
+        let any_of = enforced(Mode::AnyOf).next().is_none() || enforced(Mode::AnyOf).any(Counter::has_room);
+        Explained {
+            allowed: any_of && enforced(Mode::Enforce).all(Counter::has_room),
+            cost,
+            rules: explanation.rules.iter().map(ToldRule::new).collect(),
+            domain: explanation.domain,
+        }
+    }
+}
+
+impl ToldRule {
+    fn new(rule: &ExplainedRule) -> ToldRule {
+        let (fate, why) = match &rule.fate {
+            Fate::Applies => ("applies", None),
+            Fate::Unlimited => ("unlimited", None),
+            Fate::Misses(why) => ("misses", Some(why.clone())),
+        };
+        ToldRule {
+            name: rule.name.clone(),
+            fate: fate.to_owned(),
+            why,
+            counters: rule.counters.iter().map(ToldCounter::new).collect(),
+        }
+    }
+}
+
+impl ToldCounter {
+    fn new(counter: &Counter) -> ToldCounter {
+        ToldCounter {
+            key: counter.key.clone(),
+            limit: counter.limit.amount(),
+            window: words::window(&counter.limit).into_owned(),
+            algorithm: words::algorithm(counter.limit.algorithm()).to_owned(),
+            mode: words::mode(counter.mode).to_owned(),
+            units: counter.units,
+            remaining: counter.reading.remaining,
+            has_room: counter.has_room(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Envoy's protocol, by a client of another make.
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use crate::server::{Server, Start};
+
+pub(crate) const RULES: &str = "
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 3}}
+";
+
+pub(crate) type Client = RateLimitServiceClient<Channel>;
+
+pub(crate) async fn client(server: &Server) -> Client {
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address("grpc"))).unwrap();
+    RateLimitServiceClient::new(endpoint.connect().await.unwrap())
+}
+
+pub(crate) fn request(user: &str) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: "d".to_owned(),
+        descriptors: vec![RateLimitDescriptor {
+            entries: vec![Entry { key: "user".to_owned(), value: user.to_owned() }],
+            ..RateLimitDescriptor::default()
+        }],
+        hits_addend: 0,
+    }
+}
+
+/// Whether a user may pass, and how many are left.
+pub(crate) async fn ask(client: &mut Client, user: &str) -> (bool, u32) {
+    told(&client.should_rate_limit(request(user)).await.unwrap().into_inner())
+}
+
+fn told(response: &RateLimitResponse) -> (bool, u32) {
+    (response.overall_code == i32::from(Code::Ok), response.statuses[0].limit_remaining)
+}
+
+#[tokio::test]
+async fn a_limit_is_counted() {
+    let server = Start::new().rules(RULES).listen(&["grpc"]).ready();
+    let mut client = client(&server).await;
+    for expected in [(true, 2), (true, 1), (true, 0), (false, 0)] {
+        assert_eq!(ask(&mut client, "u").await, expected);
+    }
+    assert_eq!(ask(&mut client, "v").await, (true, 2));
+}
+
+#[tokio::test]
+async fn many_calls_at_once_on_one_connection() {
+    let rules = RULES.replace("requests_per_unit: 3", "requests_per_unit: 1000");
+    let server = Start::new().rules(&rules).listen(&["grpc"]).ready();
+    let client = client(&server).await;
+    let calls: Vec<_> = (0..1500)
+        .map(|_| {
+            let mut client = client.clone();
+            tokio::spawn(async move { ask(&mut client, "u").await.0 })
+        })
+        .collect();
+    let mut passed = 0;
+    for call in calls {
+        passed += usize::from(call.await.unwrap());
+    }
+    assert_eq!(passed, 1000);
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_with_a_reason() {
+    let server = Start::new().rules(RULES).listen(&["grpc"]).args(&["--grpc-max-message", "4KiB"]).ready();
+    let mut client = client(&server).await;
+    let empty = client.should_rate_limit(RateLimitRequest::default()).await.unwrap_err();
+    assert_eq!(empty.code(), tonic::Code::InvalidArgument);
+    assert_eq!(empty.message(), "rate limit domain must not be empty");
+    let large = client.should_rate_limit(request(&"x".repeat(5000))).await.unwrap_err();
+    assert_eq!(large.code(), tonic::Code::ResourceExhausted);
+    assert!(large.message().contains("at most 4096 bytes"), "{large}");
+    // The connection is as good as before.
+    assert_eq!(ask(&mut client, "u").await, (true, 2));
+}
+
+#[tokio::test]
+async fn health_and_reflection() {
+    let server = Start::new().rules(RULES).listen(&["grpc"]).ready();
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address("grpc"))).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    for service in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"] {
+        let asked = HealthCheckRequest { service: service.to_owned() };
+        let health = HealthClient::new(channel.clone()).check(asked).await.unwrap().into_inner();
+        assert_eq!(health.status(), ServingStatus::Serving, "{service}");
+    }
+    let asked = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::FileContainingSymbol(
+            "envoy.service.ratelimit.v3.RateLimitService".to_owned(),
+        )),
+    };
+    let mut answers = ServerReflectionClient::new(channel)
+        .server_reflection_info(tokio_stream::once(asked))
+        .await
+        .unwrap()
+        .into_inner();
+    let answer = answers.message().await.unwrap().unwrap().message_response;
+    assert!(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_unix_socket() {
+    let start = Start::new().rules(RULES);
+    let path = start.home().join("grpc.sock");
+    let server = start.args(&["--grpc", &format!("unix:{}", path.display())]).ready();
+    let channel = Endpoint::from_shared(format!("unix:{}", path.display())).unwrap().connect().await.unwrap();
+    assert_eq!(ask(&mut RateLimitServiceClient::new(channel), "u").await, (true, 2));
+    drop(server);
+}

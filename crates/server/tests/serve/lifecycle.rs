@@ -1,0 +1,147 @@
+//! How a server starts, refuses to, and stops.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::grpc::{self, RULES};
+use crate::http::{get, post, try_get};
+use crate::server::{PATIENCE, Start, eventually};
+
+const CHECK: &str = "/v1/ratelimit/check";
+const BAD: &str = "domain: d\nrules:\n  - {name: a, key: [user], limit: many}\n";
+
+#[test]
+fn without_rules_it_runs_on_an_example_and_says_so() {
+    let server = Start::new().listen(&["http"]).ready();
+    assert!(server.log().contains("no rules were given"), "{}", server.log());
+    let answer = post(&server.url("http", CHECK), r#"{"api_key":"k1","endpoint":"GET /v1/things"}"#);
+    assert_eq!(answer.status, 200);
+    assert!(answer.json()["remaining"].is_u64(), "{}", answer.body);
+}
+
+#[test]
+fn two_servers_do_not_share_a_data_directory() {
+    let first = Start::new().rules(RULES).ready();
+    let data = first.home().join("data").display().to_string();
+    let (code, log) = Start::new().rules(RULES).args(&["--data", &data]).fails();
+    assert_eq!(code, Some(1));
+    assert!(log.contains(&format!("another server (process {})", first.id())) && log.contains("--data"), "{log}");
+}
+
+#[test]
+fn an_address_in_use_is_told_for_every_listener() {
+    let first = Start::new().rules(RULES).listen(&["http", "grpc"]).ready();
+    let (http, grpc) = (first.address("http").to_owned(), first.address("grpc").to_owned());
+    let (code, log) = Start::new().rules(RULES).args(&["--http", &http, "--grpc", &grpc]).fails();
+    assert_eq!(code, Some(1));
+    for (flag, address) in [("--http", http), ("--grpc", grpc)] {
+        assert!(log.contains(&address) && log.contains(flag), "{flag} {address}: {log}");
+    }
+}
+
+#[test]
+fn bad_rules_at_the_start() {
+    let (code, log) = Start::new().rules(BAD).fails();
+    assert_eq!(code, Some(1));
+    assert!(log.contains("rules.yaml:3"), "{log}");
+
+    // With good ones from before it runs on those.
+    let mut server = Start::new().rules(RULES).listen(&["admin"]).ready();
+    server.stop();
+    server.write_rules(BAD);
+    let server = server.again().listen(&["http", "admin"]).ready();
+    assert!(server.log().contains("rules.yaml:3"), "{}", server.log());
+    let ready = get(&server.url("admin", "/readyz"));
+    assert_eq!(ready.status, 200);
+    assert_eq!(ready.json()["degraded"][0]["part"], "rules");
+    let answer = post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#);
+    assert_eq!(answer.json()["limit"], 3);
+    server.write_rules(&RULES.replace("unit: 3", "unit: 4"));
+    let limit = || post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#).json()["limit"] == 4;
+    assert!(eventually(|| limit().then_some(())).is_some(), "{}", server.log());
+}
+
+#[test]
+fn settings_that_are_not() {
+    let (code, log) = Start::new().args(&["--grcp", "127.0.0.1:0"]).fails();
+    assert_eq!(code, Some(2));
+    assert!(log.contains("--grpc"), "{log}");
+    let (code, log) = Start::new().env("TOLLGATE_WORKERS", "many").fails();
+    assert_eq!(code, Some(2));
+    assert!(log.contains("TOLLGATE_WORKERS"), "{log}");
+}
+
+#[tokio::test]
+async fn told_to_stop_it_answers_what_is_in_flight() {
+    let mut server = Start::new().rules(RULES).listen(&["grpc", "http", "admin"]).ready();
+    let mut client = grpc::client(&server).await;
+    assert_eq!(grpc::ask(&mut client, "u").await, (true, 2));
+    // A request of which only the head has arrived is in flight.
+    let mut slow = TcpStream::connect(server.address("http")).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = r#"{"domain":"d","attributes":{"user":"u"}}"#;
+    let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n", body.len());
+    slow.write_all(head.as_bytes()).unwrap();
+    slow.write_all(&body.as_bytes()[..5]).unwrap();
+    // The server has it when it counts a check that it has not answered, or when it has read the head: ask another way round.
+    let other = server.url("http", "/livez");
+    assert_eq!(get(&other).status, 200);
+    server.signal("TERM");
+    let (admin, http) = (server.url("admin", "/readyz"), server.url("http", "/livez"));
+    let unready = || try_get(&admin).filter(|answer| answer.status == 503).map(drop);
+    assert!(eventually(unready).is_some(), "{}", server.log());
+    assert!(eventually(|| try_get(&http).is_none().then_some(())).is_some(), "new connections are still taken");
+    slow.write_all(&body.as_bytes()[5..]).unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"remaining\":1"), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+    assert!(server.wait().success());
+    assert!(client.should_rate_limit(grpc::request("u")).await.is_err());
+}
+
+#[test]
+fn stopping_takes_no_longer_than_it_may() {
+    let mut server = Start::new().rules(RULES).listen(&["http"]).args(&["--shutdown-timeout", "300ms"]).ready();
+    let mut stuck = TcpStream::connect(server.address("http")).unwrap();
+    stuck.write_all(format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: 5\r\n\r\n{{").as_bytes()).unwrap();
+    assert_eq!(get(&server.url("http", "/livez")).status, 200);
+    assert!(server.stop().success());
+    assert!(server.log().contains("did not end in time"), "{}", server.log());
+}
+
+#[test]
+fn no_secret_is_logged() {
+    let key = "sk_live_4242424242424242";
+    let server = Start::new().listen(&["http", "grpc"]).args(&["--log-level", "trace", "--log-format", "json"]).ready();
+    for body in [format!(r#"{{"api_key":"{key}","endpoint":"GET /"}}"#), format!(r#"{{"api_key":"{key}","cost":"x"}}"#)]
+    {
+        post(&server.url("http", CHECK), &body);
+    }
+    let seen = eventually(|| (!server.log().is_empty()).then_some(()));
+    assert!(seen.is_some());
+    assert!(!server.log().contains(key), "{}", server.log());
+    for line in server.log().lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
+    let start = Start::new().rules(RULES);
+    let path = start.home().join("http.sock");
+    let address = format!("unix:{}", path.display());
+    let mut server = start.args(&["--http", &address]).ready();
+    let (code, log) = Start::new().rules(RULES).args(&["--http", &address]).fails();
+    assert_eq!(code, Some(1));
+    assert!(log.contains("another server listens there"), "{log}");
+    server.kill();
+    assert!(path.exists());
+    let mut server = server.again().args(&["--http", &address]).ready();
+    assert!(server.stop().success());
+    assert!(!path.exists());
+    fs::write(&path, "not a socket").unwrap();
+    let (code, log) = server.again().args(&["--http", &address]).fails();
+    assert_eq!(code, Some(1), "{log}");
+}

@@ -1,0 +1,11 @@
+//! The real server: started, asked, changed, stopped, killed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
+
+mod grpc;
+mod http;
+mod lifecycle;
+mod overload;
+mod reload;
+mod restart;
+mod server;
