@@ -194,7 +194,7 @@ impl Connection {
         let call = &mut self.calls[place(frame.stream)];
         assert_eq!(call.stage, Stage::Begun, "a message in the wrong place");
         call.stage = Stage::Told;
-        check_message(frame.payload, frame.stream / 2 % SAMPLED == 0);
+        check_message(frame.payload, (frame.stream / 2).is_multiple_of(SAMPLED));
         self.untold += frame.payload.len() as u32;
         if self.untold >= TOLD_AFTER {
             let untold = std::mem::take(&mut self.untold).to_be_bytes();
