@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::process::Server;
-use super::turns::{Turn, at_least, keys, take_turns};
-use super::{resp, tollgate};
+use super::turns::{Contender, Turn, at_least, keys, take_turns};
+use super::{peers, tollgate};
 use crate::load::HTTP_CONNECTIONS;
 
 pub fn run() {
@@ -16,12 +16,12 @@ pub fn run() {
     let axum = Server::empty(&["axum", &length.to_string()]);
     let ask =
         |api: &str, server: &Server, seconds: f64| Turn::of(&["http", api], server.address("http"), server, seconds);
-    let peer = resp::throttlecrab("http");
+    let peer = peers::throttlecrab("http");
     let ask_ours = |seconds| ask("check", &ours, seconds);
     let ask_axum = |seconds| ask("check", &axum, seconds);
     let ask_peer = |seconds| ask("throttle", peer.as_ref().expect("a peer that is there"), seconds);
     let empty = format!("axum, reads, answers {length} bytes");
-    let mut contenders: Vec<(&str, &dyn Fn(f64) -> Turn)> = vec![("tollgate", &ask_ours), (&empty, &ask_axum)];
+    let mut contenders: Vec<Contender<'_>> = vec![("tollgate", &ask_ours), (&empty, &ask_axum)];
     if peer.is_some() {
         contenders.push(("throttlecrab-server", &ask_peer));
     }

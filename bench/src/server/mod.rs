@@ -3,6 +3,7 @@
 mod grpc;
 mod http;
 mod latency;
+mod peers;
 pub mod process;
 mod resp;
 mod tollgate;

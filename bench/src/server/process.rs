@@ -103,13 +103,14 @@ pub fn load(asked: &[&str]) -> Vec<f64> {
 
 /// Runs a program to its end: what it printed, and the time that it had of its core.
 pub fn output(command: &mut Command) -> (String, Duration) {
-    let mut child = spawn(command.stdout(Stdio::piped()));
-    let mut text = String::new();
+    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let (mut text, mut complaints) = (String::new(), String::new());
     let read = child.stdout.take().expect("its output").read_to_string(&mut text);
     // It has closed its output but is not waited for, so its time can still be looked up.
     let time = cpu_time(child.id());
+    let _ = child.stderr.take().expect("its complaints").read_to_string(&mut complaints);
     let status = child.wait().expect("its end");
-    assert!(read.is_ok() && status.success(), "it failed: {command:?}");
+    assert!(read.is_ok() && status.success(), "it failed: {command:?}\n{complaints}");
     (text, time)
 }
 

@@ -6,9 +6,10 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Instant;
 
-use super::process::{Server, cpu_time, free_address, on_load_core, on_server_core, output};
+use super::peers::{redis, throttlecrab};
+use super::process::{Server, cpu_time, on_load_core, output};
 use super::tollgate;
-use super::turns::{Turn, at_least, rounds, seconds, take_turns};
+use super::turns::{Contender, Turn, at_least, rounds, seconds, take_turns};
 use crate::load::KEYS;
 
 const CONNECTIONS: u32 = 50;
@@ -43,6 +44,9 @@ pub fn run() {
     assert_eq!(ask(&redis, "SADD s a c e"), ":3\r\n");
     assert_eq!(ask(&redis, SMISMEMBER).lines().next(), Some("*5"));
     assert_eq!(ask(&ours, CL_THROTTLE).lines().next(), Some("*5"));
+    if let Some(peer) = &peer {
+        assert_eq!(ask(peer, THROTTLE).lines().next(), Some("*5"));
+    }
 
     for pipeline in PIPELINES {
         println!(
@@ -53,10 +57,10 @@ pub fn run() {
         let bench = |server, command| Benchmark { server, command, pipeline, speed: Cell::new(0.0) };
         let (throttle, members, incr) = (bench(&ours, CL_THROTTLE), bench(&redis, SMISMEMBER), bench(&redis, INCR));
         let peer = peer.as_ref().map(|peer| bench(peer, THROTTLE));
-        let work_peer = |seconds| peer.as_ref().expect("a peer that is there").work(seconds);
-        let (ours, members, incr): (_, _, _) = (|s| throttle.work(s), |s| members.work(s), |s| incr.work(s));
-        let mut contenders: Vec<(&str, &dyn Fn(f64) -> Turn)> = vec![
-            ("tollgate, CL.THROTTLE", &ours),
+        let (throttle, members, incr) = (|time| throttle.work(time), |time| members.work(time), |time| incr.work(time));
+        let work_peer = |time| peer.as_ref().expect("a peer that is there").work(time);
+        let mut contenders: Vec<Contender<'_>> = vec![
+            ("tollgate, CL.THROTTLE", &throttle),
             ("redis-server, SMISMEMBER of five", &members),
             ("redis-server, INCR", &incr),
         ];
@@ -98,29 +102,6 @@ impl Benchmark<'_> {
         self.speed.set(rate);
         Turn { rate, server: server.as_secs_f64() / took, load: load.as_secs_f64() / took }
     }
-}
-
-fn redis() -> Server {
-    let address = free_address();
-    let (_, port) = address.rsplit_once(':').expect("host and port");
-    let mut command = on_server_core("redis-server");
-    Server::start_at(
-        &address,
-        command.args(["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]),
-    )
-}
-
-/// throttlecrab's server with one of its wires, if it is known where it is.
-pub fn throttlecrab(wire: &str) -> Option<Server> {
-    let Ok(program) = std::env::var("THROTTLECRAB") else {
-        println!("  without throttlecrab-server: THROTTLECRAB does not name the program (make bench does)");
-        return None;
-    };
-    let address = free_address();
-    let (host, port) = address.rsplit_once(':').expect("host and port");
-    let mut command = on_server_core(program);
-    command.args([&format!("--{wire}"), &format!("--{wire}-host"), host, &format!("--{wire}-port"), port]);
-    Some(Server::start_at(&address, command.args(["--log-level", "error"])))
 }
 
 /// The answer to one command.

@@ -21,6 +21,8 @@ pub type Contender<'a> = (&'a str, &'a dyn Fn(f64) -> Turn);
 
 /// How long the turn before those that count is.
 const WARM_UP: f64 = 1.0;
+/// A core that is used less than this was waiting.
+const BUSY: f64 = 0.9;
 
 impl Turn {
     /// What one of our loads tells of a server.
@@ -84,6 +86,14 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
         let (server, load) = (turns.median_of(|turn| turn.server * 100.0), turns.median_of(|turn| turn.load * 100.0));
         println!(
             "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server:.0} %, load {load:.0} %"
+        );
+    }
+    // The first is ours, and never waits of its own accord.
+    if let Some(ours) = turns.first()
+        && ours.median_of(|turn| turn.server.max(turn.load)) < BUSY
+    {
+        println!(
+            "  ! neither server nor load filled its core: other programs had a part of it, and the figures are noise"
         );
     }
     turns
