@@ -3,6 +3,7 @@
 #
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
+#   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 set -eu
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -43,4 +44,10 @@ fi
 links_c || install 'gcc libc6-dev' 'a C linker'
 case "${1-}" in
   c++) links_cxx || install 'g++ libc6-dev' 'a C++ compiler' ;;
+  bench)
+    command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null ||
+      install 'redis-server redis-tools' 'redis-server or redis-benchmark'
+    command -v protoc >/dev/null || install protobuf-compiler protoc
+    command -v taskset >/dev/null || install util-linux taskset
+    ;;
 esac
