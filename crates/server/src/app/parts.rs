@@ -300,10 +300,7 @@ fn tracer(settings: &Settings, metrics: &Metrics) -> Result<(Tracer, Option<Trac
 fn told(settings: &Settings) -> http::Told {
     http::Told {
         dialects: settings.http.headers,
-        jitter: settings
-            .http
-            .retry_jitter
-            .map_or(http::Jitter::Off, |share| http::Jitter::Percent(u32::from(share.parts) / 100)),
+        jitter: settings.http.retry_jitter.map_or(http::Jitter::Off, |share| http::Jitter::Of10000(share.parts)),
         scope_values: settings.http.scope_values,
     }
 }

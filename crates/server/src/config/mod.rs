@@ -34,10 +34,12 @@ use table::{DEFAULT_FILE, Kind, Setting, table};
 use values::Values;
 
 pub(crate) use origin::Problem;
-pub(crate) use settings::{
-    AdminSettings, Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, Percent, RespSettings,
-    ResponseHeaders, RulesSettings, Settings, Store, Tls, TlsClients, Url, Workers,
+#[cfg(test)]
+use settings::{
+    AdminSettings, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders, Store,
+    TlsClients,
 };
+pub(crate) use settings::{Data, Listen, LogFormat, RulesSettings, Settings, Tls, Workers};
 
 /// What was gathered at the start.
 #[derive(Debug)]

@@ -95,7 +95,7 @@ impl<'d> Refusal<'d> {
 pub(super) fn later(wait: u64, jitter: Jitter, draw: impl FnOnce(u64) -> u64) -> u64 {
     match jitter {
         Jitter::Off => wait,
-        Jitter::Percent(percent) => wait.saturating_add(draw((wait.saturating_mul(u64::from(percent)) / 100).max(1))),
+        Jitter::Of10000(parts) => wait.saturating_add(draw((wait.saturating_mul(u64::from(parts)) / 10_000).max(1))),
     }
 }
 
