@@ -1,5 +1,4 @@
 //! The binary `tollgate`.
-#![allow(dead_code, reason = "parts that are not joined yet")]
 
 mod admin;
 mod app;
