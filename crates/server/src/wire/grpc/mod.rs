@@ -8,10 +8,8 @@ mod others;
 mod status;
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -20,10 +18,9 @@ use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
 
 use crate::net::budget::Budget;
@@ -89,7 +86,7 @@ impl Grpc {
             let grpc = self.clone();
             async move { Ok::<_, Infallible>(grpc.call(request).await) }
         });
-        let connection = http2::Builder::new(Eager)
+        let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.max_streams)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -111,7 +108,8 @@ impl Grpc {
 
     async fn call(&self, request: Request<Incoming>) -> Response<Body> {
         if request.uri().path() != SHOULD_RATE_LIMIT {
-            return self.others.call(request).await;
+            // Kept out of the hot method's future, which is moved and so had better be small.
+            return Box::pin(self.others.call(request)).await;
         }
         match self.should_rate_limit(request).await {
             Ok(message) => Body::message(message),
@@ -199,19 +197,5 @@ async fn old_age(age: Option<Duration>) {
 impl crate::net::workers::Wire for Grpc {
     fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
         Box::pin(Grpc::serve(self, stream, closing))
-    }
-}
-
-/// Polls a call at once, where its connection is: nearly all of them are answered by that. One that has to wait becomes a task,
-/// which is polled again and so is woken as it should be.
-#[derive(Clone, Copy, Debug)]
-struct Eager;
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Eager {
-    fn execute(&self, call: F) {
-        let mut call = Box::pin(call);
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::spawn(call);
-        }
     }
 }
