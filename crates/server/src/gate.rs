@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestError};
 
+use tollgate_store::Immediate;
+
 use crate::observe::Masked;
 use crate::observe::metrics::WireMetrics;
 use crate::observe::trace::Tracer;
@@ -16,6 +18,13 @@ pub(crate) use throttles::{Batch, Throttled};
 
 /// Where this server keeps its counters.
 pub(crate) type Counters = MemoryStore;
+
+/// Wires poll a check once (`tollgate::now`) and do not make it part of their own futures, which are moved for every request and
+/// had better be small. So the store must be one that never waits.
+const _: () = {
+    const fn never_waits<S: Immediate>() {}
+    never_waits::<Counters>();
+};
 
 /// A wire's access to the limiter.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
+use tollgate::now;
 
 use crate::net::budget::Budget;
 use crate::net::{Closing, Stream, within};
@@ -122,9 +123,10 @@ impl Grpc {
         let message = self.read(&head.headers, body).await?;
         let request = RateLimitRequest::decode(message)
             .map_err(|error| Status::invalid(format!("not a RateLimitRequest: {error}")))?;
-        let response = match self.envoy.should_rate_limit(&request, &head.headers).await {
-            Ok(response) => response,
-            Err(Refusal(reason)) => return Err(Status::invalid(reason)),
+        let response = match now(self.envoy.should_rate_limit(&request, &head.headers)) {
+            Some(Ok(response)) => response,
+            Some(Err(Refusal(reason))) => return Err(Status::invalid(reason)),
+            None => return Err(Status::internal("the store did not answer at once".to_owned())),
         };
         let length = response.encoded_len();
         let mut bytes = BytesMut::with_capacity(PREFIX + length);

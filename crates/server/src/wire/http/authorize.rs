@@ -25,7 +25,7 @@ static METHODS: [HeaderName; 2] =
 static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
 /// Decides the request that headers describe.
-pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
+pub(super) fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let settings = &wire.authorize;
     let values: SmallVec<[_; 8]> = settings
         .attributes
@@ -44,14 +44,14 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
         1
     });
     let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
-    match wire.gate.check(&request, headers).await {
-        Ok(decision) => {
+    match now(wire.gate.check(&request, headers)) {
+        Some(Ok(decision)) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();
             }
             answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
         }
-        Err(_) => {
+        Some(Err(_)) | None => {
             wire.gate.metrics().authorize_unmatched.inc();
             Response::new(Full::default())
         }
@@ -70,7 +70,7 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
     )
 )]
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, headers: HeaderMap) -> axum::response::Response {
-    answer(&wire, &headers).await.map(axum::body::Body::new)
+    answer(&wire, &headers).map(axum::body::Body::new)
 }
 
 impl AuthorizeSettings {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::Full;
+use tollgate::now;
 
 use super::answer::{self, Detail};
 use super::asked::Asked;
@@ -19,20 +20,26 @@ pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(
     headers: &HeaderMap,
     body: B,
 ) -> Response<Full<Bytes>> {
-    let bytes = match body::whole(body, wire.times.body).await {
-        Ok(bytes) => bytes,
-        Err(problem) => return refuse(wire, problem),
-    };
-    let asked = match Asked::read(&bytes) {
+    match body::whole(body, wire.times.body).await {
+        Ok(bytes) => decide(wire, headers, &bytes),
+        Err(problem) => refuse(wire, problem),
+    }
+}
+
+fn decide(wire: &Wire, headers: &HeaderMap, bytes: &[u8]) -> Response<Full<Bytes>> {
+    let asked = match Asked::read(bytes) {
         Ok(asked) => asked,
         Err(problem) => return refuse(wire, problem),
     };
     let pairs = asked.pairs();
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
-    match wire.gate.check(&request, headers).await {
-        Ok(decision) => answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole),
-        Err(error) => Problem::of_request(&error, request.domain, &wire.gate.limiter().rules()).into_answer(),
+    match now(wire.gate.check(&request, headers)) {
+        Some(Ok(decision)) => {
+            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole)
+        }
+        Some(Err(error)) => Problem::of_request(&error, request.domain, &wire.gate.limiter().rules()).into_answer(),
+        None => Problem::no_answer().into_answer(),
     }
 }
 

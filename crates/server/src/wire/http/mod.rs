@@ -39,7 +39,6 @@ use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::{Closing, Stream};
 use problem::Problem;
-#[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use settings::{
     AttributeSource, AuthorizeAttribute, AuthorizeSettings, Dialects, Jitter, ScopeValues, Times, Told,
 };
@@ -150,7 +149,7 @@ impl Http {
                 check::answer(&self.wire, &head.headers, body).await.map(Either::Left)
             }
             (&Method::GET | &Method::HEAD | &Method::POST, AUTHORIZE) => {
-                authorize::answer(&self.wire, request.headers()).await.map(Either::Left)
+                authorize::answer(&self.wire, request.headers()).map(Either::Left)
             }
             _ => match self.router.clone().oneshot(request).await {
                 Ok(response) => response.map(Either::Right),
