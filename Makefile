@@ -16,7 +16,7 @@ deny_warnings = $(if $(findstring rustc $(known_compiler).,$(shell rustc --versi
 
 .PHONY: help
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: setup ## Watch the limiter decide on an example
@@ -24,12 +24,12 @@ run: setup ## Watch the limiter decide on an example
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
-test: setup lint-fast ## Everything that must hold: formatting, clippy, all tests
+test: setup-tests lint-fast ## Everything that must hold: formatting, clippy, all tests
 	cargo test --all-features --no-fail-fast --quiet --doc
 	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
 
 .PHONY: test-fast
-test-fast: setup ## The tests but for those named slow_…, and no lints
+test-fast: setup-tests ## The tests but for those named slow_…, and no lints
 	cargo test --all-features --lib --bins --tests -- --skip slow_
 
 .PHONY: lint
@@ -69,3 +69,7 @@ fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
 .PHONY: setup
 setup: ## Install what is missing: a C linker, from the system's packages
 	@scripts/setup.sh
+
+.PHONY: setup-tests
+setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, Redis's tools, schemathesis
+	@scripts/setup.sh tests

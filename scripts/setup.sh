@@ -3,7 +3,10 @@
 #
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
+#   setup.sh tests  also what the tests talk to: proxies and Redis's tools from the system's packages; Envoy and schemathesis
+#                   from PyPI, in target/venv
 set -eu
+cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -26,14 +29,67 @@ install() {
     exit 1
   fi
   say "installing $1 ($2 is missing)"
-  # A fresh image has no package lists; one that has them need not fetch them again.
   # shellcheck disable=SC2086 # Several packages, and a command that may be empty.
-  if ! $as_root env DEBIAN_FRONTEND=noninteractive sh -c \
-    "apt-get install -y -qq --no-install-recommends $1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $1; }" \
-    >/dev/null 2>&1; then
+  if ! apt_install | $as_root env DEBIAN_FRONTEND=noninteractive sh -s $1 >/dev/null 2>&1; then
     say "apt-get could not install $1, for want of a network perhaps. Install by hand, then try again."
     exit 1
   fi
+}
+
+# The script that root runs.
+apt_install() {
+  cat <<'EOF'
+# Some packages start a server when they are installed. Nobody asked for one.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  trap 'rm -f $policy' EXIT
+  printf '#!/bin/sh\nexit 101\n' >$policy
+  chmod +x $policy
+fi
+try() { apt-get install -y -qq --no-install-recommends "$@" </dev/null; }
+# A fresh image has no package lists; one that has them need not fetch them again.
+try "$@" || { apt-get update -qq </dev/null && try "$@"; }
+EOF
+}
+
+# need COMMAND PACKAGE
+need() { command -v "$1" >/dev/null || missing="$missing $2"; }
+
+test_packages() {
+  missing=
+  need nginx nginx
+  need caddy caddy
+  need redis-server redis-server
+  need redis-cli redis-tools
+  need curl curl
+  [ -n "$missing" ] || return 0
+  install "${missing# }" 'what the tests talk to'
+  # They would start with the machine from now on.
+  if [ -d /run/systemd/system ]; then
+    for service in nginx caddy redis-server; do
+      case "$missing " in
+        *" $service "*) $as_root systemctl disable --quiet "$service" || say "$service starts with the machine" ;;
+      esac
+    done
+  fi
+}
+
+test_tools() {
+  venv=target/venv
+  # An environment can't be moved: its commands name its place. So the place is noted, with what is installed, at the end.
+  if [ "$(cat $venv/installed 2>/dev/null)" = "$PWD $(cat scripts/test-tools.txt)" ]; then return 0; fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || install python3-venv 'a Python with virtual environments'
+  say "installing Envoy and schemathesis into $venv (about 200 MB, once)"
+  rm -rf $venv
+  mkdir -p target
+  if ! { python3 -m venv $venv && $venv/bin/pip install --quiet --no-input -r scripts/test-tools.txt; } >target/venv.log 2>&1; then
+    tail -n 5 target/venv.log >&2
+    say "Python's packages could not be installed; target/venv.log has the whole story."
+    exit 1
+  fi
+  # The command of that name is a script around this one, and would be another process to end.
+  ln -s "$(echo "$PWD"/$venv/lib/python3*/site-packages/envoy/_bin/envoy)" $venv/envoy
+  echo "$PWD $(cat scripts/test-tools.txt)" >$venv/installed
 }
 
 if ! command -v cargo >/dev/null; then
@@ -43,4 +99,10 @@ fi
 links_c || install 'gcc libc6-dev' 'a C linker'
 case "${1-}" in
   c++) links_cxx || install 'g++ libc6-dev' 'a C++ compiler' ;;
+  tests)
+    # Where Debian keeps servers, for users whose shell was not told.
+    PATH=$PATH:/usr/sbin:/sbin
+    test_packages
+    test_tools
+    ;;
 esac
