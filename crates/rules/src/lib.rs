@@ -20,7 +20,7 @@ mod requested;
 mod resolve;
 mod scope;
 mod tree;
-mod yaml;
+pub mod yaml;
 
 pub use compiled::{Domain, Rule, Ruleset};
 pub use error::{BadCost, RequestError};

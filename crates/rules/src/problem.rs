@@ -58,6 +58,12 @@ pub const MOST_PROBLEMS: usize = 1_000;
 /// The longest piece of a file that is repeated in a message, in characters.
 const LONGEST_QUOTE: usize = 60;
 
+/// The longest word that a near one is looked for.
+const LONGEST_GUESS: usize = 40;
+
+/// The most words that are offered.
+const MOST_CHOICES: usize = 20;
+
 // === impl Problem ===
 
 impl Problem {
@@ -161,4 +167,28 @@ pub fn quoted(text: &str) -> String {
     }
     quote.push('`');
     quote
+}
+
+/// The word that was probably meant, if one is near enough.
+pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = word.chars().count();
+    if length > LONGEST_GUESS {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    words
+        .into_iter()
+        .filter(|near| near.len() <= LONGEST_GUESS)
+        .map(|near| (strsim::osa_distance(&word, &near.to_ascii_lowercase()), near))
+        .filter(|(distance, _)| *distance <= length.div_ceil(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, near)| near)
+}
+
+/// What to say of a word that is not one of these.
+pub fn choose<'a>(word: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, words.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("write one of {}", words.into_iter().take(MOST_CHOICES).collect::<Vec<_>>().join(", ")),
+    }
 }

@@ -53,11 +53,7 @@ impl Requested {
         };
         let mut rule = Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone());
         rule.named = false;
-        Requested {
-            rule,
-            counting: domain.default_algorithm,
-            scopes: LENGTHS.into_iter().filter_map(scope).collect(),
-        }
+        Requested { rule, counting: domain.default_algorithm, scopes: LENGTHS.into_iter().filter_map(scope).collect() }
     }
 
     /// The counter of a descriptor under a limit of this length; none if no request may name that length.

@@ -8,11 +8,7 @@ use crate::compiled::Rule;
 impl Rule {
     /// The attributes of a request that name this rule's counter, with their values; an optional one may have none. `touches` are
     /// the descriptors that have to do with the rule, a bit for each.
-    pub fn scope_of<'a>(
-        &'a self,
-        request: &Request<'a>,
-        touches: u64,
-    ) -> SmallVec<[(&'a str, Option<&'a str>); 4]> {
+    pub fn scope_of<'a>(&'a self, request: &Request<'a>, touches: u64) -> SmallVec<[(&'a str, Option<&'a str>); 4]> {
         if self.path.is_empty() {
             let value = |name: &str| {
                 let entries = request.descriptors.iter().flat_map(|descriptor| descriptor.entries);

@@ -12,14 +12,19 @@ use crate::problem::{Fault, MOST_PROBLEMS, quoted};
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(crate) struct Yaml {
-    pub(crate) line: usize,
-    pub(crate) kind: Kind,
+pub struct Yaml {
+    /// Where it begins, from 1.
+    pub line: usize,
+    /// What it is.
+    pub kind: Kind,
 }
 
+/// What a value can be.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A single text.
     Scalar(Scalar),
+    /// Values in a row.
     List(Vec<Yaml>),
     /// In the order of the file; no two keys are the same.
     Map(Vec<Entry>),
@@ -27,17 +32,22 @@ pub(crate) enum Kind {
 
 /// A text, with what its spelling says about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Scalar {
-    pub(crate) text: String,
+pub struct Scalar {
+    /// Without quotes and escapes.
+    pub text: String,
     /// Written without quotes: only then can it be a word of the language, a number or nothing.
-    pub(crate) plain: bool,
+    pub plain: bool,
 }
 
+/// A key of a map, and what it stands for.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: Scalar,
-    pub(crate) line: usize,
-    pub(crate) value: Yaml,
+pub struct Entry {
+    /// The key.
+    pub key: Scalar,
+    /// The line of the key.
+    pub line: usize,
+    /// The value.
+    pub value: Yaml,
 }
 
 /// How deep values may nest: enough for a `descriptors` tree as deep as a request can be.
@@ -54,13 +64,13 @@ pub(crate) const LONGEST_STRETCH: usize = 2 << 20;
 const WEIGHT_OF_VALUE: usize = 32;
 
 /// The documents of a text, as far as they can be read, and the faults with their lines.
-pub(crate) fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
+pub fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
     let mut builder = Builder::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // The parser takes a zero for the end of the text, and would drop what follows without a word.
     if let Some(at) = text.find('\0') {
         let line = text[..at].matches('\n').count() + 1;
-        let fault = Fault::new("there is a zero byte in this line", "remove it; rule files are text");
+        let fault = Fault::new("there is a zero byte in this line", "remove it; the file must be text");
         return (Vec::new(), vec![(line, fault)]);
     }
     let taken = Cell::new(0);
@@ -332,12 +342,12 @@ impl OpenMap {
 
 impl Yaml {
     /// Nothing: `null`, `~`, or no value at all.
-    pub(crate) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
     }
 
     /// What it is, for a message.
-    pub(crate) fn described(&self) -> String {
+    pub fn described(&self) -> String {
         match &self.kind {
             Kind::Scalar(scalar) if scalar.is_null() => "nothing".to_owned(),
             Kind::Scalar(scalar) => quoted(&scalar.text),
@@ -369,7 +379,8 @@ impl Yaml {
 // === impl Scalar ===
 
 impl Scalar {
-    pub(crate) fn is_null(&self) -> bool {
+    /// Nothing: `null`, `~`, or no value at all.
+    pub fn is_null(&self) -> bool {
         self.plain && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 

@@ -6,16 +6,14 @@ mod parts;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{Settings, Warning};
-use crate::health::Health;
-use crate::net::closing::{Closer, Closing};
-use crate::net::workers::{Door, Workers};
+use crate::config::{Problem, Settings};
+use crate::net::closing::Closer;
+use crate::net::workers::Workers;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use parts::Parts;
@@ -24,11 +22,11 @@ use parts::Parts;
 const FAILURE: u8 = 1;
 
 /// Runs the server until it is told to stop.
-pub(crate) fn run(settings: Settings, warnings: &[Warning]) -> ExitCode {
+pub(crate) fn run(settings: Settings, warnings: Vec<Problem>) -> ExitCode {
     let metrics = Metrics::new();
     match log::init(&parts::log_settings(&settings), metrics.log_lines_lost()) {
         // Dropped last, so that what is said on the way out is written.
-        Ok(_guard) => match start(&settings, warnings, metrics) {
+        Ok(_guard) => match start(&settings, &warnings, metrics) {
             Ok(()) => ExitCode::SUCCESS,
             Err(reasons) => {
                 for reason in reasons {
@@ -44,7 +42,7 @@ pub(crate) fn run(settings: Settings, warnings: &[Warning]) -> ExitCode {
     }
 }
 
-fn start(settings: &Settings, warnings: &[Warning], metrics: Arc<Metrics>) -> Result<(), Vec<String>> {
+fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Result<(), Vec<String>> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -52,7 +50,7 @@ fn start(settings: &Settings, warnings: &[Warning], metrics: Arc<Metrics>) -> Re
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let _inside = runtime.enter();
     let parts = Parts::build(settings, metrics)?;
-    let kept = parts.counters_to_keep();
+    let kept = parts.kept.clone();
     let served = runtime.block_on(serve(settings, parts));
     // Connections that did not end in time end here, before the counters are written for the last time.
     drop(runtime);
@@ -84,6 +82,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     }
     let (waker, rules) = parts.rules.watch().map_err(unable)?;
     parts.health.started();
+    banner::ready();
 
     signals.until_told_to_stop(|| waker.ask()).await;
     tracing::info!("stopping: what is in flight is answered, for at most {:?}", settings.shutdown_timeout);

@@ -12,6 +12,15 @@ pub(crate) struct DataDir {
     _lock: File,
 }
 
+/// Why a directory can't be ours.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// It is another server's.
+    InUse(String),
+    /// It can't be made or written.
+    Unusable(String),
+}
+
 /// The lock's file, with the number of the process that holds it.
 const LOCK: &str = "lock";
 /// Counters and rules are nobody else's business.
@@ -23,12 +32,11 @@ impl DataDir {
     ///
     /// # Errors
     /// In words for people, with what to do.
-    pub(crate) fn open(path: &Path) -> Result<DataDir, String> {
+    pub(crate) fn open(path: &Path) -> Result<DataDir, OpenError> {
         let shown = path.display();
         let unusable = |error: io::Error| {
-            format!(
-                "the data directory {shown} can't be used: {error}; name another with --data, or write `--data off`"
-            )
+            let remedy = "name another with --data, or write `--data off`";
+            OpenError::Unusable(format!("the data directory {shown} can't be used: {error}; {remedy}"))
         };
         fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(unusable)?;
         let mut options = OpenOptions::new();
@@ -43,9 +51,9 @@ impl DataDir {
                     Ok(_) if !holder.trim().is_empty() => format!(" (process {})", holder.trim()),
                     _ => String::new(),
                 };
-                return Err(format!(
+                return Err(OpenError::InUse(format!(
                     "another server{holder} uses the data directory {shown}; stop it, or give this one its own with --data"
-                ));
+                )));
             }
         }
         let number = |lock: &mut File| -> io::Result<()> {
@@ -55,6 +63,10 @@ impl DataDir {
         };
         number(&mut lock).map_err(unusable)?;
         Ok(DataDir { path: path.to_owned(), _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A file in it.
@@ -87,7 +99,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/b");
         let first = DataDir::open(&path).unwrap();
-        let refusal = DataDir::open(&path).unwrap_err();
+        let OpenError::InUse(refusal) = DataDir::open(&path).unwrap_err() else { panic!() };
         assert!(refusal.contains(&format!("another server (process {})", std::process::id())), "{refusal}");
         drop(first);
         DataDir::open(&path).unwrap();
@@ -98,7 +110,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, "").unwrap();
-        let refusal = DataDir::open(&path).unwrap_err();
+        let OpenError::Unusable(refusal) = DataDir::open(&path).unwrap_err() else { panic!() };
         assert!(refusal.contains("can't be used") && refusal.contains("--data off"), "{refusal}");
     }
 

@@ -13,7 +13,7 @@ pub mod conformance;
 pub mod memory;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use memory::{MemoryConfig, MemoryStats, MemoryStore};
+pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};
 
 /// Settles claims.
 pub trait Store: Send + Sync {

@@ -17,6 +17,10 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    pub(super) fn is_sound(&self) -> bool {
+        self.level < EXACT && self.at < EXACT
+    }
+
     pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
         let stood = stand(self.at, now, limit.period().ticks());
         if !stood.moved {

@@ -1,6 +1,7 @@
 //! Fixed window: a count for each aligned period.
 
 use super::{Advanced, Asked, WaitUntil, stand};
+use crate::EXACT;
 use crate::limit::Limit;
 
 /// What was used in the period that began at `start`.
@@ -13,6 +14,10 @@ pub struct FixedWindow {
 }
 
 impl FixedWindow {
+    pub(super) fn is_sound(&self) -> bool {
+        self.start < EXACT && self.used < EXACT
+    }
+
     pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
         let stood = stand(self.start, now, limit.period().ticks());
         let (start, _) = limit.period().around(stood.now);

@@ -1,6 +1,7 @@
 //! Concurrency: holds, each with the id of the claim that took it. They are released, or expire by themselves.
 
 use super::{Advanced, Asked, WaitUntil, stand};
+use crate::EXACT;
 use crate::claim::ClaimId;
 use crate::limit::Limit;
 
@@ -25,6 +26,20 @@ pub struct Hold {
 }
 
 impl Holds {
+    /// These holds, soonest expiry first, which last changed at this tick.
+    pub fn of(at: u64, holds: Vec<Hold>) -> Holds {
+        Holds { at, holds, expired: 0 }
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        // A hold lasts for a period, and both a moment and a period are below this.
+        let last = 2 * EXACT;
+        self.at < EXACT
+            && self.holds.len() as u64 <= Limit::MOST_ENTRIES
+            && self.holds.iter().all(|hold| hold.expires < last)
+            && self.holds.iter().is_sorted_by_key(|hold| hold.expires)
+    }
+
     pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
         let stood = stand(self.at, now, limit.period().ticks());
         if stood.moved {

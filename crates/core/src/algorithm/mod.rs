@@ -173,6 +173,12 @@ impl State {
         }
     }
 
+    /// Whether it is one that its algorithm could have left, for some limit. What a store reads back from outside must be: then
+    /// every function here is defined for it, whatever limit it meets.
+    pub fn is_sound(&self) -> bool {
+        each!(self, it => it.is_sound(), fresh => true)
+    }
+
     fn is_of(&self, limit: &Limit) -> bool {
         match (self, limit.algorithm()) {
             (State::Bucket(_), Algorithm::Bucket { .. })

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Advanced, Asked, WaitUntil, stand};
+use crate::EXACT;
 use crate::limit::Limit;
 
 /// The entries, oldest first, no two of one tick.
@@ -33,6 +34,21 @@ pub struct Entry {
 }
 
 impl SlidingLog {
+    /// A log with these entries.
+    pub fn of(entries: VecDeque<Entry>) -> SlidingLog {
+        let total = entries.iter().fold(0, |total: u64, entry| total.saturating_add(entry.units));
+        SlidingLog { entries, total, over: Over::default() }
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let units = self.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
+        self.entries.len() as u64 <= Limit::MOST_ENTRIES
+            && units == Some(self.total)
+            && self.total < EXACT
+            && self.entries.iter().all(|entry| entry.at < EXACT && entry.units > 0)
+            && self.entries.iter().is_sorted_by(|one, next| one.at < next.at)
+    }
+
     pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
         let newest = self.entries.back().map_or(0, |entry| entry.at);
         let stood = stand(newest, now, limit.period().ticks());

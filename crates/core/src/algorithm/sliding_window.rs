@@ -5,6 +5,7 @@
 //! well-known mean of this window and the one before.
 
 use super::{Advanced, Asked, WaitUntil, stand};
+use crate::EXACT;
 use crate::limit::Limit;
 
 /// The counts, oldest first; the last is the part under way.
@@ -23,6 +24,12 @@ impl SlidingWindow<Vec<u64>> {
 }
 
 impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
+    pub(super) fn is_sound(&self) -> bool {
+        let counts = self.counts.as_ref();
+        let most = usize::from(Limit::MOST_SUB_WINDOWS) + 1;
+        self.start < EXACT && (2..=most).contains(&counts.len()) && counts.iter().all(|count| *count < EXACT)
+    }
+
     pub(super) fn parts(&self) -> u64 {
         self.counts.as_ref().len() as u64 - 1
     }
@@ -40,7 +47,8 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
     pub(super) fn available(&self, limit: &Limit, now: u64) -> Option<u64> {
         let (start, end) = self.part(limit, now);
         let counts = self.counts.as_ref();
-        let carried = counts[0] * (end - now) / (end - start);
+        // Exact for every count that this limit let come about; one of another limit, read back, may be larger.
+        let carried = counts[0].saturating_mul(end - now) / (end - start);
         limit.amount().checked_sub(carried + counts[1..].iter().sum::<u64>())
     }
 

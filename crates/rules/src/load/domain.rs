@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::load::keys::{self, choose};
+use crate::load::keys;
 use crate::load::reader::{Fields, Reader};
 use crate::load::terms::ALGORITHMS;
 use crate::load::{rules_form, tree_form};
 use crate::model::{Counting, Domain, Node, Place, Rule, RuleMode, Test, Tier};
-use crate::problem::{Fault, Problems, quoted};
+use crate::problem::{Fault, Problems, choose, quoted};
 use crate::yaml::{Entry, Yaml};
 
 /// One document of a file.

@@ -69,7 +69,7 @@ fn in_directory(directory: &Path, options: &LoadOptions, problems: &mut Problems
     Ok(paths)
 }
 
-fn text_of(path: &Path) -> Result<Source, Fault> {
+pub(super) fn text_of(path: &Path) -> Result<Source, Fault> {
     let unreadable = |error| Fault::new(format!("the file can't be read: {error}"), PERMISSIONS);
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(Fault::new("it is not a regular file", "name a file or a directory of files"));

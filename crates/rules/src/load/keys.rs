@@ -1,6 +1,6 @@
 //! Which keys belong where, and what to say of one that does not.
 
-use crate::problem::{Fault, quoted};
+use crate::problem::{Fault, nearest, quoted};
 
 /// A kind of map in a rule file.
 pub(super) struct Section {
@@ -107,9 +107,6 @@ pub(super) static TEST: Section =
 pub(super) static REFUSED_TEST: Section =
     Section { name: "a condition under not", keys: &[&["cidr"]], instead: &[], others: &[&TEST] };
 
-/// The longest word that a near one is looked for.
-const LONGEST_GUESS: usize = 40;
-
 impl Section {
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|keys| keys.contains(&key))
@@ -132,30 +129,3 @@ impl Section {
         }
     }
 }
-
-/// The word that was probably meant, if one is near enough.
-pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let length = word.chars().count();
-    if length > LONGEST_GUESS {
-        return None;
-    }
-    let word = word.to_ascii_lowercase();
-    words
-        .into_iter()
-        .filter(|near| near.len() <= LONGEST_GUESS)
-        .map(|near| (strsim::osa_distance(&word, &near.to_ascii_lowercase()), near))
-        .filter(|(distance, _)| *distance <= length.div_ceil(3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, near)| near)
-}
-
-/// What to say of a word that is not one of these.
-pub(super) fn choose<'a>(word: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    match nearest(word, words.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("write one of {}", words.into_iter().take(MOST_CHOICES).collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// The most words that are offered.
-const MOST_CHOICES: usize = 20;

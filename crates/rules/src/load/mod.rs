@@ -104,6 +104,14 @@ pub fn load_sources(sources: &[Source], options: &LoadOptions) -> Result<Loaded,
     load(sources, options, Problems::default())
 }
 
+/// Reads a text file, up to the length that a rule file may have.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read_file(path: &Path) -> Result<Source, Fault> {
+    files::text_of(path)
+}
+
 fn load(sources: &[Source], options: &LoadOptions, mut problems: Problems) -> Result<Loaded, Vec<Problem>> {
     let texts: Vec<(Arc<str>, Vec<Yaml>)> = sources.iter().map(|source| documents(source, &mut problems)).collect();
     let mut found = Vec::new();

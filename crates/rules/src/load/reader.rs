@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tollgate_core::Request;
 
 use crate::limit_text;
-use crate::load::keys::{Section, choose};
+use crate::load::keys::Section;
 use crate::model::Place;
-use crate::problem::{Fault, Problems, quoted};
+use crate::problem::{Fault, Problems, choose, quoted};
 use crate::yaml::{Entry, Kind, Scalar, Yaml};
 
 /// Reads one file. Every method that returns an `Option` has told what is wrong when it returns `None`.

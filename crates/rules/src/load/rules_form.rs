@@ -3,11 +3,11 @@
 use crate::limit_text::{self, LimitText};
 use crate::load::clauses;
 use crate::load::domain::Settings;
-use crate::load::keys::{self, choose};
+use crate::load::keys;
 use crate::load::reader::{Fields, Reader};
 use crate::load::terms::{self, Lined, Quotas, Wording};
 use crate::model::{Clause, Cost, KeyPart, Rule, Test};
-use crate::problem::quoted;
+use crate::problem::{choose, quoted};
 use crate::yaml::{Entry, Kind, Yaml};
 
 /// The most parts of a key.

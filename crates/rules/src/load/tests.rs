@@ -55,7 +55,7 @@ fn what_can_not_stand_in_the_list_of_cases() {
     check(
         "a zero byte",
         "domain: d\n\0rules: []\n",
-        "f:2: error: there is a zero byte in this line; remove it; rule files are text",
+        "f:2: error: there is a zero byte in this line; remove it; the file must be text",
     );
     check("a byte order mark is not text", "\u{feff}domain: d\n", "");
 }

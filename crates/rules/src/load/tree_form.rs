@@ -6,12 +6,12 @@ use tollgate_core::{Period, Span};
 
 use crate::limit_text::LimitText;
 use crate::load::domain::Settings;
-use crate::load::keys::{self, DESCRIPTOR_TERMS, choose};
+use crate::load::keys::{self, DESCRIPTOR_TERMS};
 use crate::load::reader::{Fields, Reader};
 use crate::load::terms::{Lined, Quotas, Wording};
 use crate::model::{Node, NodeLimit, RuleMode};
 use crate::pattern::Pattern;
-use crate::problem::quoted;
+use crate::problem::{choose, quoted};
 use crate::yaml::{Entry, Kind, Scalar, Yaml};
 
 /// Units and their lengths in seconds.

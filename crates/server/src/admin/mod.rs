@@ -81,3 +81,9 @@ async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Respon
 
 #[cfg(test)]
 mod tests;
+
+impl crate::net::workers::Wire for Admin {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
+        Box::pin(Admin::serve(self, stream, closing))
+    }
+}

@@ -3,6 +3,7 @@
 mod explain;
 mod lint;
 mod replay;
+mod serve;
 pub(crate) mod words;
 
 use std::fmt::Display;
@@ -10,16 +11,17 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tollgate::{LoadOptions, Problem, RequestError, Ruleset};
 
+use crate::config;
+
 /// Tollgate decides, for every API request, whether it may pass.
+///
+/// Without a command it serves: `tollgate` is `tollgate serve`, and takes the same flags.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
+#[command(name = "tollgate", version, after_help = EXAMPLES)]
+struct Cli {}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -50,6 +52,7 @@ struct LoadingArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  tollgate serve --rules rules/
   tollgate lint rules/
   tollgate explain --rules rules/ api_key=k1 endpoint='GET /orders'
   tollgate replay --rules rules/ < requests.jsonl > decisions.jsonl
@@ -63,19 +66,39 @@ const USAGE: u8 = 2;
 
 /// Runs the command that the process was started with.
 pub(crate) fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    match parsed() {
+        Ok(Asked::Serve(matches)) => serve::run(&matches),
+        Ok(Asked::Other(Command::Lint(lint))) => lint.run(),
+        Ok(Asked::Other(Command::Explain(explain))) => explain.run(),
+        Ok(Asked::Other(Command::Replay(replay))) => replay.run(),
         Err(error) => {
             // Help that nobody reads is no failure.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
         }
-    };
-    match cli.command {
-        Command::Lint(lint) => lint.run(),
-        Command::Explain(explain) => explain.run(),
-        Command::Replay(replay) => replay.run(),
     }
+}
+
+/// What the process was started for.
+enum Asked {
+    /// With its flags, which come from the table of settings.
+    Serve(ArgMatches),
+    Other(Command),
+}
+
+fn parsed() -> Result<Asked, clap::Error> {
+    let matches = command().try_get_matches()?;
+    match matches.subcommand() {
+        None => Ok(Asked::Serve(matches)),
+        Some((serve::NAME, flags)) => Ok(Asked::Serve(flags.clone())),
+        Some(_) => Command::from_arg_matches(&matches).map(Asked::Other),
+    }
+}
+
+/// All commands. Without one the flags of `serve` are taken too, and shown only there.
+fn command() -> clap::Command {
+    let alone = config::command(Cli::command()).mut_args(|flag| flag.hide(true)).args_conflicts_with_subcommands(true);
+    Command::augment_subcommands(alone.subcommand(serve::command()))
 }
 
 impl RulesArgs {
@@ -109,7 +132,7 @@ fn finish(text: &str, code: u8) -> ExitCode {
 }
 
 /// Writes a line to standard error. If nobody listens there is nobody to tell.
-fn complain(text: impl Display) {
+pub(crate) fn complain(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -22,8 +22,11 @@ use crate::observe::metrics::{ListenerMetrics, OpenConnection};
 
 /// Serves connections of one protocol.
 pub(crate) trait Wire: Send + Sync {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> Serving;
 }
+
+/// Ends with the connection.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One listener and what serves its connections.
 pub(crate) struct Door {

@@ -63,11 +63,15 @@ fn directory(test: &str) -> PathBuf {
 #[test]
 fn help_and_version_and_bad_usage() {
     // Arguments, exit code, and what is told: on standard output if all is well, else on standard error.
-    let rows: [(&[&str], i32, &str); 9] = [
+    let rows: [(&[&str], i32, &str); 13] = [
         (&["--help"], 0, "tollgate replay --rules"),
+        (&["--help"], 0, "`tollgate` is `tollgate serve`"),
+        (&["serve", "--help"], 0, "--grpc-tls-cert <PATH>"),
         (&["--version"], 0, "tollgate 0."),
         (&["replay", "--help"], 0, "\"at\": 1700000000.25"),
-        (&[], 2, "Usage: tollgate"),
+        (&["--grcp", "off"], 2, "--grpc"),
+        (&["serve", "--grcp", "off"], 2, "--grpc"),
+        (&["--grpc", "off", "lint", "rules"], 2, "cannot be used with"),
         (&["lnit"], 2, "lint"),
         (&["lint"], 2, "<PATH>"),
         (&["explain", "a=b"], 2, "--rules"),

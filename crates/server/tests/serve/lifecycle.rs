@@ -115,7 +115,8 @@ fn stopping_takes_no_longer_than_it_may() {
 fn no_secret_is_logged() {
     let key = "sk_live_4242424242424242";
     let server = Start::new().listen(&["http", "grpc"]).args(&["--log-level", "trace", "--log-format", "json"]).ready();
-    for body in [format!(r#"{{"api_key":"{key}","endpoint":"GET /"}}"#), format!(r#"{{"api_key":"{key}","cost":"x"}}"#)] {
+    for body in [format!(r#"{{"api_key":"{key}","endpoint":"GET /"}}"#), format!(r#"{{"api_key":"{key}","cost":"x"}}"#)]
+    {
         post(&server.url("http", CHECK), &body);
     }
     let seen = eventually(|| (!server.log().is_empty()).then_some(()));

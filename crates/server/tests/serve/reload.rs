@@ -39,7 +39,8 @@ async fn a_changed_file_takes_effect_and_counters_stay() {
 #[test]
 fn bad_rules_keep_the_last_good_and_say_so() {
     let server = Start::new().rules(RULES).listen(&["http", "admin"]).ready();
-    server.write_rules("domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n");
+    server
+        .write_rules("domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n");
     let degraded = eventually(|| readiness(&server)["degraded"][0]["reason"].as_str().map(str::to_owned));
     let reason = degraded.unwrap_or_else(|| panic!("{}", server.log()));
     assert!(reason.contains("rules.yaml:3") && reason.contains("fortnight"), "{reason}");
@@ -112,7 +113,8 @@ fn the_poll_finds_what_nobody_told() {
 fn a_hang_up_reads_them_again() {
     let server = Start::new().rules(RULES).listen(&["admin"]).args(&["--rules-poll", "1h"]).ready();
     server.signal("HUP");
-    let generation = || get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_generation 2").then_some(());
+    let generation =
+        || get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_generation 2").then_some(());
     assert!(eventually(generation).is_some(), "{}", server.log());
 }
 

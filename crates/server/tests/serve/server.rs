@@ -68,7 +68,8 @@ impl Start {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.arg("serve").args(&self.args).current_dir(self.home.path()).env_clear().envs(self.env.clone());
-        for listener in LISTENERS.iter().filter(|listener| !self.args.iter().any(|arg| *arg == format!("--{listener}"))) {
+        for listener in LISTENERS.iter().filter(|listener| !self.args.iter().any(|arg| *arg == format!("--{listener}")))
+        {
             let on = self.listeners.iter().any(|wanted| wanted == listener);
             command.arg(format!("--{listener}={}", if on { "127.0.0.1:0" } else { "off" }));
         }

@@ -28,6 +28,15 @@ pub(super) struct Fingerprint {
 }
 
 impl Hasher {
+    /// One with the secret of an earlier store, whose places are the same.
+    pub(super) fn of(secret: Secret) -> Hasher {
+        Hasher { secret }
+    }
+
+    pub(super) fn secret(&self) -> Secret {
+        self.secret
+    }
+
     pub(super) fn random() -> Hasher {
         // The standard library's own source of randomness for hash maps.
         let random = RandomState::new();

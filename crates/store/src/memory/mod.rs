@@ -6,6 +6,7 @@
 mod hash;
 mod once;
 mod shard;
+mod snapshot;
 mod table;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::{Immediate, Store};
 use hash::{Hasher, Print};
 use shard::Shard;
+
+pub use snapshot::{Restored, SnapshotError, SnapshotStats};
 
 /// Counters in memory.
 #[derive(Debug)]
@@ -58,6 +61,9 @@ pub struct MemoryStats {
 #[repr(align(128))]
 struct Lane(Mutex<Shard>);
 
+/// A power of two.
+const MOST_SHARDS: usize = 256;
+
 impl Default for MemoryConfig {
     fn default() -> MemoryConfig {
         MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000, grace: Span::from_secs(10) }
@@ -72,15 +78,19 @@ impl MemoryConfig {
 
     /// A store of this size, on a clock of the caller's.
     pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
-        const MOST_SHARDS: usize = 256;
         const KEYS_WORTH_A_SHARD: usize = 1024;
         let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
+        MemoryStore { clock, hasher: Hasher::random(), shards: self.lanes(shards) }
+    }
+
+    /// Empty shards that share the bounds.
+    fn lanes(self, shards: usize) -> Box<[Lane]> {
         let lane = |_| {
             let (max_keys, max_once) = (self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
             let shard = Shard::new(max_keys, max_once, self.grace);
             Lane(Mutex::new(shard))
         };
-        MemoryStore { clock, hasher: Hasher::random(), shards: (0..shards).map(lane).collect() }
+        (0..shards).map(lane).collect()
     }
 }
 
@@ -92,6 +102,16 @@ impl<C: Clock> MemoryStore<C> {
             self.lock(at).add_to(&mut stats);
         }
         stats
+    }
+
+    /// How often counters and records were written since the store was made: for those who keep copies of it.
+    pub fn changes(&self) -> u64 {
+        (0..self.shards.len()).map(|at| self.lock(at).changes()).sum()
+    }
+
+    /// The clock by which it decides.
+    pub fn clock(&self) -> &C {
+        &self.clock
     }
 
     fn settle_now(&self, claim: &Claim<'_>, settlement: &mut Settlement) {

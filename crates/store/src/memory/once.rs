@@ -1,6 +1,7 @@
 //! Records of claims that are settled once: bounded, the oldest out.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use tollgate_core::{Claim, Once, Reading, Replay, Settlement, Timestamp, Verdict, Wait};
 
@@ -17,12 +18,13 @@ pub(super) struct Records {
 }
 
 /// What was answered, and until when that holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Record {
-    body: u64,
-    made: Timestamp,
-    until: Timestamp,
-    readings: Box<[Reading]>,
+    pub(super) body: u64,
+    pub(super) made: Timestamp,
+    pub(super) until: Timestamp,
+    /// Shared with a snapshot while that is written.
+    pub(super) readings: Arc<[Reading]>,
 }
 
 impl Records {
@@ -59,9 +61,22 @@ impl Records {
             until: settlement.at.after(keep),
             readings: settlement.readings.as_slice().into(),
         };
-        self.make_room(settlement.at);
+        self.admit(key, record, settlement.at);
+    }
+
+    /// Takes in a record that is newer than all others.
+    pub(super) fn admit(&mut self, key: Fingerprint, record: Record, now: Timestamp) {
+        self.make_room(now);
+        self.order.push_back((key, record.made));
         self.by_key.insert(key, record);
-        self.order.push_back((key, settlement.at));
+    }
+
+    /// The records that still hold, the oldest first.
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, &Record)> {
+        self.order.iter().filter_map(move |(key, made)| {
+            let record = self.by_key.get(key).filter(|record| record.made == *made && record.until > now)?;
+            Some((*key, record))
+        })
     }
 
     /// The queue is as long as the map but for what expired and was asked for again; both stay within the bound.

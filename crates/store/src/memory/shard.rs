@@ -12,17 +12,26 @@ use super::{MemoryStats, conflict};
 /// Counters and records of some partitions.
 #[derive(Debug)]
 pub(super) struct Shard {
-    buckets: Table<Bucket>,
-    fixed_windows: Table<FixedWindow>,
-    sliding_windows: Table<SlidingWindow<[u64; 2]>>,
+    pub(super) buckets: Table<Bucket>,
+    pub(super) fixed_windows: Table<FixedWindow>,
+    pub(super) sliding_windows: Table<SlidingWindow<[u64; 2]>>,
     /// Sub-windows, logs and holds, which are boxed.
-    large: Table<State>,
-    records: Box<Records>,
+    pub(super) large: Table<State>,
+    pub(super) records: Box<Records>,
     max_keys: usize,
     /// How long a stale counter is kept while there is room.
     grace: Span,
     swept: u64,
     evicted: u64,
+    changes: u64,
+}
+
+/// One counter outside its table.
+#[derive(Debug)]
+pub(super) struct Counter {
+    pub(super) key: Fingerprint,
+    pub(super) stale_at: Timestamp,
+    pub(super) state: State,
 }
 
 /// How many slots each new counter sweeps: enough that a table whose counters go stale stops growing.
@@ -42,6 +51,7 @@ impl Shard {
             grace,
             swept: 0,
             evicted: 0,
+            changes: 0,
         }
     }
 
@@ -79,17 +89,35 @@ impl Shard {
         if slot.place.is_none() {
             self.make_room(now);
         }
-        let (place, stale_at) = (slot.place, slot.stale_at);
-        let is_new = match &mut slot.state {
+        self.changes += u64::from(slot.changed);
+        let is_new = self.put(key, slot.place, &mut slot.state, slot.stale_at);
+        // Room for another counter of the same claim may have cost this one its place, and now there is one too many.
+        if is_new && slot.place.is_some() {
+            self.make_room(now);
+        }
+    }
+
+    /// Takes in counters that were read back, no more than [`max_keys`](Self::max_keys), at the start.
+    pub(super) fn fill(&mut self, counters: Vec<Counter>) {
+        let of = |kind: fn(&State) -> bool| counters.iter().filter(|counter| kind(&counter.state)).count();
+        // They come in the order of a table. In one that has to grow they would stand in each other's way.
+        self.buckets.reserve(of(|state| matches!(state, State::Bucket(_))));
+        self.fixed_windows.reserve(of(|state| matches!(state, State::FixedWindow(_))));
+        self.sliding_windows.reserve(of(|state| matches!(state, State::SlidingWindow(_))));
+        self.large.reserve(of(|state| matches!(state, State::SubWindows(_) | State::SlidingLog(_) | State::Holds(_))));
+        for Counter { key, stale_at, mut state } in counters {
+            self.put(key, None, &mut state, stale_at);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, key: Fingerprint, place: Option<u32>, state: &mut State, stale_at: Timestamp) -> bool {
+        match state {
             State::Fresh => false,
             State::Bucket(it) => self.buckets.put(key, place, *it, stale_at),
             State::FixedWindow(it) => self.fixed_windows.put(key, place, *it, stale_at),
             State::SlidingWindow(it) => self.sliding_windows.put(key, place, *it, stale_at),
             large => self.large.put(key, place, std::mem::take(large), stale_at),
-        };
-        // Room for another counter of the same claim may have cost this one its place, and now there is one too many.
-        if is_new && place.is_some() {
-            self.make_room(now);
         }
     }
 
@@ -108,6 +136,22 @@ impl Shard {
     /// Keeps an answer for those who ask again.
     pub(super) fn remember(&mut self, print: Print, once: &Once<'_>, claim: &Claim<'_>, settlement: &Settlement) {
         self.records.insert(print.key, once, claim, settlement);
+        self.changes += 1;
+    }
+
+    /// How often a counter or a record was written.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The most counters.
+    pub(super) fn max_keys(&self) -> usize {
+        self.max_keys
+    }
+
+    /// How long a stale counter is kept while there is room.
+    pub(super) fn grace(&self) -> Span {
+        self.grace
     }
 
     pub(super) fn add_to(&self, stats: &mut MemoryStats) {

@@ -52,6 +52,12 @@ impl<T: Clone + Default> Table<T> {
         self.len
     }
 
+    /// The counters that are not stale yet.
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, Timestamp, &T)> {
+        let live = self.slots.iter().filter(move |entry| entry.stale_at > now);
+        live.map(|entry| (entry.key, entry.stale_at, &entry.state))
+    }
+
     /// Where a counter is. That holds until another is inserted, swept or removed; after that it is a guess.
     pub(super) fn place(&self, key: Fingerprint) -> Option<u32> {
         if self.slots.is_empty() {
@@ -131,6 +137,14 @@ impl<T: Clone + Default> Table<T> {
         swept
     }
 
+    /// Makes room for so many more at once.
+    pub(super) fn reserve(&mut self, more: usize) {
+        let size = ((self.len + more) * 5).div_ceil(4);
+        if more > 0 && size > self.slots.len() {
+            self.resize(size.max(SMALLEST));
+        }
+    }
+
     fn insert(&mut self, entry: Entry<T>) {
         if (self.len + 1) * 5 > self.slots.len() * 4 {
             self.resize((self.slots.len() + self.slots.len() / 8).max(SMALLEST));
@@ -165,7 +179,8 @@ impl<T: Clone + Default> Table<T> {
     fn resize(&mut self, size: usize) {
         let old = std::mem::replace(&mut self.slots, vec![Entry::default(); size]);
         self.len = 0;
-        self.cursor = 0;
+        // Where the sweep was. From the start again, the sweeps of a table that keeps growing would never see its end.
+        self.cursor = (self.cursor * size).checked_div(old.len()).unwrap_or(0);
         for entry in old {
             if entry.stale_at != EMPTY {
                 self.insert(entry);

@@ -21,7 +21,8 @@ const LISTENERS: [&str; 4] = ["admin", "grpc", "http", "resp"];
 pub(super) struct ByWire {
     decisions: Family<DecisionLabels, Counter>,
     bad_requests: Family<WireLabels, Counter>,
-    passed_undecided: Family<WireLabels, Counter>,
+    authorize_unmatched: Counter,
+    authorize_bad_cost: Counter,
     in_flight: Family<WireLabels, Gauge>,
 }
 
@@ -64,7 +65,8 @@ impl ByWire {
         let by_wire = ByWire {
             decisions: Family::default(),
             bad_requests: Family::default(),
-            passed_undecided: Family::default(),
+            authorize_unmatched: Counter::default(),
+            authorize_bad_cost: Counter::default(),
             in_flight: Family::default(),
         };
         registry.register(
@@ -79,9 +81,14 @@ impl ByWire {
             by_wire.bad_requests.clone(),
         );
         registry.register(
-            "undecided_passes",
-            "Checks that could not be decided as they were and were let pass, since the caller knows no other answer",
-            by_wire.passed_undecided.clone(),
+            "authorize_unmatched",
+            "Requests of proxies that passed because no rule applied to them or they could not be decided",
+            by_wire.authorize_unmatched.clone(),
+        );
+        registry.register(
+            "authorize_bad_cost",
+            "Requests of proxies whose cost was no whole number above 0, and counted as 1",
+            by_wire.authorize_bad_cost.clone(),
         );
         registry.register("checks_in_flight", "Checks that have begun and not ended", by_wire.in_flight.clone());
         WIRES.into_iter().for_each(|wire| drop(by_wire.of(wire)));
@@ -102,7 +109,8 @@ impl ByWire {
             allowed: by_source("allow"),
             denied: by_source("deny"),
             bad_requests: self.bad_requests.get_or_create_owned(&labels),
-            passed_undecided: self.passed_undecided.get_or_create_owned(&labels),
+            authorize_unmatched: self.authorize_unmatched.clone(),
+            authorize_bad_cost: self.authorize_bad_cost.clone(),
             in_flight: self.in_flight.get_or_create_owned(&labels),
         }
     }

@@ -42,7 +42,8 @@ pub(crate) struct WireMetrics {
     allowed: BySource,
     denied: BySource,
     bad_requests: Counter,
-    passed_undecided: Counter,
+    authorize_unmatched: Counter,
+    authorize_bad_cost: Counter,
     in_flight: Gauge,
 }
 
@@ -187,9 +188,14 @@ impl WireMetrics {
         self.bad_requests.inc();
     }
 
-    /// A request that can't be decided as it is and was let pass, since its caller knows no other answer.
-    pub(crate) fn passed_undecided(&self) {
-        self.passed_undecided.inc();
+    /// A proxy's request passed because no rule applied, or because it could not be decided.
+    pub(crate) fn authorize_unmatched(&self) {
+        self.authorize_unmatched.inc();
+    }
+
+    /// A proxy's request had a cost that is none.
+    pub(crate) fn authorize_bad_cost(&self) {
+        self.authorize_bad_cost.inc();
     }
 
     /// Checks that have begun and not ended.

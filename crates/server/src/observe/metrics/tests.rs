@@ -31,7 +31,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 35] = [
+const FAMILIES: [&str; 36] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -39,6 +39,8 @@ const FAMILIES: [&str; 35] = [
     "process_start_time_seconds",
     "process_threads",
     "process_virtual_memory_bytes",
+    "tollgate_authorize_bad_cost_total",
+    "tollgate_authorize_unmatched_total",
     "tollgate_bad_requests_total",
     "tollgate_build_info",
     "tollgate_checks_in_flight",
@@ -66,7 +68,6 @@ const FAMILIES: [&str; 35] = [
     "tollgate_store_swept_keys_total",
     "tollgate_tls_handshake_failures_total",
     "tollgate_trace_spans_total",
-    "tollgate_undecided_passes_total",
 ];
 
 #[test]
@@ -103,7 +104,7 @@ fn decisions_are_counted_by_wire_outcome_and_source() {
     http.decided(false, Source::Local);
     http.decided(true, Source::Cache);
     http.refused_request();
-    http.passed_undecided();
+    http.authorize_unmatched();
     metrics.wire("grpc").in_flight().inc();
     let samples = scraped(&metrics);
     let decided = |labels: &str| samples[&format!("tollgate_decisions_total{{{labels}}}")];
@@ -117,7 +118,7 @@ fn decisions_are_counted_by_wire_outcome_and_source() {
     let decisions = samples.iter().filter(|(name, _)| name.starts_with("tollgate_decisions_total"));
     assert_eq!(decisions.map(|(_, value)| value).sum::<f64>(), 7.0);
     assert_eq!(samples[r#"tollgate_bad_requests_total{wire="http"}"#], 1.0);
-    assert_eq!(samples[r#"tollgate_undecided_passes_total{wire="http"}"#], 1.0);
+    assert_eq!(samples["tollgate_authorize_unmatched_total"], 1.0);
     assert_eq!(samples[r#"tollgate_checks_in_flight{wire="grpc"}"#], 1.0);
 }
 

@@ -25,10 +25,9 @@ use prost::Message;
 use crate::net::{Closing, Stream, within};
 use crate::wire::envoy::{Envoy, Refusal};
 use body::Body;
-use others::Others;
 use status::Status;
 
-pub(crate) use others::follow_health;
+pub(crate) use others::{Others, follow_health};
 
 /// Where the hot method is found.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -177,5 +176,11 @@ async fn old_age(age: Option<Duration>) {
     match age {
         Some(age) => tokio::time::sleep(age.mul_f64(fastrand::f64().mul_add(0.2, 0.9))).await,
         None => std::future::pending().await,
+    }
+}
+
+impl crate::net::workers::Wire for Grpc {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
+        Box::pin(Grpc::serve(self, stream, closing))
     }
 }

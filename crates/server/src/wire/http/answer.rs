@@ -83,13 +83,7 @@ fn allowed(out: &mut BytesMut, decision: &Decision, shown: &Shown<'_>, told: &To
 }
 
 /// The body of a 429: the members of a problem, and beside them those of a check's answer.
-fn refused(
-    out: &mut BytesMut,
-    values: ScopeValues,
-    request: &Request<'_>,
-    decision: &Decision,
-    refusal: &Refusal<'_>,
-) {
+fn refused(out: &mut BytesMut, values: ScopeValues, request: &Request<'_>, decision: &Decision, refusal: &Refusal<'_>) {
     out.put_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,"detail":"#,
     );

@@ -27,8 +27,11 @@ static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), Heade
 /// Decides the request that headers describe.
 pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let settings = &wire.authorize;
-    let values: SmallVec<[_; 8]> =
-        settings.attributes.iter().filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?))).collect();
+    let values: SmallVec<[_; 8]> = settings
+        .attributes
+        .iter()
+        .filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?)))
+        .collect();
     let entries: SmallVec<[_; 8]> = values
         .iter()
         // A value that is too long to be decided must not be a way past the limits.

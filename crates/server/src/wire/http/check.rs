@@ -27,9 +27,7 @@ pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(wire: &Wire, body: B) 
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
     match wire.gate.check(&request).await {
-        Ok(decision) => {
-            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole)
-        }
+        Ok(decision) => answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole),
         Err(error) => Problem::of_request(&error, request.domain, &wire.gate.limiter().rules()).into_answer(),
     }
 }

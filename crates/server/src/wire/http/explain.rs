@@ -64,10 +64,7 @@ pub(super) struct ToldCounter {
     has_room: bool,
 }
 
-pub(super) async fn handle(
-    State(wire): State<Arc<Wire>>,
-    body: axum::body::Body,
-) -> Result<Json<Explained>, Problem> {
+pub(super) async fn handle(State(wire): State<Arc<Wire>>, body: axum::body::Body) -> Result<Json<Explained>, Problem> {
     let bytes = body::whole(body, wire.times.body).await?;
     let asked = Asked::read(&bytes)?;
     let pairs = asked.pairs();

@@ -50,9 +50,9 @@ impl<'d> Shown<'d> {
         match tightest {
             Some(one) if one.rule.headers() == Headers::Full => {
                 // Where several are as tight, the one that refused is what matters to the client.
-                let refused = decision.denied_by().filter(|by| {
-                    by.reading.remaining == one.reading.remaining && by.rule.headers() == Headers::Full
-                });
+                let refused = decision
+                    .denied_by()
+                    .filter(|by| by.reading.remaining == one.reading.remaining && by.rule.headers() == Headers::Full);
                 let told = refused.or(tightest);
                 Shown { full: told, standard: told }
             }
@@ -95,9 +95,7 @@ impl<'d> Refusal<'d> {
 pub(super) fn later(wait: u64, jitter: Jitter, draw: impl FnOnce(u64) -> u64) -> u64 {
     match jitter {
         Jitter::Off => wait,
-        Jitter::Percent(percent) => {
-            wait.saturating_add(draw((wait.saturating_mul(u64::from(percent)) / 100).max(1)))
-        }
+        Jitter::Percent(percent) => wait.saturating_add(draw((wait.saturating_mul(u64::from(percent)) / 100).max(1))),
     }
 }
 

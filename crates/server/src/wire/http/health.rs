@@ -45,9 +45,5 @@ pub(super) async fn readyz(State(wire): State<Arc<Wire>>) -> (StatusCode, Json<R
 
 /// As envoyproxy/ratelimit answers: 500 when there is no work to be sent.
 pub(super) async fn healthcheck(State(wire): State<Arc<Wire>>) -> (StatusCode, &'static str) {
-    if wire.health.is_ready() {
-        (StatusCode::OK, "OK")
-    } else {
-        (StatusCode::INTERNAL_SERVER_ERROR, "NOT READY")
-    }
+    if wire.health.is_ready() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "NOT READY") }
 }

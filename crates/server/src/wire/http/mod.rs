@@ -174,3 +174,9 @@ async fn unknown_path(uri: http::Uri) -> Problem {
     let detail = format!("there is nothing at {path}; /openapi.json says what there is");
     Problem::new(StatusCode::NOT_FOUND, "unknown_path", detail)
 }
+
+impl crate::net::workers::Wire for Http {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
+        Box::pin(Http::serve(self, stream, closing))
+    }
+}

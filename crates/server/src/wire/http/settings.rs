@@ -129,14 +129,15 @@ impl FromStr for AuthorizeAttribute {
             Some((name, source)) if !name.trim().is_empty() => (name.trim(), source.trim()),
             _ => return Err(format!("`{text}` is not an attribute and its source; write api_key=X-Api-Key")),
         };
-        let source = match source {
-            ":endpoint" => AttributeSource::Endpoint,
-            ":method" => AttributeSource::Method,
-            ":path" => AttributeSource::Path,
-            header => AttributeSource::Header(header.parse().map_err(|_| {
-                format!("`{header}` is no header's name; write one, or :endpoint, :method or :path")
-            })?),
-        };
+        let source =
+            match source {
+                ":endpoint" => AttributeSource::Endpoint,
+                ":method" => AttributeSource::Method,
+                ":path" => AttributeSource::Path,
+                header => AttributeSource::Header(header.parse().map_err(|_| {
+                    format!("`{header}` is no header's name; write one, or :endpoint, :method or :path")
+                })?),
+            };
         Ok(AuthorizeAttribute { name: name.to_owned(), source })
     }
 }

@@ -7,14 +7,8 @@ use tollgate_core::calendar::CalendarUnit;
 
 /// `1m`, `30s`, `1d`; `month` where a calendar says when it ends; `concurrent` where none is meant.
 pub(super) fn window(limit: &Limit) -> Cow<'static, str> {
-    const UNITS: [(&str, u64); 6] = [
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-        ("ms", 1_000),
-        ("us", 1),
-    ];
+    const UNITS: [(&str, u64); 6] =
+        [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
     if limit.algorithm() == Algorithm::Concurrency {
         return Cow::Borrowed("concurrent");
     }

@@ -1,0 +1,300 @@
+//! What a server is made of, built from its settings. Everything that can fail has failed before anything runs.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tollgate::{Limiter, LoadOptions, MemoryConfig, Problem};
+
+use crate::admin::Admin;
+use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
+use crate::data_dir::{DataDir, OpenError};
+use crate::gate::{Counters, Gate};
+use crate::health::Health;
+use crate::net::Closing;
+use crate::net::listener::Listener;
+use crate::net::workers::{Door, Wire};
+use crate::observe::log::{LogFormat, LogSettings};
+use crate::observe::metrics::Metrics;
+use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
+use crate::snapshots::Snapshots;
+use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
+use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
+use crate::wire::http::{self, Http, HttpConfig};
+
+/// All that runs.
+pub(super) struct Parts {
+    /// Served by the workers.
+    pub(super) doors: Vec<Door>,
+    /// Served beside them.
+    pub(super) admin: Option<Door>,
+    /// Where all of these listen, in the order of the banner.
+    pub(super) addresses: Vec<(&'static str, String)>,
+    pub(super) rules: Rules,
+    pub(super) health: Arc<Health>,
+    /// What goes on beside serving, until the server is about to stop.
+    pub(super) background: Vec<Task>,
+    pub(super) kept: Kept,
+}
+
+pub(super) type Task = Box<dyn FnOnce(Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// The rules, not yet followed.
+pub(super) struct Rules {
+    follower: Follower,
+    poll: Duration,
+}
+
+/// What is kept when the server has stopped.
+#[derive(Clone)]
+pub(super) struct Kept {
+    limiter: Arc<Limiter<Counters>>,
+    snapshots: Option<Snapshots>,
+    /// Held until all is written.
+    _data: Option<Arc<DataDir>>,
+}
+
+impl Parts {
+    /// Builds everything and binds all listeners.
+    ///
+    /// # Errors
+    /// All reasons that could be found, each with what to do.
+    pub(super) fn build(settings: &Settings, metrics: Arc<Metrics>) -> Result<Parts, Vec<String>> {
+        let data = data_dir(&settings.data).map_err(|reason| vec![reason])?.map(Arc::new);
+        let health = Arc::new(Health::default());
+        let last_good = data.as_deref().map(LastGood::new);
+        let source = rules_source(settings);
+        let started = source.start(last_good.as_ref()).map_err(|problems| refused_rules(&problems))?;
+        for warning in &started.warnings {
+            tracing::warn!("{warning}");
+        }
+        let snapshots = data.as_ref().map(|data| Snapshots::within(data.path()));
+        let memory = MemoryConfig { max_keys: settings.max_keys, ..MemoryConfig::default() };
+        let store = match &snapshots {
+            Some(snapshots) => snapshots.load(memory).0,
+            None => memory.build(),
+        };
+        let limiter = Arc::new(Limiter::new(started.rules, store));
+        metrics.watch(limiter.clone(), health.clone());
+        let follower = Follower::new(
+            source,
+            started.seen,
+            &started.errors,
+            limiter.clone(),
+            last_good,
+            health.clone(),
+            metrics.rules().clone(),
+        );
+
+        let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new() };
+        let mut background: Vec<Task> = Vec::new();
+        let gate = |wire, most| Arc::new(Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire)));
+        let grpc = grpc(settings, gate("grpc", settings.grpc.max_in_flight), &health, &mut background)?;
+        let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
+        let http = http(settings, gate("http", settings.http.max_in_flight), &health);
+        let http = doors.open("http", &settings.http.listen, http);
+        let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
+        let admin = doors.open("admin", &settings.admin.listen, admin);
+        let Doors { addresses, errors, .. } = doors;
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if let Some(snapshots) = snapshots.clone() {
+            let (limiter, health, interval) = (limiter.clone(), health.clone(), settings.snapshot_interval);
+            background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, health, closing))));
+        }
+        Ok(Parts {
+            doors: [grpc, http].into_iter().flatten().collect(),
+            admin,
+            addresses,
+            rules: Rules { follower, poll: settings.rules.poll },
+            health,
+            background,
+            kept: Kept { limiter, snapshots, _data: data },
+        })
+    }
+}
+
+impl Rules {
+    /// Follows the files from now on.
+    pub(super) fn watch(self) -> io::Result<(Waker, JoinHandle<()>)> {
+        rules_watch::watch(self.follower, self.poll)
+    }
+}
+
+impl Kept {
+    /// Writes it, for the last time.
+    pub(super) fn save(&self) {
+        let Some(snapshots) = &self.snapshots else { return };
+        if let Err(error) = snapshots.save(self.limiter.store()) {
+            let path = snapshots.path();
+            tracing::error!(path = %path.display(), %error, "the counters could not be kept");
+        }
+    }
+}
+
+/// Binds listeners, and remembers what could not be bound.
+struct Doors<'m> {
+    metrics: &'m Metrics,
+    addresses: Vec<(&'static str, String)>,
+    errors: Vec<String>,
+}
+
+impl Doors<'_> {
+    fn open(&mut self, name: &'static str, listen: &Listen, wire: Arc<dyn Wire>) -> Option<Door> {
+        match Listener::bind(&listen.address) {
+            Ok(None) => None,
+            Ok(Some(listener)) => {
+                self.addresses.push((name, listener.to_string()));
+                Some(Door {
+                    listener,
+                    wire,
+                    tls: None,
+                    max_connections: listen.max_connections,
+                    metrics: self.metrics.listener(name),
+                })
+            }
+            Err(error) => {
+                let address = &listen.address;
+                let remedy = format!("stop what listens there, or choose another with --{name}");
+                self.errors.push(format!("{name} can't listen on {address}: {error}; {remedy}"));
+                None
+            }
+        }
+    }
+}
+
+fn data_dir(data: &Data) -> Result<Option<DataDir>, String> {
+    let Data::Directory { path, asked_for } = data else { return Ok(None) };
+    match DataDir::open(path) {
+        Ok(data) => Ok(Some(data)),
+        Err(OpenError::InUse(reason)) => Err(reason),
+        Err(OpenError::Unusable(reason)) if *asked_for => Err(reason),
+        Err(OpenError::Unusable(reason)) => {
+            tracing::warn!("{reason}; counters and rules are not kept for a restart");
+            Ok(None)
+        }
+    }
+}
+
+fn rules_source(settings: &Settings) -> RulesSource {
+    let RulesSettings { paths, merge_domains, .. } = &settings.rules;
+    if paths.is_empty() {
+        tracing::warn!("no rules were given: these are the built-in example; name your own with --rules PATH");
+    }
+    let options = LoadOptions { merge_domains: *merge_domains, every_file: false };
+    RulesSource { paths: paths.clone(), options }
+}
+
+fn refused_rules(problems: &[Problem]) -> Vec<String> {
+    let told = problems.iter().map(ToString::to_string);
+    let end = "the rule files have errors, and there are no last good rules to run on; correct them and start again";
+    told.chain([end.to_owned()]).collect()
+}
+
+fn grpc(
+    settings: &Settings,
+    gate: Arc<Gate>,
+    health: &Arc<Health>,
+    background: &mut Vec<Task>,
+) -> Result<Arc<Grpc>, Vec<String>> {
+    let grpc = &settings.grpc;
+    let (others, reporter) = Others::new().map_err(|error| vec![format!("reflection: {error}")])?;
+    let health = health.clone();
+    background.push(Box::new(move |_| Box::pin(grpc::follow_health(health, reporter))));
+    let config = GrpcConfig {
+        max_message: grpc.max_message,
+        max_streams: grpc.max_streams,
+        max_age: grpc.max_connection_age,
+        age_grace: grpc.max_connection_age_grace,
+        keepalive: grpc.keepalive,
+        keepalive_timeout: grpc.keepalive_timeout,
+        body_timeout: settings.http.body_timeout,
+    };
+    Ok(Arc::new(Grpc::new(Arc::new(Envoy::new(gate, extras(settings))), others, config)))
+}
+
+fn extras(settings: &Settings) -> Extras {
+    let headers = settings.grpc.response_headers.as_ref().map(|names| HeaderNames {
+        limit: names.limit.clone(),
+        remaining: names.remaining.clone(),
+        reset: names.reset.clone(),
+    });
+    Extras { headers, metadata: settings.grpc.dynamic_metadata }
+}
+
+fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http> {
+    let envoy = Arc::new(Envoy::new(gate.clone(), extras(settings)));
+    HttpConfig {
+        gate,
+        health: health.clone(),
+        told: told(settings),
+        authorize: authorize(settings),
+        times: http::Times { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
+        extra: Some(envoy::routes(envoy)),
+    }
+    .build()
+}
+
+fn told(settings: &Settings) -> http::Told {
+    let config::Dialects { x_ratelimit, x_ratelimit_policy, x_ratelimit_bucket, ratelimit, denied_by } =
+        settings.http.headers;
+    http::Told {
+        dialects: http::Dialects {
+            x_ratelimit,
+            policy: x_ratelimit_policy,
+            bucket: x_ratelimit_bucket,
+            ratelimit,
+            denied_by,
+        },
+        jitter: settings
+            .http
+            .retry_jitter
+            .map_or(http::Jitter::Off, |share| http::Jitter::Percent(u32::from(share.parts) / 100)),
+        scope_values: match settings.http.scope_values {
+            config::ScopeValues::Shortened => http::ScopeValues::Shortened,
+            config::ScopeValues::Full => http::ScopeValues::Full,
+            config::ScopeValues::Hidden => http::ScopeValues::Hidden,
+        },
+    }
+}
+
+fn authorize(settings: &Settings) -> http::AuthorizeSettings {
+    let config::AuthorizeSettings { domain, attributes, cost_header, trusted_hops } = &settings.http.authorize;
+    let source = |source: &config::AttributeSource| match source {
+        config::AttributeSource::Header(name) => http::AttributeSource::Header(name.clone()),
+        config::AttributeSource::Endpoint => http::AttributeSource::Endpoint,
+        config::AttributeSource::Method => http::AttributeSource::Method,
+        config::AttributeSource::Path => http::AttributeSource::Path,
+    };
+    let attributes = attributes.iter();
+    http::AuthorizeSettings {
+        domain: domain.clone(),
+        attributes: attributes
+            .map(|(name, from)| http::AuthorizeAttribute { name: name.clone(), source: source(from) })
+            .collect(),
+        cost_header: cost_header.clone(),
+        trusted_hops: *trusted_hops,
+    }
+}
+
+/// How to log.
+pub(super) fn log_settings(settings: &Settings) -> LogSettings {
+    let format = match settings.observe.log_format {
+        config::LogFormat::Text => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+    };
+    LogSettings { filter: settings.observe.log_level.parse().unwrap_or_default(), format }
+}
+
+/// How many threads serve connections.
+pub(super) fn workers(settings: &Settings) -> usize {
+    match settings.workers {
+        Workers::Count(count) => count.get(),
+        Workers::Auto => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}

@@ -1,0 +1,340 @@
+//! From texts to settings: each is read by its kind, then those that belong together are held against each other.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+use tollgate_rules::problem::{Fault, quoted};
+
+use super::origin::{Given, Origin, Problems};
+use super::settings::{
+    AdminSettings, AttributeSource, AuthorizeSettings, Data, Dialects, GrpcSettings, HttpSettings, Listen, LogFormat,
+    ObserveSettings, Percent, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls,
+    TlsClients, Url, Workers,
+};
+use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
+use super::text;
+use super::values::Values;
+use crate::net::Address;
+
+/// Reads values, and keeps what is wrong with them. Every method that returns `None` has told why.
+pub(super) struct Builder<'v> {
+    values: &'v Values,
+    problems: &'v mut Problems,
+}
+
+/// A struct of which every field has been read, so that all that is wrong is told, or `None` if one could not be.
+macro_rules! whole {
+    ($name:ident { $($field:ident: $value:expr),* $(,)? }) => {{
+        $(let $field = $value;)*
+        Some($name { $($field: $field?),* })
+    }};
+}
+
+impl<'v> Builder<'v> {
+    pub(super) fn new(values: &'v Values, problems: &'v mut Problems) -> Builder<'v> {
+        Builder { values, problems }
+    }
+
+    pub(super) fn settings(&mut self) -> Option<Settings> {
+        let settings = whole!(Settings {
+            rules: self.rules(),
+            grpc: self.grpc(),
+            http: self.http(),
+            admin: self.admin(),
+            resp: self.resp(),
+            store: self.store(),
+            max_keys: self.count("max_keys"),
+            data: self.data(),
+            snapshot_interval: self.time("snapshot_interval"),
+            workers: self.workers(),
+            shutdown_timeout: self.time("shutdown_timeout"),
+            shadow_mode: self.switch("shadow_mode"),
+            observe: self.observe(),
+        });
+        settings.filter(|settings| self.are_apart(settings))
+    }
+
+    fn rules(&mut self) -> Option<RulesSettings> {
+        whole!(RulesSettings {
+            paths: self.list("rules", |path| Ok(PathBuf::from(path))),
+            merge_domains: self.switch("merge_domains"),
+            poll: self.time("rules_poll"),
+        })
+    }
+
+    fn grpc(&mut self) -> Option<GrpcSettings> {
+        whole!(GrpcSettings {
+            listen: self.listen("grpc"),
+            max_in_flight: self.count("grpc_max_in_flight"),
+            max_message: self.count("grpc_max_message"),
+            max_streams: self.count("grpc_max_streams"),
+            max_connection_age: self.time_or_off("grpc_max_connection_age"),
+            max_connection_age_grace: self.time("grpc_max_connection_age_grace"),
+            keepalive: self.time("grpc_keepalive"),
+            keepalive_timeout: self.time("grpc_keepalive_timeout"),
+            response_headers: self.response_headers(),
+            dynamic_metadata: self.switch("grpc_dynamic_metadata"),
+        })
+    }
+
+    fn response_headers(&mut self) -> Option<Option<ResponseHeaders>> {
+        let headers = whole!(ResponseHeaders {
+            limit: self.header_text("grpc_limit_header"),
+            remaining: self.header_text("grpc_remaining_header"),
+            reset: self.header_text("grpc_reset_header"),
+        });
+        let wanted = self.switch("grpc_response_headers")?;
+        headers.map(|headers| wanted.then_some(headers))
+    }
+
+    fn http(&mut self) -> Option<HttpSettings> {
+        whole!(HttpSettings {
+            listen: self.listen("http"),
+            max_in_flight: self.count("http_max_in_flight"),
+            idle_timeout: self.time("http_idle_timeout"),
+            body_timeout: self.time("body_timeout"),
+            headers: self.dialects(),
+            retry_jitter: self.or("retry_jitter", "off", text::percent),
+            scope_values: self.word(
+                "scope_values",
+                SCOPE_VALUES,
+                &[ScopeValues::Shortened, ScopeValues::Full, ScopeValues::Hidden,]
+            ),
+            authorize: self.authorize(),
+        })
+    }
+
+    fn dialects(&mut self) -> Option<Dialects> {
+        self.read("http_headers", |text, _| {
+            let chosen = if text == "all" { DIALECTS.to_vec() } else { text::list(text)? };
+            for word in &chosen {
+                text::word(word, DIALECTS)?;
+            }
+            let has = |word: &str| chosen.contains(&word);
+            Ok(Dialects {
+                x_ratelimit: has("x-ratelimit"),
+                x_ratelimit_policy: has("x-ratelimit-policy"),
+                x_ratelimit_bucket: has("x-ratelimit-bucket"),
+                ratelimit: has("ratelimit"),
+                denied_by: has("denied-by"),
+            })
+        })
+    }
+
+    fn authorize(&mut self) -> Option<AuthorizeSettings> {
+        whole!(AuthorizeSettings {
+            domain: self.or("authorize_domain", "none", |text| Ok(text.to_owned())),
+            attributes: self.attributes(),
+            cost_header: self.header("authorize_cost_header"),
+            trusted_hops: self.count("authorize_trusted_hops"),
+        })
+    }
+
+    fn attributes(&mut self) -> Option<Vec<(String, AttributeSource)>> {
+        self.read("authorize_attributes", |text, _| {
+            let mut attributes: Vec<(String, AttributeSource)> = Vec::new();
+            for pair in text::list(text)? {
+                let attribute = text::attribute(pair)?;
+                if attributes.iter().any(|(name, _)| *name == attribute.0) {
+                    let message = format!("the attribute {} is there twice", quoted(&attribute.0));
+                    return Err(Fault::new(message, "keep one of the two"));
+                }
+                attributes.push(attribute);
+            }
+            Ok(attributes)
+        })
+    }
+
+    fn admin(&mut self) -> Option<AdminSettings> {
+        whole!(AdminSettings { listen: self.listen("admin") })
+    }
+
+    fn resp(&mut self) -> Option<RespSettings> {
+        whole!(RespSettings { listen: self.listen("resp"), max_in_flight: self.count("resp_max_in_flight") })
+    }
+
+    fn store(&mut self) -> Option<Store> {
+        self.read("store", |text, _| match text {
+            "memory" => Ok(Store::Memory),
+            other => {
+                let other = quoted(&text::without_password(other));
+                Err(Fault::new(format!("{other}: this version keeps counters in memory only"), "write memory"))
+            }
+        })
+    }
+
+    fn data(&mut self) -> Option<Data> {
+        let asked_for = self.values.given("data").is_some_and(|given| given.origin != Origin::Default);
+        let path = self.or("data", "off", |text| Ok(PathBuf::from(text)))?;
+        Some(path.map_or(Data::Off, |path| Data::Directory { path, asked_for }))
+    }
+
+    fn workers(&mut self) -> Option<Workers> {
+        self.read("workers", |text, kind| {
+            let Kind::Workers { most } = kind else { return Err(mismatch()) };
+            if text == "auto" {
+                return Ok(Workers::Auto);
+            }
+            let count = text::number(text, 1, most)
+                .map_err(|fault| Fault::new(fault.message, format!("{}, or auto", fault.remedy)))?;
+            let count = usize::try_from(count).ok().and_then(NonZeroUsize::new);
+            count.map(Workers::Count).ok_or_else(mismatch)
+        })
+    }
+
+    fn observe(&mut self) -> Option<ObserveSettings> {
+        whole!(ObserveSettings {
+            log_level: self.read("log_level", |text, _| text::log_level(text, LOG_LEVELS)),
+            log_format: self.word("log_format", LOG_FORMATS, &[LogFormat::Text, LogFormat::Json]),
+            otlp_endpoint: self.or("otlp_endpoint", "none", |text| text::url(text).map(Url)),
+            otlp_sample: self.percent("otlp_sample"),
+            service_name: self.read("service_name", |text, _| Ok(text.to_owned())),
+        })
+    }
+
+    fn listen(&mut self, name: &str) -> Option<Listen> {
+        whole!(Listen {
+            address: self.read(name, |text, _| text.parse::<Address>()),
+            tls: self.tls(name),
+            max_connections: self.count(&format!("{name}_max_connections")),
+        })
+    }
+
+    fn tls(&mut self, listener: &str) -> Option<Option<Tls>> {
+        let [cert, key, ca, sans] =
+            ["cert", "key", "client_ca", "client_sans"].map(|part| format!("{listener}_tls_{part}"));
+        let read = |builder: &mut Self, name: &str| builder.or(name, "none", |text| Ok(PathBuf::from(text)));
+        let paths = (read(self, &cert), read(self, &key), read(self, &ca), self.list(&sans, |san| Ok(san.to_owned())));
+        let (at_cert, at_key, at_ca, at_sans) = paths;
+        let (at_cert, at_key, at_ca, at_sans) = (at_cert?, at_key?, at_ca?, at_sans?);
+        // What was given needs what was not.
+        let lone = [
+            (at_cert.is_some() && at_key.is_none(), &cert, &key),
+            (at_key.is_some() && at_cert.is_none(), &key, &cert),
+            (at_ca.is_some() && at_cert.is_none(), &ca, &cert),
+            (!at_sans.is_empty() && at_ca.is_none(), &sans, &ca),
+        ];
+        let lone: Vec<_> = lone.into_iter().filter(|(lone, ..)| *lone).collect();
+        for (_, given, missing) in &lone {
+            let message = format!("`{given}` needs `{missing}`, which is not set");
+            self.refuse(given, Fault::new(message, format!("set `{missing}` too, or remove `{given}`")));
+        }
+        if !lone.is_empty() {
+            return None;
+        }
+        let clients = at_ca.map(|ca| TlsClients { ca, sans: at_sans });
+        Some(at_cert.zip(at_key).map(|(cert, key)| Tls { cert, key, clients }))
+    }
+
+    /// Whether no two listeners want the same address.
+    fn are_apart(&mut self, settings: &Settings) -> bool {
+        let listeners = [
+            ("grpc", &settings.grpc.listen),
+            ("http", &settings.http.listen),
+            ("admin", &settings.admin.listen),
+            ("resp", &settings.resp.listen),
+        ];
+        let mut apart = true;
+        for (at, (name, listen)) in listeners.iter().enumerate() {
+            let free = matches!(listen.address, Address::Off | Address::Tcp { port: 0, .. });
+            let before = listeners.iter().take(at).find(|(_, other)| !free && other.address == listen.address);
+            if let Some((other, _)) = before {
+                let message = format!("`{name}` and `{other}` both listen on {}", listen.address);
+                self.refuse(name, Fault::new(message, "give each an address of its own"));
+                apart = false;
+            }
+        }
+        apart
+    }
+
+    pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
+        self.read(name, |text, _| text::switch(text))
+    }
+
+    fn count<N: TryFrom<u64>>(&mut self, name: &str) -> Option<N> {
+        self.read(name, |text, kind| {
+            let count = match kind {
+                Kind::Number { least, most } => text::number(text, least, most)?,
+                Kind::Size { least, most } => text::size(text, least, most)?,
+                _ => return Err(mismatch()),
+            };
+            N::try_from(count).map_err(|_| Fault::new("it is too large for this machine", "write a smaller number"))
+        })
+    }
+
+    fn time(&mut self, name: &str) -> Option<Duration> {
+        self.read(name, |text, kind| match kind {
+            Kind::Time { least, most, off: false } => text::time(text, least, most),
+            _ => Err(mismatch()),
+        })
+    }
+
+    fn time_or_off(&mut self, name: &str) -> Option<Option<Duration>> {
+        self.read(name, |text, kind| match kind {
+            Kind::Time { off: true, .. } if text == "off" => Ok(None),
+            Kind::Time { least, most, off: true } => text::time(text, least, most).map(Some),
+            _ => Err(mismatch()),
+        })
+    }
+
+    fn percent(&mut self, name: &str) -> Option<Percent> {
+        self.read(name, |text, _| text::percent(text))
+    }
+
+    fn header(&mut self, name: &str) -> Option<HeaderName> {
+        self.read(name, |text, _| text::header(text))
+    }
+
+    /// The name of a header, as it was written.
+    fn header_text(&mut self, name: &str) -> Option<String> {
+        self.read(name, |text, _| text::header(text).map(|_| text.to_owned()))
+    }
+
+    fn word<T: Copy>(&mut self, name: &str, words: &[&'static str], meanings: &[T]) -> Option<T> {
+        self.read(name, |text, _| {
+            let place = text::word(text, words)?;
+            meanings.get(place).copied().ok_or_else(mismatch)
+        })
+    }
+
+    fn list<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Option<Vec<T>> {
+        self.read(name, |text, _| text::list(text)?.into_iter().map(&read).collect())
+    }
+
+    /// A value, or the word that says that there is none.
+    fn or<T>(&mut self, name: &str, none: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Option<Option<T>> {
+        self.read(name, |text, _| if text == none { Ok(None) } else { read(text).map(Some) })
+    }
+
+    fn read<T>(&mut self, name: &str, read: impl FnOnce(&str, Kind) -> Result<T, Fault>) -> Option<T> {
+        let read = match self.values.find(name) {
+            Some((setting, Given { text: Ok(text), .. })) => match text.trim() {
+                "" => {
+                    Err(Fault::new("it is empty", format!("write a value such as {}, or remove it", setting.default)))
+                }
+                text => read(text, setting.kind),
+            },
+            Some((_, Given { text: Err(fault), .. })) => Err(fault.clone()),
+            None => Err(mismatch()),
+        };
+        match read {
+            Ok(value) => Some(value),
+            Err(Fault { message, remedy }) => {
+                self.refuse(name, Fault::new(format!("`{name}`: {message}"), remedy));
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, name: &str, fault: Fault) {
+        let place = self.values.given(name).map_or_else(String::new, |given| given.origin.place());
+        self.problems.error(place, fault);
+    }
+}
+
+/// The table and this file disagree. A test reads every setting, so nobody is told this.
+fn mismatch() -> Fault {
+    Fault::new("the program does not know how to read it", "report this as a defect")
+}

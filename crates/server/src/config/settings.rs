@@ -1,0 +1,281 @@
+//! The settings of `tollgate serve`, read and checked. Plain data: no text is left to be understood, and no two of them
+//! contradict each other.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+
+use crate::net::Address;
+
+/// Everything that the server is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) rules: RulesSettings,
+    pub(crate) grpc: GrpcSettings,
+    pub(crate) http: HttpSettings,
+    pub(crate) admin: AdminSettings,
+    pub(crate) resp: RespSettings,
+    pub(crate) store: Store,
+    /// The most counters that are kept in memory.
+    pub(crate) max_keys: usize,
+    pub(crate) data: Data,
+    /// How often the counters are written to the data directory.
+    pub(crate) snapshot_interval: Duration,
+    pub(crate) workers: Workers,
+    /// How long what is in flight may take once the server is told to stop.
+    pub(crate) shutdown_timeout: Duration,
+    /// Every refusal is told and nothing is refused.
+    pub(crate) shadow_mode: bool,
+    pub(crate) observe: ObserveSettings,
+}
+
+/// Which rules, and how they are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RulesSettings {
+    /// Files and directories; none means the built-in example rules.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Files of the same domain are one.
+    pub(crate) merge_domains: bool,
+    /// How often the files are looked at, besides being watched.
+    pub(crate) poll: Duration,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) address: Address,
+    /// `None` takes connections in the clear.
+    pub(crate) tls: Option<Tls>,
+    /// The most connections at a time; others wait to be accepted.
+    pub(crate) max_connections: usize,
+}
+
+/// How a listener proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The certificate and those that vouch for it, in PEM.
+    pub(crate) cert: PathBuf,
+    /// The certificate's private key, in PEM.
+    pub(crate) key: PathBuf,
+    /// `None` lets clients in without a certificate.
+    pub(crate) clients: Option<TlsClients>,
+}
+
+/// Which clients a listener lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsClients {
+    /// Those whose certificates come from these, in PEM.
+    pub(crate) ca: PathBuf,
+    /// Of them only those with one of these names; none means all.
+    pub(crate) sans: Vec<String>,
+}
+
+/// Envoy's protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GrpcSettings {
+    pub(crate) listen: Listen,
+    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
+    pub(crate) max_in_flight: usize,
+    /// The longest message, in bytes.
+    pub(crate) max_message: usize,
+    /// The most calls at a time on a connection.
+    pub(crate) max_streams: u32,
+    /// How long a connection is kept before it is asked to end; `None` is for ever.
+    pub(crate) max_connection_age: Option<Duration>,
+    /// How long a connection that was asked to end may still take.
+    pub(crate) max_connection_age_grace: Duration,
+    /// How often a silent connection is asked whether it is still there.
+    pub(crate) keepalive: Duration,
+    /// How long it may take to answer that.
+    pub(crate) keepalive_timeout: Duration,
+    /// `None` adds no headers to the caller's response.
+    pub(crate) response_headers: Option<ResponseHeaders>,
+    /// Whether the metadata of rules is in the answer.
+    pub(crate) dynamic_metadata: bool,
+}
+
+/// The names of the headers that Envoy is asked to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseHeaders {
+    /// As written, also in its capitals.
+    pub(crate) limit: String,
+    pub(crate) remaining: String,
+    pub(crate) reset: String,
+}
+
+/// JSON over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HttpSettings {
+    pub(crate) listen: Listen,
+    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
+    pub(crate) max_in_flight: usize,
+    /// How long a connection may be silent between requests.
+    pub(crate) idle_timeout: Duration,
+    /// How long the head and the body of a request may take to arrive.
+    pub(crate) body_timeout: Duration,
+    pub(crate) headers: Dialects,
+    /// By how much of the wait `Retry-After` is spread; `None` tells the wait as it is.
+    pub(crate) retry_jitter: Option<Percent>,
+    pub(crate) scope_values: ScopeValues,
+    pub(crate) authorize: AuthorizeSettings,
+}
+
+/// Which headers a client is told its limits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialects {
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset`
+    pub(crate) x_ratelimit: bool,
+    /// `X-RateLimit-Policy`
+    pub(crate) x_ratelimit_policy: bool,
+    /// `X-RateLimit-Bucket`
+    pub(crate) x_ratelimit_bucket: bool,
+    /// `RateLimit` and `RateLimit-Policy`, the IETF draft
+    pub(crate) ratelimit: bool,
+    /// `X-RateLimit-Denied-By`
+    pub(crate) denied_by: bool,
+}
+
+/// How the values of a key are shown to whoever is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScopeValues {
+    /// Their first characters.
+    Shortened,
+    Full,
+    Hidden,
+}
+
+/// What `/v1/ratelimit/authorize` makes of a proxied request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AuthorizeSettings {
+    /// `None` is right where the rules have one domain.
+    pub(crate) domain: Option<String>,
+    /// The attributes, each with what it is taken from; no name is here twice.
+    pub(crate) attributes: Vec<(String, AttributeSource)>,
+    /// The header with the cost.
+    pub(crate) cost_header: HeaderName,
+    /// How many proxies in front append to `X-Forwarded-For` besides the one that asks: the caller is that many entries
+    /// left of the last.
+    pub(crate) trusted_hops: usize,
+}
+
+/// What an attribute is taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttributeSource {
+    Header(HeaderName),
+    /// Method and path of the original request: `POST /orders`.
+    Endpoint,
+    Method,
+    Path,
+}
+
+/// What operators see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdminSettings {
+    pub(crate) listen: Listen,
+}
+
+/// Redis's protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RespSettings {
+    pub(crate) listen: Listen,
+    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
+    pub(crate) max_in_flight: usize,
+}
+
+/// Where counters are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Memory,
+}
+
+/// What outlives the process: counters, the last good rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// Nothing does.
+    Off,
+    Directory {
+        path: PathBuf,
+        /// Someone asked for this one. The default need not be writable; what was asked for must be.
+        asked_for: bool,
+    },
+}
+
+/// How many threads serve connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One for each core.
+    Auto,
+    Count(NonZeroUsize),
+}
+
+/// Logs and traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObserveSettings {
+    /// A level, or directives of `tracing_subscriber::EnvFilter`; known to be readable.
+    pub(crate) log_level: String,
+    pub(crate) log_format: LogFormat,
+    /// Where traces are sent, by OTLP over gRPC; `None` traces nothing.
+    pub(crate) otlp_endpoint: Option<Url>,
+    /// The share of requests that are traced.
+    pub(crate) otlp_sample: Percent,
+    /// What the server is called in traces.
+    pub(crate) service_name: String,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A share from 0 % to 100 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Percent {
+    /// Of 10,000.
+    pub(crate) parts: u16,
+}
+
+/// An http or https URL. Its password is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Url(pub(super) String);
+
+// === impl Percent ===
+
+impl Percent {
+    /// 100 %
+    pub(crate) const WHOLE: u16 = 10_000;
+
+    /// From 0 to 1.
+    pub(crate) fn as_fraction(self) -> f64 {
+        f64::from(self.parts) / f64::from(Percent::WHOLE)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.parts / 100, self.parts % 100) {
+            (whole, 0) => write!(f, "{whole}%"),
+            (whole, rest) if rest % 10 == 0 => write!(f, "{whole}.{}%", rest / 10),
+            (whole, rest) => write!(f, "{whole}.{rest:02}%"),
+        }
+    }
+}
+
+// === impl Url ===
+
+impl Url {
+    /// With its password.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", super::text::without_password(&self.0))
+    }
+}

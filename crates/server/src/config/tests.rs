@@ -1,0 +1,1 @@
+//! Settings from all their sources.

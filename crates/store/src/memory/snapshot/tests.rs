@@ -1,0 +1,204 @@
+//! Bytes that were made to mislead: their checksums are right.
+
+use proptest::prelude::*;
+use smallvec::smallvec;
+use tollgate_core::key::{Home, Secret};
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span, Timestamp,
+    Value,
+};
+
+use super::super::{MemoryConfig, MemoryStore};
+use super::{END, Kind, MAGIC, SnapshotError, VERSION};
+use crate::clock::ManualClock;
+
+const NOW: Timestamp = Timestamp::from_secs(1_767_225_600);
+const CONFIG: MemoryConfig = MemoryConfig { max_keys: 100, max_once: 100, grace: Span::ZERO };
+const SECRET: Secret = Secret(1, 2);
+
+/// A snapshot of one shard with these entries.
+fn snapshot(shards: u32, entries: &[u8], counters: u64, once: u64) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+    let mut part = |parts: &[&[u8]]| {
+        let part = parts.concat();
+        bytes.extend(&part);
+        bytes.extend(crc32fast::hash(&part).to_le_bytes());
+    };
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    part(&[&shards.to_le_bytes(), &words(&[SECRET.0, SECRET.1, NOW.as_micros()])]);
+    part(&[&0u32.to_le_bytes(), entries, &[0]]);
+    part(&[&END.to_le_bytes(), &words(&[counters, once])]);
+    bytes
+}
+
+/// A counter's bytes: these words after its kind, key and staleness.
+fn entry(kind: Kind, key: u128, state: &[u8]) -> Vec<u8> {
+    let stale_at = NOW.after(Span::from_secs(1_000)).as_micros();
+    let key = [((key >> 64) as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
+    [&[kind as u8][..], &key, &stale_at.to_le_bytes(), state].concat()
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn restore(bytes: &[u8]) -> Result<MemoryStore<ManualClock>, SnapshotError> {
+    CONFIG.restore_with(&mut &*bytes, ManualClock::at(NOW)).map(|(store, _)| store)
+}
+
+fn with_list(before: &[u64], length: u32, list: &[u64]) -> Vec<u8> {
+    [words(before), length.to_le_bytes().to_vec(), words(list)].concat()
+}
+
+#[test]
+fn states_that_no_algorithm_leaves_are_refused() {
+    const E: u64 = tollgate_core::EXACT;
+    let long = |length: u32, each: u64| with_list(&[], length, &vec![each; length as usize * 2]);
+    let rows: Vec<(Kind, Vec<u8>, bool)> = vec![
+        (Kind::Bucket, words(&[E - 1, E - 1]), true),
+        (Kind::Bucket, words(&[E, 0]), false),
+        (Kind::Bucket, words(&[0, E]), false),
+        (Kind::FixedWindow, words(&[E - 1, E - 1]), true),
+        (Kind::FixedWindow, words(&[0, E]), false),
+        (Kind::SlidingWindow, words(&[E - 1, E - 1, E - 1]), true),
+        (Kind::SlidingWindow, words(&[0, E, 0]), false),
+        (Kind::SubWindows, with_list(&[0], 3, &[1, 2, 3]), true),
+        (Kind::SubWindows, with_list(&[0], 61, &[1; 61]), true),
+        (Kind::SubWindows, with_list(&[0], 2, &[1, 2]), false),
+        (Kind::SubWindows, with_list(&[0], 62, &[1; 62]), false),
+        (Kind::SubWindows, with_list(&[E], 3, &[1, 2, 3]), false),
+        (Kind::SlidingLog, with_list(&[], 2, &[1, 1, 2, 1]), true),
+        (Kind::SlidingLog, with_list(&[], 2, &[1, 1, 1, 1]), false),
+        (Kind::SlidingLog, with_list(&[], 2, &[2, 1, 1, 1]), false),
+        (Kind::SlidingLog, with_list(&[], 1, &[1, 0]), false),
+        (Kind::SlidingLog, with_list(&[], 2, &[1, E - 1, 2, 1]), false),
+        (Kind::SlidingLog, with_list(&[], 3, &[1, u64::MAX, 2, u64::MAX, 3, 5]), false),
+        (Kind::SlidingLog, long(10_001, 1), false),
+        (Kind::SlidingLog, with_list(&[], u32::MAX, &[]), false),
+        (Kind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 5]), true),
+        (Kind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 4]), false),
+        (Kind::Holds, with_list(&[0], 1, &[1, 0, 2 * E]), false),
+        (Kind::Holds, with_list(&[E], 0, &[]), false),
+        (Kind::Holds, with_list(&[0], 10_001, &[0; 30_003]), false),
+    ];
+    for (number, (kind, state, sound)) in rows.into_iter().enumerate() {
+        let restored = restore(&snapshot(1, &entry(kind, 1, &state), 1, 0));
+        match restored {
+            Ok(_) => assert!(sound, "row {number}: {kind:?}"),
+            Err(SnapshotError::Damaged { .. }) => assert!(!sound, "row {number}: {kind:?}"),
+            Err(other) => panic!("row {number}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn records_that_no_store_keeps_are_refused() {
+    let record = |made: u64, readings: u32, reading: &[u8]| {
+        let body = [words(&[made, 0]), readings.to_le_bytes().to_vec(), reading.to_vec()].concat();
+        restore(&snapshot(1, &entry(Kind::Once, 1, &body), 0, 1)).is_ok()
+    };
+    let reading = |head: [u8; 3], wait: u64| [&head[..], &words(&[1, 2, wait, 4, 5])].concat();
+    assert!(record(1, 1, &reading([1, 0, 0], 0)));
+    assert!(record(1, 1, &reading([0, 1, 4], 1)));
+    assert!(record(1, 1, &reading([0, 2, 0], 0)));
+    assert!(!record(tollgate_core::EXACT, 1, &reading([1, 0, 0], 0)));
+    for (head, wait) in [([2, 0, 0], 0), ([1, 3, 0], 0), ([1, 0, 5], 0), ([1, 0, 0], 1), ([1, 1, 0], 0), ([1, 2, 0], 1)]
+    {
+        assert!(!record(1, 1, &reading(head, wait)), "{head:?} {wait}");
+    }
+    assert!(record(1, 512, &reading([1, 0, 0], 0).repeat(512)));
+    assert!(!record(1, 513, &reading([1, 0, 0], 0).repeat(513)));
+}
+
+#[test]
+fn numbers_of_shards_that_no_store_has_are_refused() {
+    assert!(restore(&snapshot(1, &[], 0, 0)).is_ok());
+    for shards in [0, 3, 257, 512, u32::MAX] {
+        assert!(matches!(restore(&snapshot(shards, &[], 0, 0)), Err(SnapshotError::Damaged { .. })), "{shards}");
+    }
+    assert!(restore(&snapshot(2, &[], 0, 0)).is_err(), "a block is missing");
+    assert!(restore(&snapshot(1, &[], 1, 0)).is_err(), "a counter is missing");
+    assert!(restore(&snapshot(1, &[], 0, 1)).is_err(), "a record is missing");
+}
+
+/// Rules of every kind and of the extremes of period and amount.
+fn rules() -> Vec<(Scope, Limit)> {
+    let mut rules = Vec::new();
+    for period in [Span::from_micros(1_000), Span::from_secs(60), Span::from_secs(365 * 86_400)] {
+        let period = Period::fixed(period).unwrap();
+        for amount in [0, 1, period.most()] {
+            let algorithms = [
+                Algorithm::Bucket { burst: amount, paced: true },
+                Algorithm::FixedWindow,
+                Algorithm::SlidingWindow { sub_windows: 1 },
+                Algorithm::SlidingWindow { sub_windows: 5 },
+                Algorithm::SlidingLog,
+                Algorithm::Concurrency,
+            ];
+            for algorithm in algorithms {
+                let amount = match algorithm {
+                    Algorithm::SlidingLog | Algorithm::Concurrency => amount.min(Limit::MOST_ENTRIES),
+                    _ => amount,
+                };
+                let limit = Limit::new(amount, period.clone(), algorithm).unwrap();
+                rules.push((Scope::new("d", "r", algorithm, &period, Home::Caller(0)), limit));
+            }
+        }
+    }
+    rules
+}
+
+/// A number near a bound of some kind.
+fn edge() -> impl Strategy<Value = u64> {
+    let now = NOW.as_micros();
+    let bases = vec![0, 1, now, now / 1_000, now / 1_000_000, 1 << 53, 1 << 54, u64::MAX];
+    (prop::sample::select(bases), 0u64..3, any::<bool>())
+        .prop_map(|(base, off, up)| if up { base.saturating_add(off) } else { base.saturating_sub(off) })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whatever state comes back for whatever limit: claims on it are answered.
+    #[test]
+    fn a_state_that_came_back_is_safe_to_settle_on(
+        rule in 0usize..54,
+        numbers in prop::collection::vec(edge(), 6),
+        asks in prop::collection::vec((0u8..4, edge()), 1..6),
+    ) {
+        let rules = rules();
+        let (scope, limit) = &rules[rule];
+        let key = Key::new(scope, smallvec![Value::Text("caller")]);
+        let print = key.whole(SECRET, key.partition(SECRET));
+        let (kind, state) = match limit.algorithm() {
+            Algorithm::Bucket { .. } => (Kind::Bucket, words(&numbers[..2])),
+            Algorithm::FixedWindow => (Kind::FixedWindow, words(&numbers[..2])),
+            Algorithm::SlidingWindow { sub_windows: 1 } => (Kind::SlidingWindow, words(&numbers[..3])),
+            Algorithm::SlidingWindow { .. } => (Kind::SubWindows, with_list(&[numbers[0]], 6, &numbers)),
+            Algorithm::SlidingLog => (Kind::SlidingLog, with_list(&[], 3, &numbers)),
+            Algorithm::Concurrency => (Kind::Holds, with_list(&[numbers[0]], 1, &numbers[1..4])),
+        };
+        if let Ok(store) = restore(&snapshot(1, &entry(kind, print, &state), 1, 0)) {
+            prop_assert_eq!(store.stats().keys, 1);
+            for (ask, units) in asks {
+                let ask = match ask {
+                    0 => Ask::Exactly,
+                    1 => Ask::UpTo,
+                    2 => Ask::Regardless,
+                    _ => Ask::Return { taken_at: NOW },
+                };
+                let (mode, on_failure) = (Mode::Enforce, OnFailure::Deny);
+                let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure };
+                let mut settlement = Settlement::default();
+                store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None }, &mut settlement);
+                prop_assert_eq!(settlement.readings.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_random_bytes_do_no_harm(entries in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..9) {
+        let entries = [&[kind][..], &entries].concat();
+        let _ = restore(&snapshot(1, &entries, 1, 0));
+    }
+}
