@@ -4,6 +4,7 @@ pub(crate) mod log;
 pub(crate) mod masked;
 pub(crate) mod metrics;
 pub(crate) mod seldom;
+pub(crate) mod trace;
 
 #[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use masked::Masked;

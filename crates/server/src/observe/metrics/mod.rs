@@ -42,8 +42,10 @@ pub(crate) struct WireMetrics {
     allowed: BySource,
     denied: BySource,
     bad_requests: Counter,
-    authorize_unmatched: Counter,
-    authorize_bad_cost: Counter,
+    /// Proxies' requests that passed because no rule applied, or because they could not be decided.
+    pub(crate) authorize_unmatched: Counter,
+    /// Proxies' requests with a cost that is none.
+    pub(crate) authorize_bad_cost: Counter,
     in_flight: Gauge,
 }
 
@@ -186,16 +188,6 @@ impl WireMetrics {
     /// A request that can't be decided as it is: the caller got an error.
     pub(crate) fn refused_request(&self) {
         self.bad_requests.inc();
-    }
-
-    /// A proxy's request passed because no rule applied, or because it could not be decided.
-    pub(crate) fn authorize_unmatched(&self) {
-        self.authorize_unmatched.inc();
-    }
-
-    /// A proxy's request had a cost that is none.
-    pub(crate) fn authorize_bad_cost(&self) {
-        self.authorize_bad_cost.inc();
     }
 
     /// Checks that have begun and not ended.

@@ -104,7 +104,7 @@ fn decisions_are_counted_by_wire_outcome_and_source() {
     http.decided(false, Source::Local);
     http.decided(true, Source::Cache);
     http.refused_request();
-    http.authorize_unmatched();
+    http.authorize_unmatched.inc();
     metrics.wire("grpc").in_flight().inc();
     let samples = scraped(&metrics);
     let decided = |labels: &str| samples[&format!("tollgate_decisions_total{{{labels}}}")];

@@ -40,19 +40,19 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
         .collect();
     let descriptors = [Descriptor::new(&entries)];
     let cost = settings.cost(headers).unwrap_or_else(|| {
-        wire.gate.metrics().authorize_bad_cost();
+        wire.gate.metrics().authorize_bad_cost.inc();
         1
     });
     let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
     match wire.gate.check(&request).await {
         Ok(decision) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
-                wire.gate.metrics().authorize_unmatched();
+                wire.gate.metrics().authorize_unmatched.inc();
             }
             answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
         }
         Err(_) => {
-            wire.gate.metrics().authorize_unmatched();
+            wire.gate.metrics().authorize_unmatched.inc();
             Response::new(Full::default())
         }
     }
