@@ -49,8 +49,8 @@ fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Re
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let _inside = runtime.enter();
-    let parts = Parts::build(settings, metrics)?;
-    let kept = parts.kept.clone();
+    let mut parts = Parts::build(settings, metrics)?;
+    let (kept, _traces) = (parts.kept.clone(), parts.traces.take());
     let served = runtime.block_on(serve(settings, parts));
     // Connections that did not end in time end here, before the counters are written for the last time.
     drop(runtime);

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestError};
 
 use crate::observe::metrics::WireMetrics;
+use crate::observe::trace::Tracer;
+
+mod throttles;
+
+pub(crate) use throttles::{Batch, Throttled};
 
 /// Where this server keeps its counters.
 pub(crate) type Counters = MemoryStore;
@@ -19,9 +25,16 @@ pub(crate) struct Gate {
     /// The most checks that wait for the store at a time. Those past it are decided without it.
     most_in_flight: usize,
     metrics: WireMetrics,
+    /// The wire's name in traces, and who makes them.
+    traced_as: &'static str,
+    tracer: Tracer,
 }
 
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// A check in flight, which ends when this is dropped.
+#[derive(Debug)]
 struct Flight<'g>(&'g Gauge);
 
 impl Gate {
@@ -31,11 +44,18 @@ impl Gate {
         most_in_flight: usize,
         metrics: WireMetrics,
     ) -> Gate {
-        Gate { limiter, shadow, most_in_flight, metrics }
+        Gate { limiter, shadow, most_in_flight, metrics, traced_as: "", tracer: Tracer::off() }
     }
 
-    /// Decides a request.
-    pub(crate) async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
+    /// With traces of its checks.
+    pub(crate) fn traced(self, traced_as: &'static str, tracer: Tracer) -> Gate {
+        Gate { traced_as, tracer, ..self }
+    }
+
+    /// Decides a request. The headers that it came with may have a trace in them that the check belongs to.
+    pub(crate) async fn check(&self, request: &Request<'_>, headers: &HeaderMap) -> Result<Decision, RequestError> {
+        let traceparent = || headers.get(TRACEPARENT)?.to_str().ok();
+        let span = self.tracer.check_span(self.traced_as, traceparent);
         let decided = match self.admit() {
             Some(_flight) => self.limiter.check(request).await,
             None => self.limiter.shed(request),
@@ -43,6 +63,11 @@ impl Gate {
         match &decided {
             Ok(decision) => self.metrics.decided(decision.allowed(), decision.source()),
             Err(_) => self.metrics.refused_request(),
+        }
+        match (span, &decided) {
+            (None, _) => {}
+            (Some(span), Ok(decision)) => span.decided(decision),
+            (Some(span), Err(_)) => span.failed(),
         }
         decided
     }

@@ -1,6 +1,5 @@
 //! What a server is made of, built from its settings. Everything that can fail has failed before anything runs.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -17,14 +16,17 @@ use crate::gate::{Counters, Gate};
 use crate::health::Health;
 use crate::net::Closing;
 use crate::net::listener::Listener;
+use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
+use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
 use crate::snapshots::Snapshots;
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
 use crate::wire::http::{self, Http, HttpConfig};
+use crate::wire::resp::Resp;
 
 /// All that runs.
 pub(super) struct Parts {
@@ -39,6 +41,8 @@ pub(super) struct Parts {
     /// What goes on beside serving, until the server is about to stop.
     pub(super) background: Vec<Task>,
     pub(super) kept: Kept,
+    /// Spans are sent as long as this is held.
+    pub(super) traces: Option<TraceGuard>,
 }
 
 pub(super) type Task = Box<dyn FnOnce(Closing) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
@@ -90,16 +94,26 @@ impl Parts {
             metrics.rules().clone(),
         );
 
-        let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new() };
+        let (tracer, traces) = tracer(settings, &metrics).map_err(|reason| vec![reason])?;
+        let mut doors = Doors { metrics: &metrics, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new() };
         let mut background: Vec<Task> = Vec::new();
-        let gate = |wire, most| Arc::new(Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire)));
+        let gate = |wire, most| {
+            let gate = Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire));
+            Arc::new(gate.traced(wire, tracer.clone()))
+        };
         let grpc = grpc(settings, gate("grpc", settings.grpc.max_in_flight), &health, &mut background)?;
         let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
         let http = http(settings, gate("http", settings.http.max_in_flight), &health);
         let http = doors.open("http", &settings.http.listen, http);
         let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
-        let Doors { addresses, errors, .. } = doors;
+        let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
+        let resp = doors.open("resp", &settings.resp.listen, resp);
+        let Doors { addresses, errors, secured, .. } = doors;
+        for tls in secured {
+            let health = health.clone();
+            background.push(Box::new(move |closing| Box::pin(tls.follow(tls::LOOK_EVERY, health, closing))));
+        }
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -108,13 +122,14 @@ impl Parts {
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, health, closing))));
         }
         Ok(Parts {
-            doors: [grpc, http].into_iter().flatten().collect(),
+            doors: [grpc, http, resp].into_iter().flatten().collect(),
             admin,
             addresses,
             rules: Rules { follower, poll: settings.rules.poll },
             health,
             background,
             kept: Kept { limiter, snapshots, _data: data },
+            traces,
         })
     }
 }
@@ -142,10 +157,38 @@ struct Doors<'m> {
     metrics: &'m Metrics,
     addresses: Vec<(&'static str, String)>,
     errors: Vec<String>,
+    secured: Vec<Arc<Tls>>,
+}
+
+fn files(tls: &config::Tls) -> TlsFiles {
+    let clients = tls.clients.as_ref();
+    TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
+        client_ca: clients.map(|clients| clients.ca.clone()),
+        client_sans: clients.map(|clients| clients.sans.clone()).unwrap_or_default(),
+    }
+}
+
+/// What clients may agree on with us to speak.
+fn protocols(listener: &str) -> &'static [&'static [u8]] {
+    match listener {
+        "grpc" => &[b"h2"],
+        "resp" => &[],
+        _ => &[b"http/1.1"],
+    }
 }
 
 impl Doors<'_> {
     fn open(&mut self, name: &'static str, listen: &Listen, wire: Arc<dyn Wire>) -> Option<Door> {
+        let tls = match listen.tls.as_ref().map(|tls| Tls::load(files(tls), protocols(name))).transpose() {
+            Ok(tls) => tls.map(Arc::new),
+            Err(error) => {
+                self.errors.push(format!("{name} can't have TLS: {error}"));
+                return None;
+            }
+        };
+        self.secured.extend(tls.clone());
         match Listener::bind(&listen.address) {
             Ok(None) => None,
             Ok(Some(listener)) => {
@@ -153,7 +196,7 @@ impl Doors<'_> {
                 Some(Door {
                     listener,
                     wire,
-                    tls: None,
+                    tls,
                     max_connections: listen.max_connections,
                     metrics: self.metrics.listener(name),
                 })
@@ -238,6 +281,18 @@ fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http>
         extra: Some(envoy::routes(envoy)),
     }
     .build()
+}
+
+fn tracer(settings: &Settings, metrics: &Metrics) -> Result<(Tracer, Option<TraceGuard>), String> {
+    let observe = &settings.observe;
+    let Some(endpoint) = &observe.otlp_endpoint else { return Ok((Tracer::off(), None)) };
+    let otlp = OtlpSettings {
+        endpoint: endpoint.as_str().to_owned(),
+        ratio: observe.otlp_sample.as_fraction(),
+        service_name: observe.service_name.clone(),
+    };
+    let (tracer, guard) = Tracer::start(&otlp, metrics.traces())?;
+    Ok((tracer, Some(guard)))
 }
 
 fn told(settings: &Settings) -> http::Told {

@@ -183,7 +183,7 @@ pub(super) fn log_level(text: &str, levels: &[&'static str]) -> Result<String, F
     if !text.contains('=') {
         return Err(fault());
     }
-    match text.parse::<tracing_subscriber::EnvFilter>() {
+    match text.parse::<crate::observe::log::Filter>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err(Fault::new(
             format!("{} is neither a level nor directives", quoted(text)),

@@ -162,17 +162,13 @@ async fn work(mut inbox: mpsc::Receiver<Job>) {
 /// Serves one connection, on whatever runtime it is called.
 async fn serve(job: Job) {
     let Job { accepted, wire, tls, closing, metrics, guard: _guard } = job;
-    let stream = match (accepted, tls) {
-        (Accepted::Tcp(stream), None) => TcpStream::from_std(stream).map(Stream::Tcp),
-        (Accepted::Unix(stream), None) => UnixStream::from_std(stream).map(Stream::Unix),
-        (Accepted::Tcp(stream), Some(tls)) => match TcpStream::from_std(stream) {
-            Ok(stream) => tls.accept_tcp(stream).await,
-            Err(error) => Err(error),
-        },
-        (Accepted::Unix(stream), Some(tls)) => match UnixStream::from_std(stream) {
-            Ok(stream) => tls.accept_unix(stream).await,
-            Err(error) => Err(error),
-        },
+    let stream = match accepted {
+        Accepted::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+        Accepted::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+    };
+    let stream = match (stream, tls) {
+        (Ok(stream), Some(tls)) => tls.secure(stream).await,
+        (stream, _) => stream,
     };
     match stream {
         Ok(stream) => wire.serve(stream, closing).await,

@@ -3,3 +3,4 @@
 pub(crate) mod envoy;
 pub(crate) mod grpc;
 pub(crate) mod http;
+pub(crate) mod resp;

@@ -17,7 +17,7 @@ rules:
 const ATTRIBUTES: [&str; 5] = ["a", "b", "c", "e", "f"];
 
 fn start() -> Server {
-    Start::new().rules(RULES).listen(&["http"]).args(&["--snapshot-interval", "100ms"]).ready()
+    Start::new().rules(RULES).listen(&["http"]).args(&["--snapshot-interval", "1s"]).ready()
 }
 
 /// Spends on every kind of counter; what is left of each.

@@ -174,6 +174,11 @@ impl fmt::Debug for Metrics {
 
 impl WireMetrics {
     pub(crate) fn decided(&self, allowed: bool, source: Source) {
+        self.decided_many(allowed, source, 1);
+    }
+
+    /// Counts what was decided alike at once.
+    pub(crate) fn decided_many(&self, allowed: bool, source: Source, count: u64) {
         let by = if allowed { &self.allowed } else { &self.denied };
         match source {
             Source::Store => &by.store,
@@ -182,7 +187,7 @@ impl WireMetrics {
             Source::Assumed => &by.assumed,
             Source::Shed => &by.shed,
         }
-        .inc();
+        .inc_by(count);
     }
 
     /// A request that can't be decided as it is: the caller got an error.

@@ -2,12 +2,14 @@
 
 mod answer;
 mod ask;
+pub(crate) mod descriptor;
 mod json;
 mod route;
 
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use http::HeaderMap;
 use tollgate::RequestError;
 
 use crate::gate::Gate;
@@ -48,11 +50,15 @@ impl Envoy {
         Envoy { gate, extras }
     }
 
-    /// Decides one request.
-    pub(crate) async fn should_rate_limit(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
+    /// Decides one request, which came with these headers.
+    pub(crate) async fn should_rate_limit(
+        &self,
+        request: &RateLimitRequest,
+        headers: &HeaderMap,
+    ) -> Result<RateLimitResponse, Refusal> {
         let limits = ask::limits(request, &self.gate)?;
         let asked = Asked::new(request, &limits);
-        match self.gate.check(&asked.request(&asked.descriptors())).await {
+        match self.gate.check(&asked.request(&asked.descriptors()), headers).await {
             Ok(decision) => {
                 let passes = self.gate.passes(&decision);
                 Ok(answer::respond(&decision, passes, request.descriptors.len(), &self.extras))

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 use super::{Envoy, Refusal, json};
 
@@ -18,12 +18,12 @@ pub(crate) fn routes(envoy: Arc<Envoy>) -> Router {
 }
 
 /// 200 or 429 with the message; 400 with a sentence for a body that is no request.
-async fn answer(State(envoy): State<Arc<Envoy>>, body: Bytes) -> Response {
+async fn answer(State(envoy): State<Arc<Envoy>>, headers: HeaderMap, body: Bytes) -> Response {
     let request = match json::read(&body) {
         Ok(request) => request,
         Err(error) => return refused(format!("the body is not a RateLimitRequest: {error}")),
     };
-    match envoy.should_rate_limit(&request).await {
+    match envoy.should_rate_limit(&request, &headers).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

@@ -10,6 +10,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_li
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::{UInt64Value, value};
+use http::HeaderMap;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset, now};
 use tollgate_rules::{Source, load_sources};
 
@@ -79,11 +80,11 @@ fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
 }
 
 fn ask(envoy: &Envoy, request: &RateLimitRequest) -> RateLimitResponse {
-    now(envoy.should_rate_limit(request)).unwrap().unwrap()
+    now(envoy.should_rate_limit(request, &HeaderMap::new())).unwrap().unwrap()
 }
 
 fn refused(envoy: &Envoy, request: &RateLimitRequest) -> String {
-    let Refusal(reason) = now(envoy.should_rate_limit(request)).unwrap().unwrap_err();
+    let Refusal(reason) = now(envoy.should_rate_limit(request, &HeaderMap::new())).unwrap().unwrap_err();
     reason
 }
 

@@ -87,8 +87,3 @@ pub(super) fn prefix(bytes: &[u8]) -> Option<(bool, usize)> {
     let [compressed, length @ ..] = *prefix;
     Some((compressed != 0, u32::from_be_bytes(length) as usize))
 }
-
-/// Whether a message has arrived as a whole.
-pub(super) fn is_whole(bytes: &[u8]) -> bool {
-    prefix(bytes).is_some_and(|(_, length)| bytes.len() >= PREFIX + length)
-}

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -109,10 +109,11 @@ impl Grpc {
     }
 
     async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<Bytes, Status> {
-        let message = self.read(request).await?;
+        let (head, body) = request.into_parts();
+        let message = self.read(&head.headers, body).await?;
         let request = RateLimitRequest::decode(message)
             .map_err(|error| Status::invalid(format!("not a RateLimitRequest: {error}")))?;
-        let response = match self.envoy.should_rate_limit(&request).await {
+        let response = match self.envoy.should_rate_limit(&request, &head.headers).await {
             Ok(response) => response,
             Err(Refusal(reason)) => return Err(Status::invalid(reason)),
         };
@@ -124,12 +125,11 @@ impl Grpc {
     }
 
     /// The one message of a call.
-    async fn read(&self, request: Request<Incoming>) -> Result<Bytes, Status> {
+    async fn read(&self, headers: &HeaderMap, mut body: Incoming) -> Result<Bytes, Status> {
         let is_grpc = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
-        if !request.headers().get(header::CONTENT_TYPE).is_some_and(is_grpc) {
+        if !headers.get(header::CONTENT_TYPE).is_some_and(is_grpc) {
             return Err(Status::invalid("the content type must be application/grpc".to_owned()));
         }
-        let mut body = request.into_body();
         let time = self.config.body_timeout;
         within(time, self.read_message(&mut body)).await.unwrap_or_else(|| Err(Status::too_slow(time)))
     }
@@ -142,7 +142,7 @@ impl Grpc {
             let Ok(data) = frame.map_err(|_| Status::cut_off())?.into_data() else { continue };
             if first.is_empty() {
                 first = data;
-            } else {
+            } else if !data.is_empty() {
                 if more.is_empty() {
                     more.extend_from_slice(&first);
                 }
@@ -151,7 +151,8 @@ impl Grpc {
             if first.len().max(more.len()) > PREFIX + most {
                 return Err(Status::too_large(most));
             }
-            if body::is_whole(if more.is_empty() { &first } else { &more }) {
+            // To answer before the client has ended would reset the stream, which counts against the connection.
+            if body.is_end_stream() {
                 break;
             }
         }

@@ -11,6 +11,7 @@ use tower::Service;
 
 use super::body::Body;
 use crate::health::Health;
+use crate::wire::envoy::descriptor;
 
 /// The other services.
 #[derive(Clone, Debug)]
@@ -25,9 +26,11 @@ impl Others {
     /// Both services, and who tells the health.
     pub(crate) fn new() -> Result<(Others, HealthReporter), tonic_reflection::server::Error> {
         let (reporter, health) = tonic_health::server::health_reporter();
+        let ours = descriptor::file_descriptor_set();
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(&ours)
         };
         let routes =
             Routes::new(health).add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?);

@@ -44,7 +44,7 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
         1
     });
     let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
-    match wire.gate.check(&request).await {
+    match wire.gate.check(&request, headers).await {
         Ok(decision) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();

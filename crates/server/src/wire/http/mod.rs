@@ -138,7 +138,10 @@ impl Http {
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         match (request.method(), request.uri().path()) {
-            (&Method::POST, CHECK) => check::answer(&self.wire, request.into_body()).await.map(Either::Left),
+            (&Method::POST, CHECK) => {
+                let (head, body) = request.into_parts();
+                check::answer(&self.wire, &head.headers, body).await.map(Either::Left)
+            }
             (&Method::GET | &Method::HEAD | &Method::POST, AUTHORIZE) => {
                 authorize::answer(&self.wire, request.headers()).await.map(Either::Left)
             }

@@ -1,0 +1,208 @@
+//! Servers for these tests: ours on a thread, and the real one.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tollgate::{Limiter, MemoryConfig, Ruleset};
+
+use super::super::Resp;
+use crate::gate::Gate;
+use crate::net::Stream;
+use crate::net::closing::Closer;
+use crate::observe::metrics::Metrics;
+
+/// How long anything here may take before it counts as failed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tollgate, on a thread and a runtime of its own.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) resp: Arc<Resp>,
+    closer: Option<Closer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How the gate is set.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) shadow: bool,
+    pub(super) most_in_flight: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { shadow: false, most_in_flight: 1024 }
+    }
+}
+
+impl Server {
+    pub(super) fn start() -> Server {
+        Server::with(Settings::default())
+    }
+
+    pub(super) fn with(settings: Settings) -> Server {
+        let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), MemoryConfig::default().build());
+        let metrics = Metrics::new().wire("resp");
+        let gate = Gate::new(Arc::new(limiter), settings.shadow, settings.most_in_flight, metrics);
+        let resp = Resp::new(Arc::new(gate));
+        let (closer, closing) = Closer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let shared = resp.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let mut ending = closing.clone();
+                let mut connections = tokio::task::JoinSet::new();
+                loop {
+                    tokio::select! {
+                        () = ending.begun() => break,
+                        accepted = listener.accept() => {
+                            let stream = accepted.unwrap().0;
+                            stream.set_nodelay(true).unwrap();
+                            connections.spawn(shared.clone().serve(Stream::Tcp(stream), closing.clone()));
+                        }
+                    }
+                }
+                while connections.join_next().await.is_some() {}
+            });
+        });
+        Server { address, resp, closer: Some(closer), thread: Some(thread) }
+    }
+
+    pub(super) fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+
+    /// Says that it is about to stop.
+    pub(super) fn close(&self) {
+        self.closer.as_ref().unwrap().close();
+    }
+
+    /// Waits until all connections have ended.
+    pub(super) fn join(mut self) {
+        self.close();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A real Redis, ended by its process id.
+pub(super) struct Redis {
+    pub(super) address: SocketAddr,
+    process: Child,
+}
+
+impl Redis {
+    pub(super) fn start() -> Redis {
+        // A port that was free a moment ago; Redis can't tell which one it chose.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port.port().to_string(), "--save", "", "--daemonize", "no"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server is there: `make setup` installs it");
+        wait_until_ready(process.stdout.take().unwrap());
+        Redis { address: port, process }
+    }
+}
+
+/// Redis says so on its standard output; the rest of that is read too, so that it can go on writing.
+fn wait_until_ready(mut output: impl Read + Send + 'static) {
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut said, mut some) = (Vec::new(), [0; 1024]);
+        while let Ok(read @ 1..) = output.read(&mut some) {
+            said.extend_from_slice(&some[..read]);
+            if said.windows(5).any(|word| word == b"Ready") {
+                let _ = ready.send(());
+                said.clear();
+            }
+        }
+    });
+    is_ready.recv_timeout(PATIENCE).expect("redis-server says when it is ready");
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub(super) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// All that is answered to these bytes until the server has closed the connection, once it knows that no more will come.
+pub(super) fn told(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    // A server that has closed already has answered already.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    rest(&mut stream)
+}
+
+pub(super) fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => answer,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => answer,
+        Err(error) => panic!("{error}, after {}", answer.escape_ascii()),
+    }
+}
+
+/// A command as clients send it.
+pub(super) fn sent(arguments: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// So many bytes.
+pub(super) fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer).unwrap();
+    answer
+}
+
+/// The throttles' answers in these bytes.
+pub(super) fn fives(bytes: &[u8]) -> Vec<Vec<i64>> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let answers = text.split("*5\r\n").skip(1);
+    answers.map(|answer| answer.lines().map(|line| line.trim_start_matches(':').parse().unwrap()).collect()).collect()
+}
+
+/// Five integers as expected; but the clock is the machine's, so that a time may already have become a little shorter.
+pub(super) fn assert_close(told: &[i64], expected: &[i64]) {
+    /// What is less is no time that the tests wait for.
+    const LEAST: i64 = 1_000;
+    let is_close = |(told, expected): (&i64, &i64)| {
+        told == expected || *expected >= LEAST && (expected - PATIENCE.as_secs() as i64..=*expected).contains(told)
+    };
+    assert!(told.len() == 5 && told.iter().zip(expected).all(is_close), "{told:?}, not {expected:?}");
+}
