@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
 use super::{Config, start};
@@ -26,6 +26,8 @@ impl Certificates {
     fn new() -> Certificates {
         let folder = TempDir::new().unwrap();
         let mut authority = CertificateParams::default();
+        // One that is called like what it signs would be taken for that.
+        authority.distinguished_name.push(DnType::CommonName, "the authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();

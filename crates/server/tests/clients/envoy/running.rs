@@ -1,50 +1,65 @@
 //! Rules that change, and a server that goes and comes back, while clients go on asking.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::{Config, Envoy, start};
 use crate::http::Connection;
 use crate::process::free_port;
-use crate::server::eventually;
+use crate::server::{Start, eventually};
 
-/// Clients that ask without a pause, each on one connection.
+/// Clients that ask without a pause, each on one connection and with one key.
 struct Traffic {
     stop: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<BTreeMap<u16, usize>>>,
+    statuses: Arc<Mutex<Statuses>>,
+    clients: Vec<JoinHandle<()>>,
 }
 
+/// How often each status was answered.
+type Statuses = BTreeMap<u16, usize>;
+
+const CLIENTS: usize = 4;
+
 impl Traffic {
-    fn start(envoy: &Envoy, path: &'static str) -> Traffic {
-        let stop = Arc::new(AtomicBool::new(false));
-        let clients = (0..4).map(|number| {
-            let (stop, address) = (Arc::clone(&stop), envoy.address.clone());
+    fn start(envoy: &Envoy) -> Traffic {
+        let (stop, statuses) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Statuses::new())));
+        let clients = (0..CLIENTS).map(|number| {
+            let (stop, statuses, address) = (stop.clone(), statuses.clone(), envoy.address.clone());
             thread::spawn(move || {
-                let mut statuses = BTreeMap::new();
+                let key = format!("client-{number}");
                 let mut connection = Connection::open(&address).unwrap();
                 while !stop.load(Ordering::Relaxed) {
-                    let key = format!("client-{number}");
-                    let answer = connection.ask("GET", path, &[("x-api-key", &key)], "").unwrap();
-                    *statuses.entry(answer.status).or_default() += 1;
+                    let answer = connection.ask("GET", "/api", &[("x-api-key", &key)], "").unwrap();
+                    *statuses.lock().unwrap().entry(answer.status).or_default() += 1;
                 }
-                statuses
             })
         });
         let clients = clients.collect();
-        Traffic { stop, clients }
+        Traffic { stop, statuses, clients }
     }
 
-    /// How often each status was answered.
-    fn end(self) -> BTreeMap<u16, usize> {
+    fn count(&self, status: u16) -> usize {
+        self.statuses.lock().unwrap().get(&status).copied().unwrap_or(0)
+    }
+
+    /// Waits until a status was answered so many times more.
+    #[track_caller]
+    fn until_more(&self, count: usize, status: u16) {
+        let before = self.count(status);
+        let more = eventually(|| (self.count(status) >= before + count).then_some(()));
+        assert!(more.is_some(), "no {count} times {status} more: {:?}", self.statuses);
+    }
+
+    /// What there was besides 200 and 429.
+    fn others(self) -> Statuses {
         self.stop.store(true, Ordering::Relaxed);
-        let mut statuses = BTreeMap::new();
         for client in self.clients {
-            for (status, count) in client.join().unwrap() {
-                *statuses.entry(status).or_default() += count;
-            }
+            client.join().unwrap();
         }
+        let mut statuses = self.statuses.lock().unwrap().clone();
+        statuses.retain(|status, _| ![200, 429].contains(status));
         statuses
     }
 }
@@ -64,24 +79,27 @@ fn left_of(envoy: &Envoy, limit: usize) -> Option<u64> {
 #[test]
 fn slow_rules_change_under_load_and_nothing_fails() {
     const RELOADS: usize = 12;
-    let server = start().rules(&rules(1_000)).ready();
+    // Few enough for the clients to meet it, and more than the observer's questions.
+    const LIMIT: usize = 200;
+    let server = Start::new().rules(&rules(LIMIT)).listen(&["grpc"]).ready();
     // A failed question would be a 503, which Envoy would hide if it failed open. The machine may be busy: that is no failure.
     let patient = Config::new(server.address("grpc")).fail_closed().with("timeout: 0.05s", "timeout: 10s");
     let envoy = patient.start();
-    let traffic = Traffic::start(&envoy, "/api");
-    let mut left = left_of(&envoy, 1_000).unwrap();
+    let traffic = Traffic::start(&envoy);
+    traffic.until_more(1, 429);
+    let mut left = left_of(&envoy, LIMIT).unwrap();
     for reload in 1..=RELOADS {
-        let limit = 1_000 + reload;
+        let limit = LIMIT + reload;
         server.write_rules(&rules(limit));
         let now = left_of(&envoy, limit).unwrap_or_else(|| panic!("{limit} is not in force:\n{}", server.log()));
         // The counter is the one of before: what was used stays used.
         assert!(now <= left, "{now} left of {limit}, {left} before");
         left = now;
+        traffic.until_more(20, 429);
         // One that can't be read changes nothing.
         server.write_rules("domain: edge\nrules: [{name: by-key, limit: plenty}]\n");
     }
-    let statuses = traffic.end();
-    assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200, 429], "{statuses:?}");
+    assert_eq!(traffic.others(), Statuses::new());
 }
 
 #[test]
@@ -91,16 +109,18 @@ fn a_server_that_is_restarted_is_missed_by_nobody() {
     let mut server = start().args(&["--grpc", &address]).ready();
     let envoy = Config::new(&address).start();
     assert_eq!(envoy.statuses(4, "/public", &[]), [200, 200, 200, 429]);
-    let traffic = Traffic::start(&envoy, "/api");
+    let traffic = Traffic::start(&envoy);
+    traffic.until_more(CLIENTS, 429);
 
     assert!(server.stop().success());
     // Envoy was told not to come back, before the connection ended.
     assert_eq!(envoy.stat("upstream_cx_close_notify"), 1);
     assert_eq!(envoy.get("/public", &[]).status, 200);
+    traffic.until_more(50, 200);
 
     let _server = server.again().args(&["--grpc", &address]).ready();
     // It knows what was used before.
     eventually(|| (envoy.get("/public", &[]).status == 429).then_some(())).expect("limits hold again");
-    let statuses = traffic.end();
-    assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200, 429], "{statuses:?}");
+    traffic.until_more(50, 429);
+    assert_eq!(traffic.others(), Statuses::new());
 }

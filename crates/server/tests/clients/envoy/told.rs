@@ -21,7 +21,7 @@ fn every_answer_says_how_the_limit_stands() {
 
 #[test]
 fn tollgate_may_add_headers_of_its_own() {
-    let server = start().args(&["--grpc-response-headers", "true"]).ready();
+    let server = start().args(&["--grpc-response-headers"]).ready();
     let envoy = Envoy::before(&server);
     for remaining in [2, 1, 0, 0] {
         let answer = envoy.get("/public", &[]);
@@ -33,7 +33,7 @@ fn tollgate_may_add_headers_of_its_own() {
 
 #[test]
 fn envoy_sees_the_metadata_of_the_rules() {
-    let asked = start().args(&["--grpc-dynamic-metadata", "true"]).ready();
+    let asked = start().args(&["--grpc-dynamic-metadata"]).ready();
     let envoy = Envoy::before(&asked);
     assert_eq!(envoy.statuses(4, "/public", &[]), [200, 200, 200, 429]);
     let passed = r#"GET /public 200 via_upstream {"team":"storefront"}"#;
