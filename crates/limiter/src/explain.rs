@@ -78,7 +78,7 @@ impl Explanation {
 }
 
 /// A value for people: one that is absent is told from an empty one, and none can steer a terminal.
-fn shown(value: &Value<'_>) -> String {
+pub(crate) fn shown(value: &Value<'_>) -> String {
     match value {
         Value::Absent => "(absent)".to_owned(),
         value => {

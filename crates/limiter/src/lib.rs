@@ -8,12 +8,14 @@ mod explain;
 mod ids;
 mod limiter;
 mod session;
+mod standing;
 mod throttle;
 
 pub use decision::{Decision, Outcome};
 pub use explain::{Counter, ExplainedRule, Explanation};
 pub use limiter::{Limiter, now};
 pub use session::Session;
+pub use standing::{RuleName, Standing};
 pub use throttle::{Throttle, Throttler};
 pub use tollgate_core::{
     Algorithm, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, Request, Source, Span, Timestamp, Wait,

@@ -19,6 +19,7 @@ pub mod problem;
 mod requested;
 mod resolve;
 mod scope;
+mod standing;
 mod tree;
 pub mod yaml;
 
@@ -28,3 +29,4 @@ pub use explain::Fate;
 pub use load::{Files, LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use problem::{Problem, Severity, quoted};
 pub use resolve::{Applied, AppliedTerms, Matched, Resolved};
+pub use standing::{Looks, Ways};

@@ -278,7 +278,8 @@ fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http>
         told: told(settings),
         authorize: authorize(settings),
         times: http::Times { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
-        extra: Some(envoy::routes(envoy)),
+        extra: Some(envoy::routes(envoy, settings.http.body_timeout)),
+        extra_docs: Some(envoy::description()),
     }
     .build()
 }

@@ -33,7 +33,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if config::wants_print(matches) {
+    if gathered.print_only {
         gathered.warnings.iter().for_each(complain);
         return finish(&gathered.print(), 0);
     }

@@ -2,27 +2,19 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use http::HeaderName;
 use tollgate_rules::problem::{Fault, quoted};
 
-use super::origin::{Given, Origin, Problems};
+use super::origin::Origin;
+use super::read::{Reader, mismatch, time_of};
 use super::settings::{
     AdminSettings, AttributeSource, AuthorizeSettings, Data, Dialects, GrpcSettings, HttpSettings, Listen, LogFormat,
-    ObserveSettings, Percent, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls,
-    TlsClients, Url, Workers,
+    ObserveSettings, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls, TlsClients, Url,
+    Workers,
 };
 use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
 use super::text;
-use super::values::Values;
 use crate::net::Address;
-
-/// Reads values, and keeps what is wrong with them. Every method that returns `None` has told why.
-pub(super) struct Builder<'v> {
-    values: &'v Values,
-    problems: &'v mut Problems,
-}
 
 /// A struct of which every field has been read, so that all that is wrong is told, or `None` if one could not be.
 macro_rules! whole {
@@ -32,11 +24,8 @@ macro_rules! whole {
     }};
 }
 
-impl<'v> Builder<'v> {
-    pub(super) fn new(values: &'v Values, problems: &'v mut Problems) -> Builder<'v> {
-        Builder { values, problems }
-    }
-
+impl Reader<'_> {
+    /// All settings; of two that contradict each other, that is told.
     pub(super) fn settings(&mut self) -> Option<Settings> {
         let settings = whole!(Settings {
             rules: self.rules(),
@@ -70,7 +59,7 @@ impl<'v> Builder<'v> {
             max_in_flight: self.count("grpc_max_in_flight"),
             max_message: self.count("grpc_max_message"),
             max_streams: self.count("grpc_max_streams"),
-            max_connection_age: self.time_or_off("grpc_max_connection_age"),
+            max_connection_age: self.or("grpc_max_connection_age", "off", time_of),
             max_connection_age_grace: self.time("grpc_max_connection_age_grace"),
             keepalive: self.time("grpc_keepalive"),
             keepalive_timeout: self.time("grpc_keepalive_timeout"),
@@ -96,7 +85,7 @@ impl<'v> Builder<'v> {
             idle_timeout: self.time("http_idle_timeout"),
             body_timeout: self.time("body_timeout"),
             headers: self.dialects(),
-            retry_jitter: self.or("retry_jitter", "off", text::percent),
+            retry_jitter: self.or("retry_jitter", "off", |text, _| text::percent(text)),
             scope_values: self.word(
                 "scope_values",
                 SCOPE_VALUES,
@@ -125,7 +114,7 @@ impl<'v> Builder<'v> {
 
     fn authorize(&mut self) -> Option<AuthorizeSettings> {
         whole!(AuthorizeSettings {
-            domain: self.or("authorize_domain", "none", |text| Ok(text.to_owned())),
+            domain: self.or("authorize_domain", "none", |text, _| Ok(text.to_owned())),
             attributes: self.attributes(),
             cost_header: self.header("authorize_cost_header"),
             trusted_hops: self.count("authorize_trusted_hops"),
@@ -167,7 +156,7 @@ impl<'v> Builder<'v> {
 
     fn data(&mut self) -> Option<Data> {
         let asked_for = self.values.given("data").is_some_and(|given| given.origin != Origin::Default);
-        let path = self.or("data", "off", |text| Ok(PathBuf::from(text)))?;
+        let path = self.or("data", "off", |text, _| Ok(PathBuf::from(text)))?;
         Some(path.map_or(Data::Off, |path| Data::Directory { path, asked_for }))
     }
 
@@ -188,7 +177,7 @@ impl<'v> Builder<'v> {
         whole!(ObserveSettings {
             log_level: self.read("log_level", |text, _| text::log_level(text, LOG_LEVELS)),
             log_format: self.word("log_format", LOG_FORMATS, &[LogFormat::Text, LogFormat::Json]),
-            otlp_endpoint: self.or("otlp_endpoint", "none", |text| text::url(text).map(Url)),
+            otlp_endpoint: self.or("otlp_endpoint", "none", |text, _| text::url(text).map(Url)),
             otlp_sample: self.percent("otlp_sample"),
             service_name: self.read("service_name", |text, _| Ok(text.to_owned())),
         })
@@ -205,7 +194,7 @@ impl<'v> Builder<'v> {
     fn tls(&mut self, listener: &str) -> Option<Option<Tls>> {
         let [cert, key, ca, sans] =
             ["cert", "key", "client_ca", "client_sans"].map(|part| format!("{listener}_tls_{part}"));
-        let read = |builder: &mut Self, name: &str| builder.or(name, "none", |text| Ok(PathBuf::from(text)));
+        let read = |reader: &mut Self, name: &str| reader.or(name, "none", |text, _| Ok(PathBuf::from(text)));
         let paths = (read(self, &cert), read(self, &key), read(self, &ca), self.list(&sans, |san| Ok(san.to_owned())));
         let (at_cert, at_key, at_ca, at_sans) = paths;
         let (at_cert, at_key, at_ca, at_sans) = (at_cert?, at_key?, at_ca?, at_sans?);
@@ -248,93 +237,4 @@ impl<'v> Builder<'v> {
         }
         apart
     }
-
-    pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
-        self.read(name, |text, _| text::switch(text))
-    }
-
-    fn count<N: TryFrom<u64>>(&mut self, name: &str) -> Option<N> {
-        self.read(name, |text, kind| {
-            let count = match kind {
-                Kind::Number { least, most } => text::number(text, least, most)?,
-                Kind::Size { least, most } => text::size(text, least, most)?,
-                _ => return Err(mismatch()),
-            };
-            N::try_from(count).map_err(|_| Fault::new("it is too large for this machine", "write a smaller number"))
-        })
-    }
-
-    fn time(&mut self, name: &str) -> Option<Duration> {
-        self.read(name, |text, kind| match kind {
-            Kind::Time { least, most, off: false } => text::time(text, least, most),
-            _ => Err(mismatch()),
-        })
-    }
-
-    fn time_or_off(&mut self, name: &str) -> Option<Option<Duration>> {
-        self.read(name, |text, kind| match kind {
-            Kind::Time { off: true, .. } if text == "off" => Ok(None),
-            Kind::Time { least, most, off: true } => text::time(text, least, most).map(Some),
-            _ => Err(mismatch()),
-        })
-    }
-
-    fn percent(&mut self, name: &str) -> Option<Percent> {
-        self.read(name, |text, _| text::percent(text))
-    }
-
-    fn header(&mut self, name: &str) -> Option<HeaderName> {
-        self.read(name, |text, _| text::header(text))
-    }
-
-    /// The name of a header, as it was written.
-    fn header_text(&mut self, name: &str) -> Option<String> {
-        self.read(name, |text, _| text::header(text).map(|_| text.to_owned()))
-    }
-
-    fn word<T: Copy>(&mut self, name: &str, words: &[&'static str], meanings: &[T]) -> Option<T> {
-        self.read(name, |text, _| {
-            let place = text::word(text, words)?;
-            meanings.get(place).copied().ok_or_else(mismatch)
-        })
-    }
-
-    fn list<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Option<Vec<T>> {
-        self.read(name, |text, _| text::list(text)?.into_iter().map(&read).collect())
-    }
-
-    /// A value, or the word that says that there is none.
-    fn or<T>(&mut self, name: &str, none: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Option<Option<T>> {
-        self.read(name, |text, _| if text == none { Ok(None) } else { read(text).map(Some) })
-    }
-
-    fn read<T>(&mut self, name: &str, read: impl FnOnce(&str, Kind) -> Result<T, Fault>) -> Option<T> {
-        let read = match self.values.find(name) {
-            Some((setting, Given { text: Ok(text), .. })) => match text.trim() {
-                "" => {
-                    Err(Fault::new("it is empty", format!("write a value such as {}, or remove it", setting.default)))
-                }
-                text => read(text, setting.kind),
-            },
-            Some((_, Given { text: Err(fault), .. })) => Err(fault.clone()),
-            None => Err(mismatch()),
-        };
-        match read {
-            Ok(value) => Some(value),
-            Err(Fault { message, remedy }) => {
-                self.refuse(name, Fault::new(format!("`{name}`: {message}"), remedy));
-                None
-            }
-        }
-    }
-
-    fn refuse(&mut self, name: &str, fault: Fault) {
-        let place = self.values.given(name).map_or_else(String::new, |given| given.origin.place());
-        self.problems.error(place, fault);
-    }
-}
-
-/// The table and this file disagree. A test reads every setting, so nobody is told this.
-fn mismatch() -> Fault {
-    Fault::new("the program does not know how to read it", "report this as a defect")
 }

@@ -10,6 +10,7 @@ mod envoy;
 mod file;
 mod origin;
 mod print;
+mod read;
 #[cfg(test)]
 mod reference;
 mod settings;
@@ -26,9 +27,9 @@ use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tollgate_rules::problem::Fault;
 
-use build::Builder;
 use environment::Environment;
 use origin::{Given, Layer, Origin, Problems};
+use read::Reader;
 use table::{DEFAULT_FILE, Kind, Setting, table};
 use values::Values;
 
@@ -47,17 +48,14 @@ pub(crate) struct Gathered {
     pub(crate) settings: Settings,
     /// What whoever started it should know.
     pub(crate) warnings: Vec<Problem>,
+    /// They are only to be shown.
+    pub(crate) print_only: bool,
     values: Values,
 }
 
 /// A command with a flag for every setting.
 pub(crate) fn command(command: Command) -> Command {
     command.args(table().iter().map(argument))
-}
-
-/// Whether the settings are only to be shown.
-pub(crate) fn wants_print(matches: &ArgMatches) -> bool {
-    matches.get_one::<String>("print_config").is_some_and(|text| text::switch(text).unwrap_or(true))
 }
 
 /// Settings from the flags of [`command`], these variables, and the file that they name or that is in this directory.
@@ -81,18 +79,20 @@ pub(crate) fn gather(
         }
     };
     let without_envoy = Values::strongest(&[&flags, &own, &file]);
-    let envoy = match Builder::new(&without_envoy, &mut problems).switch("envoy_env") {
+    let envoy = match Reader::new(&without_envoy, &mut problems).switch("envoy_env") {
         Some(true) => envoy::read(&environment, &mut problems),
         _ => Layer::new(),
     };
     let values = Values::strongest(&[&flags, &own, &file, &envoy]);
-    let settings = Builder::new(&values, &mut problems).settings();
+    let mut reader = Reader::new(&values, &mut problems);
+    let (settings, print_only) = (reader.settings(), reader.switch("print_config"));
     if let Some(settings) = &settings {
         envoy::tell_of_open_listeners(settings, &values, &mut problems);
     }
     let warnings = problems.into_result()?;
     // Whatever keeps settings from being built has been told as an error.
-    settings.map(|settings| Gathered { settings, warnings, values }).ok_or_else(Vec::new)
+    let gathered = settings.zip(print_only);
+    gathered.map(|(settings, print_only)| Gathered { settings, warnings, print_only, values }).ok_or_else(Vec::new)
 }
 
 /// The file to read, if any.

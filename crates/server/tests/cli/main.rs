@@ -6,6 +6,7 @@ mod explain;
 mod inputs;
 mod lint;
 mod replay;
+mod serve;
 
 use std::fs;
 use std::io::Write;

@@ -156,7 +156,7 @@ pub(in crate::config) const UNNEEDED: &[Unneeded] = &[
     Unneeded {
         names: &["TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID"],
         why: "traces carry a service name only",
-        instead: "set OTEL_RESOURCE_ATTRIBUTES at the collector, or unset it",
+        instead: UNSET,
     },
     Unneeded {
         names: &["PROTO"],

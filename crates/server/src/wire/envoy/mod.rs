@@ -15,7 +15,7 @@ use tollgate::RequestError;
 use crate::gate::Gate;
 use ask::Asked;
 
-pub(crate) use route::routes;
+pub(crate) use route::{description, routes};
 
 /// Answers rate limit requests.
 #[derive(Debug)]

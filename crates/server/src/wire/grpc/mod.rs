@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;

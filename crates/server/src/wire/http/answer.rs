@@ -150,7 +150,7 @@ fn numbers(out: &mut BytesMut, decision: &Decision, one: &Outcome<'_>) {
     number(out, one.limit.amount());
     out.put_slice(br#","remaining":"#);
     number(out, one.reading.remaining);
-    if let Some(at) = fields::reset_at(one, decision.at()) {
+    if let Some(at) = fields::reset_at(one.reading, decision.at()) {
         out.put_slice(br#","reset_at":"#);
         number(out, at);
     }

@@ -58,7 +58,17 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
     }
 }
 
-/// The same where axum asks.
+/// May the request with these headers pass?
+///
+/// For proxies: nginx `auth_request`, Caddy `forward_auth`, Traefik. Which headers become which attributes is a setting.
+#[utoipa::path(
+    method(get, head, post), path = "/v1/ratelimit/authorize", operation_id = "authorize",
+    responses(
+        (status = 200, description = "It passes"),
+        (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "It does not pass"),
+        (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "It can't be counted, and its rules refuse it then"),
+    )
+)]
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, headers: HeaderMap) -> axum::response::Response {
     answer(&wire, &headers).await.map(axum::body::Body::new)
 }

@@ -36,7 +36,22 @@ pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-/// The same where axum asks.
+/// May this request pass?
+///
+/// What it costs is taken if it does; if not, nothing is. All of `RateLimit`, `RateLimit-Policy`, `Retry-After` and the `X-RateLimit`
+/// headers are on the answer, as far as they are switched on and the rules let themselves be seen.
+#[utoipa::path(
+    post, path = "/v1/ratelimit/check", operation_id = "check", request_body = super::openapi::CheckBody,
+    responses(
+        (status = 200, body = super::openapi::Allowed, description = "It passes"),
+        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "It can't be read, or can't be decided as it is"),
+        (status = 404, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "There is no such domain"),
+        (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "It does not pass"),
+        (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "It can't be counted, and its rules refuse it then"),
+    )
+)]
 pub(super) async fn handle(
     State(wire): State<Arc<Wire>>,
     headers: HeaderMap,

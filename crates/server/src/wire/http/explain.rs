@@ -22,8 +22,10 @@ pub(super) struct Explained {
     cost: u64,
     /// Whether it would pass now.
     allowed: bool,
-    /// All rules of the domain, in their order.
+    /// The rules of the domain, in their order: all that apply, and the others up to a thousand.
     rules: Vec<ToldRule>,
+    /// How many others there are.
+    more: usize,
 }
 
 /// What one rule makes of it.
@@ -64,6 +66,22 @@ pub(super) struct ToldCounter {
     has_room: bool,
 }
 
+/// The most rules that are told although they do not apply.
+const MOST_MISSES: usize = 1_000;
+
+/// What does every rule make of this request?
+///
+/// For operators: rules that clients are not shown are told too. Nothing is consumed.
+#[utoipa::path(
+    post, path = "/v1/ratelimit/explain", operation_id = "explain", request_body = super::openapi::CheckBody,
+    responses(
+        (status = 200, body = Explained),
+        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "It can't be read, or can't be decided as it is"),
+        (status = 404, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "There is no such domain"),
+        (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+    )
+)]
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, body: axum::body::Body) -> Result<Json<Explained>, Problem> {
     let bytes = body::whole(body, wire.times.body).await?;
     let asked = Asked::read(&bytes)?;
@@ -80,11 +98,18 @@ impl Explained {
     fn new(explanation: Explanation, cost: u64) -> Explained {
         let counters = || explanation.rules.iter().flat_map(|rule| &rule.counters);
         let enforced = |mode| counters().filter(move |counter| counter.mode == mode);
+        let misses = |rule: &ExplainedRule| matches!(rule.fate, Fate::Misses(_));
+        let mut missed = 0;
+        let told = explanation.rules.iter().filter(|rule| {
+            missed += usize::from(misses(rule));
+            !misses(rule) || missed <= MOST_MISSES
+        });
         let any_of = enforced(Mode::AnyOf).next().is_none() || enforced(Mode::AnyOf).any(Counter::has_room);
         Explained {
             allowed: any_of && enforced(Mode::Enforce).all(Counter::has_room),
             cost,
-            rules: explanation.rules.iter().map(ToldRule::new).collect(),
+            more: explanation.rules.iter().filter(|rule| misses(rule)).count().saturating_sub(MOST_MISSES),
+            rules: told.map(ToldRule::new).collect(),
             domain: explanation.domain,
         }
     }

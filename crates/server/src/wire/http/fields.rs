@@ -4,7 +4,8 @@ use bytes::{BufMut, BytesMut};
 use http::HeaderName;
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
-use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Source, Timestamp, Wait};
+use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Reading, Source, Timestamp, Wait};
+use tollgate_core::calendar::CalendarUnit;
 use tollgate_rules::model::Headers;
 
 use super::settings::{Dialects, Jitter};
@@ -104,13 +105,22 @@ pub(super) fn is_assumed(source: Source) -> bool {
 }
 
 /// Unix seconds at which a reading's quota is back, if its counter was read.
-pub(super) fn reset_at(outcome: &Outcome<'_>, at: Timestamp) -> Option<u64> {
-    let known = !is_assumed(outcome.reading.source);
-    known.then(|| at.after(outcome.reading.reset_after).as_micros().div_ceil(1_000_000))
+pub(super) fn reset_at(reading: &Reading, at: Timestamp) -> Option<u64> {
+    let known = !is_assumed(reading.source);
+    known.then(|| at.after(reading.reset_after).as_micros().div_ceil(1_000_000))
 }
 
-/// The period in whole seconds, where it has that and is one.
+/// The period in whole seconds, where it has that and is one. Calendar periods differ in length: the longest counts.
 fn window(limit: &Limit) -> Option<u64> {
+    const DAY: u64 = 86_400;
+    if let Some(calendar) = limit.period().as_calendar() {
+        return Some(match calendar.unit() {
+            CalendarUnit::Day => DAY,
+            CalendarUnit::Week => 7 * DAY,
+            CalendarUnit::Month { .. } => 31 * DAY,
+            CalendarUnit::Year => 366 * DAY,
+        });
+    }
     let micros = limit.period().span().as_micros();
     let is_window = limit.algorithm() != Algorithm::Concurrency && micros.is_multiple_of(1_000_000);
     is_window.then_some(micros / 1_000_000)
@@ -147,7 +157,7 @@ fn x_ratelimit(sheet: &mut Sheet, dialects: Dialects, decision: &Decision, one: 
         sheet.field(&REMAINING, |out| number(out, remaining));
         // A bucket's burst may leave more than the amount.
         sheet.field(&USED, |out| number(out, amount.saturating_sub(remaining)));
-        if let Some(at) = reset_at(one, decision.at()) {
+        if let Some(at) = reset_at(one.reading, decision.at()) {
             sheet.field(&RESET, |out| number(out, at));
         }
     }

@@ -30,11 +30,17 @@ pub(super) struct Condition {
     reason: String,
 }
 
-/// The process answers.
+/// Does the process answer?
+#[utoipa::path(method(get, head), path = "/livez", operation_id = "livez", responses((status = 200, body = String)))]
 pub(super) async fn livez() -> &'static str {
     "OK"
 }
 
+/// Does the server take work?
+#[utoipa::path(
+    method(get, head), path = "/readyz", operation_id = "readyz",
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "It does not"))
+)]
 pub(super) async fn readyz(State(wire): State<Arc<Wire>>) -> (StatusCode, Json<Readiness>) {
     let ready = wire.health.is_ready();
     let conditions = wire.health.conditions().into_iter();
@@ -43,7 +49,13 @@ pub(super) async fn readyz(State(wire): State<Arc<Wire>>) -> (StatusCode, Json<R
     (status, Json(Readiness { ready, degraded }))
 }
 
-/// As envoyproxy/ratelimit answers: 500 when there is no work to be sent.
+/// Does the server take work?
+///
+/// As envoyproxy/ratelimit answers: 500 if not.
+#[utoipa::path(
+    method(get, head), path = "/healthcheck", operation_id = "healthcheck",
+    responses((status = 200, body = String), (status = 500, body = String, description = "It does not"))
+)]
 pub(super) async fn healthcheck(State(wire): State<Arc<Wire>>) -> (StatusCode, &'static str) {
     if wire.health.is_ready() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "NOT READY") }
 }

@@ -10,9 +10,11 @@ mod check;
 mod explain;
 mod fields;
 mod health;
+mod openapi;
 mod problem;
 mod settings;
 mod sheet;
+mod status;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -25,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -43,7 +45,6 @@ pub(crate) use settings::{
 };
 
 /// What this wire is made of.
-#[derive(Debug)]
 pub(crate) struct HttpConfig {
     pub(crate) gate: Arc<Gate>,
     pub(crate) health: Arc<Health>,
@@ -52,6 +53,8 @@ pub(crate) struct HttpConfig {
     pub(crate) times: Times,
     /// Routes that others bring.
     pub(crate) extra: Option<Router>,
+    /// What those say in `/openapi.json`.
+    pub(crate) extra_docs: Option<utoipa::openapi::OpenApi>,
 }
 
 /// Serves HTTP connections.
@@ -83,11 +86,15 @@ const MOST_BUFFERED: usize = 64 * 1024;
 
 impl HttpConfig {
     pub(crate) fn build(self) -> Arc<Http> {
-        let HttpConfig { gate, health, told, authorize, times, extra } = self;
+        let HttpConfig { gate, health, told, authorize, times, extra, extra_docs } = self;
         let wire = Arc::new(Wire { gate, health, told, authorize, times });
+        let document = Bytes::from(openapi::document(extra_docs));
+        let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
         let mut router = Router::new()
             .route(CHECK, post(check::handle))
             .route("/v1/ratelimit/explain", post(explain::handle))
+            .route("/v1/ratelimit/status/{entity}", get(status::handle))
+            .route("/openapi.json", document)
             .route(AUTHORIZE, get(authorize::handle).post(authorize::handle))
             .route("/healthcheck", get(health::healthcheck))
             .route("/livez", get(health::livez))

@@ -58,7 +58,11 @@ impl Problem {
             RequestError::NoDomain => format!("{error} in `domain`: {}", names(rules)),
             _ => error.to_string(),
         };
-        Problem::bad_request(code, detail)
+        let status = match error {
+            RequestError::UnknownDomain => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Problem::new(status, code, detail)
     }
 
     pub(super) fn into_answer(self) -> Response<Full<Bytes>> {

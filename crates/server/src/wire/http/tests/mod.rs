@@ -5,7 +5,9 @@ mod bodies;
 mod check;
 mod connection;
 mod headers;
+mod openapi;
 mod others;
+mod status;
 
 use std::sync::Arc;
 
@@ -62,6 +64,7 @@ fn config(rules: &str, shadow: bool, most_in_flight: usize) -> HttpConfig {
         authorize: super::AuthorizeSettings::default(),
         times: Times::default(),
         extra: None,
+        extra_docs: None,
     }
 }
 

@@ -1,0 +1,235 @@
+//! envoyproxy/ratelimit's environment.
+
+use super::start;
+use crate::config::envoy::{COMPOSED, DIRECT, UNNEEDED};
+use crate::config::table::find;
+
+/// A variable or several, the setting, and its text and origin then.
+#[test]
+fn variables_become_settings() {
+    let default = "default";
+    let rows: &[(&[&str], &str, &str, &str)] = &[
+        (&[], "http", "0.0.0.0:8080", default),
+        (&[], "grpc", "0.0.0.0:8081", default),
+        (&[], "admin", "0.0.0.0:6070", default),
+        (&[], "rules", "/srv/runtime_data/current/config", default),
+        (&[], "log_level", "warn", default),
+        (&[], "grpc_max_connection_age", "24h", default),
+        (&[], "grpc_max_connection_age_grace", "1h", default),
+        (&[], "otlp_sample", "100%", default),
+        (&["HOST=127.0.0.1"], "http", "127.0.0.1:8080", "HOST"),
+        (&["HOST=::1", "PORT=80"], "http", "[::1]:80", "HOST and PORT"),
+        (&["HOST=[::1]"], "http", "[::1]:8080", "HOST"),
+        (&["PORT="], "http", "0.0.0.0:8080", default),
+        (&["GRPC_PORT=9"], "grpc", "0.0.0.0:9", "GRPC_PORT"),
+        (&["GRPC_PORT=9", "GRPC_UDS=/run/x.sock"], "grpc", "unix:/run/x.sock", "GRPC_UDS"),
+        (&["DEBUG_HOST=localhost", "DEBUG_PORT=7"], "admin", "localhost:7", "DEBUG_HOST and DEBUG_PORT"),
+        (&["RUNTIME_ROOT=/data"], "rules", "/data/config", "RUNTIME_ROOT"),
+        (
+            &["RUNTIME_ROOT=/data/", "RUNTIME_SUBDIRECTORY=/ratelimit/", "RUNTIME_APPDIRECTORY=rules"],
+            "rules",
+            "/data/ratelimit/rules",
+            "RUNTIME_ROOT and RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY",
+        ),
+        (&["MERGE_DOMAIN_CONFIG=TRUE"], "merge_domains", "true", "MERGE_DOMAIN_CONFIG"),
+        (&["SHADOW_MODE=1"], "shadow_mode", "true", "SHADOW_MODE"),
+        (&["GRPC_MAX_CONNECTION_AGE=1.5h"], "grpc_max_connection_age", "1h30m", "GRPC_MAX_CONNECTION_AGE"),
+        (&["GRPC_MAX_CONNECTION_AGE=0"], "grpc_max_connection_age", "off", "GRPC_MAX_CONNECTION_AGE"),
+        (
+            &["GRPC_MAX_CONNECTION_AGE_GRACE=90s"],
+            "grpc_max_connection_age_grace",
+            "1m30s",
+            "GRPC_MAX_CONNECTION_AGE_GRACE",
+        ),
+        (&["LIMIT_RESPONSE_HEADERS_ENABLED=t"], "grpc_response_headers", "true", "LIMIT_RESPONSE_HEADERS_ENABLED"),
+        (&["LIMIT_LIMIT_HEADER=X-L"], "grpc_limit_header", "X-L", "LIMIT_LIMIT_HEADER"),
+        (&["LIMIT_REMAINING_HEADER=X-L"], "grpc_remaining_header", "X-L", "LIMIT_REMAINING_HEADER"),
+        (&["LIMIT_RESET_HEADER=X-L"], "grpc_reset_header", "X-L", "LIMIT_RESET_HEADER"),
+        (&["RESPONSE_DYNAMIC_METADATA=true"], "grpc_dynamic_metadata", "true", "RESPONSE_DYNAMIC_METADATA"),
+        (&["LOG_LEVEL=DEBUG"], "log_level", "debug", "LOG_LEVEL"),
+        (&["LOG_FORMAT=json"], "log_format", "json", "LOG_FORMAT"),
+        (&["TRACING_SERVICE_NAME=gate"], "service_name", "gate", "TRACING_SERVICE_NAME"),
+        (&["TRACING_SAMPLING_RATE=0.01"], "otlp_sample", "1%", "TRACING_SAMPLING_RATE"),
+        (&["TRACING_ENABLED=true"], "otlp_endpoint", "http://localhost:4317", "TRACING_ENABLED"),
+        (
+            &["TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317"],
+            "otlp_endpoint",
+            "http://c:4317",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ),
+        (
+            &["TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=c:4317"],
+            "otlp_endpoint",
+            "http://c:4317",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        ),
+        (&TLS, "grpc_tls_cert", "c.pem", "GRPC_SERVER_TLS_CERT"),
+        (&TLS, "grpc_tls_key", "k.pem", "GRPC_SERVER_TLS_KEY"),
+        (&TLS, "grpc_tls_client_ca", "ca.pem", "GRPC_CLIENT_TLS_CACERT"),
+        (&TLS, "grpc_tls_client_sans", "envoy.example", "GRPC_CLIENT_TLS_SAN"),
+    ];
+    for (variables, setting, text, origin) in rows {
+        let start = start(&["--envoy-env"], variables, "");
+        assert_eq!(
+            start.value(setting),
+            ((*text).to_owned(), format!("envoyproxy/ratelimit's {origin}")),
+            "{variables:?}"
+        );
+    }
+    // What it has no word for is as it always is.
+    assert_eq!(start(&["--envoy-env"], &[], "").value("resp").1, "default");
+    assert_eq!(start(&["--envoy-env"], &["OTEL_EXPORTER_OTLP_ENDPOINT=x"], "").value("otlp_endpoint").1, "default");
+}
+
+const TLS: [&str; 5] = [
+    "GRPC_SERVER_USE_TLS=true",
+    "GRPC_SERVER_TLS_CERT=c.pem",
+    "GRPC_SERVER_TLS_KEY=k.pem",
+    "GRPC_CLIENT_TLS_CACERT=ca.pem",
+    "GRPC_CLIENT_TLS_SAN=envoy.example",
+];
+
+/// Keeps its listeners to this machine, so that nothing but what a row is about is told.
+const QUIET: [&str; 4] = ["--envoy-env", "--grpc=off", "--http=off", "--admin=off"];
+
+#[test]
+fn what_it_has_wrong_is_an_error() {
+    let rows: [(&[&str], &[&str]); 8] = [
+        (
+            &["SHADOW_MODE=yes"],
+            &["SHADOW_MODE: error: `shadow_mode`: `yes` is neither true nor false; write true or false"],
+        ),
+        (
+            &["GRPC_MAX_CONNECTION_AGE=24"],
+            &[
+                "GRPC_MAX_CONNECTION_AGE: error: `grpc_max_connection_age`: `24` is not a length of time; write for instance 24h or 1h30m",
+            ],
+        ),
+        (
+            &["LOG_LEVEL=loud"],
+            &[
+                "LOG_LEVEL: error: `log_level`: `loud` is not a level; write one of panic, fatal, error, warn, warning, info, debug, trace",
+            ],
+        ),
+        (
+            &["LOG_FORMAT=xml"],
+            &["LOG_FORMAT: error: `log_format`: `xml` is not one of text, json; write one of text, json"],
+        ),
+        (
+            &["TRACING_SAMPLING_RATE=2"],
+            &[
+                "TRACING_SAMPLING_RATE: error: `otlp_sample`: `2` is not a share; write a number from 0 to 1, for instance 0.01",
+            ],
+        ),
+        (
+            &["TRACING_ENABLED=2"],
+            &["TRACING_ENABLED: error: `otlp_endpoint`: `2` is neither true nor false; write true or false"],
+        ),
+        (
+            &["GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_KEY=k"],
+            &[
+                "GRPC_SERVER_USE_TLS: error: `grpc_tls_cert`: GRPC_SERVER_USE_TLS is true and GRPC_SERVER_TLS_CERT is not set; set GRPC_SERVER_TLS_CERT",
+            ],
+        ),
+        (
+            &["GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k", "GRPC_CLIENT_TLS_SAN=s"],
+            &[
+                "GRPC_CLIENT_TLS_SAN: error: `grpc_tls_client_sans` needs `grpc_tls_client_ca`, which is not set; set `grpc_tls_client_ca` too, or remove `grpc_tls_client_sans`",
+            ],
+        ),
+    ];
+    for (variables, told) in rows {
+        assert_eq!(start(&QUIET, variables, "").problems(), told, "{variables:?}");
+    }
+    let told = start(&["--envoy-env", "--grpc=off", "--admin=off"], &["PORT=http"], "").problems();
+    assert_eq!(
+        told,
+        ["PORT: error: `http`: `0.0.0.0:http` is not an address; write a port from 0 to 65535 behind the colon"]
+    );
+}
+
+#[test]
+fn listeners_that_are_open_to_every_network_are_told() {
+    let told = start(&["--envoy-env"], &["PORT=80"], "").warnings();
+    assert_eq!(
+        told,
+        [
+            "envoyproxy/ratelimit's default: warning: `grpc` listens on 0.0.0.0:8081, for every network, as envoyproxy/ratelimit does; set TOLLGATE_GRPC to keep it to fewer",
+            "PORT: warning: `http` listens on 0.0.0.0:80, for every network, as envoyproxy/ratelimit does; set TOLLGATE_HTTP to keep it to fewer",
+            "envoyproxy/ratelimit's default: warning: `admin` listens on 0.0.0.0:6070, for every network, as envoyproxy/ratelimit does; set TOLLGATE_ADMIN to keep it to fewer",
+        ]
+    );
+    let kept = ["HOST=127.0.0.1", "GRPC_UDS=/run/x", "TOLLGATE_ADMIN=127.0.0.1:1"];
+    assert_eq!(start(&["--envoy-env"], &kept, "").warnings(), [""; 0]);
+    // Whoever says so in Tollgate's own words knows it.
+    assert_eq!(start(&["--grpc=0.0.0.0:1"], &[], "").warnings(), [""; 0]);
+}
+
+#[test]
+fn what_means_nothing_here_is_told_where_it_is_set() {
+    for unneeded in UNNEEDED {
+        for name in unneeded.names {
+            let told = start(&QUIET, &[&format!("{name}=secret")], "").warnings();
+            assert_eq!(told, [format!("{name}: warning: {}; {}", unneeded.why, unneeded.instead)]);
+            assert_eq!(start(&QUIET, &[&format!("{name}=")], "").warnings(), [""; 0]);
+            assert_eq!(start(&[], &[&format!("{name}=secret")], "").warnings(), [""; 0], "nobody asked");
+        }
+    }
+    let told = start(&QUIET, &["REDIS_URL=redis:6379"], "").warnings();
+    assert!(told[0].contains("keeps counters in memory"), "{told:?}");
+}
+
+#[test]
+fn unknown_variables_that_look_like_its_own_are_told() {
+    let unknown = "is not a variable of envoyproxy/ratelimit's that is known here";
+    let rows = [
+        ("REDIS_URLL", "did you mean REDIS_URL?"),
+        ("MEMCACHE_NOPE_NOPE_NOPE", "unset it"),
+        ("RUNTIME_APP_DIRECTORY", "did you mean RUNTIME_APPDIRECTORY?"),
+        ("GRPC_PROT", "did you mean GRPC_PORT?"),
+        ("LIMIT_NOTHING_OF_THE_KIND", "unset it"),
+        ("CONFIG_GRPC_XDS_NODE", "did you mean CONFIG_GRPC_XDS_NODE_ID?"),
+        ("TRACING_ENABLE", "did you mean TRACING_ENABLED?"),
+        ("STATSD_PROTOCOL", "did you mean STATSD_PORT?"),
+    ];
+    for (name, remedy) in rows {
+        let told = start(&QUIET, &[&format!("{name}=1")], "").warnings();
+        assert_eq!(told, [format!("{name}: warning: `{name}` {unknown}; {remedy}")]);
+    }
+    assert_eq!(start(&QUIET, &["HOME=1", "PATH=1", "OTEL_X=1", "PORTAL=1"], "").warnings(), [""; 0]);
+}
+
+#[test]
+fn certificates_and_tracing_are_told_where_they_come_to_nothing() {
+    let told = start(&QUIET, &["GRPC_SERVER_TLS_CERT=c"], "").warnings();
+    assert_eq!(
+        told,
+        [
+            "GRPC_SERVER_TLS_CERT: warning: it has no effect while GRPC_SERVER_USE_TLS is not true; set that, or unset this"
+        ]
+    );
+    let grpc = "traces are sent over gRPC, and not over HTTP; set TRACING_EXPORTER_PROTOCOL to grpc and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's gRPC port, often 4317";
+    let told = start(&QUIET, &["TRACING_ENABLED=true"], "").warnings();
+    assert_eq!(told, [format!("TRACING_ENABLED: warning: {grpc}")]);
+    let told = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=http"], "").warnings();
+    assert_eq!(told, [format!("TRACING_EXPORTER_PROTOCOL: warning: {grpc}")]);
+    let told = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=grpc"], "").warnings();
+    assert_eq!(told, [""; 0]);
+}
+
+/// Every variable is known once, and each setting that one names exists. It has 114, and had `PROTO`.
+#[test]
+fn its_table_is_sound() {
+    let mut names: Vec<&str> = DIRECT.iter().map(|direct| direct.variable).collect();
+    names.extend(COMPOSED.iter().map(|(name, ..)| *name));
+    names.extend(UNNEEDED.iter().flat_map(|unneeded| unneeded.names));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    assert_eq!(count, 115);
+    let settings = DIRECT.iter().map(|direct| direct.setting).chain(COMPOSED.iter().map(|(.., setting)| *setting));
+    for setting in settings {
+        assert!(find(setting).is_some(), "{setting}");
+    }
+}

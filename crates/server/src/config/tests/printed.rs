@@ -1,0 +1,79 @@
+//! `--print-config`.
+
+use proptest::prelude::*;
+
+use super::{Start, start};
+use crate::config::{Data, Settings};
+
+/// What the printed settings, as a file, come to. Whoever writes the default data directory down has asked for it.
+fn again(start: &Start) -> (Settings, Settings) {
+    let gathered = start.gathered();
+    let printed = Start { file: Some(gathered.print()), ..Start::default() };
+    let mut first = gathered.settings;
+    if let Data::Directory { asked_for, .. } = &mut first.data {
+        *asked_for = true;
+    }
+    (printed.gathered().settings, first)
+}
+
+#[test]
+fn what_is_printed_says_the_same() {
+    let rows = [
+        Start::default(),
+        start(&["--envoy-env"], &["GRPC_UDS=/run/x.sock", "LOG_LEVEL=trace", "TRACING_ENABLED=1"], ""),
+        start(&["--rules=a b", "--rules=#c"], &["TOLLGATE_HTTP=[::1]:80"], "service_name: 'null'"),
+        start(&["--service-name", "\"a\\b\"\t\u{2028}\u{feff}ü: #"], &[], "authorize_domain: '~'"),
+        start(&["--authorize-attributes=a=:path,b=X-B", "--data=off"], &[], "max_keys: 1_0"),
+    ];
+    for start in rows {
+        let (second, first) = again(&start);
+        assert_eq!(second, first, "{start:?}");
+    }
+}
+
+#[test]
+fn every_line_says_where_its_value_came_from() {
+    let start =
+        start(&["--grpc=unix:/run/x"], &["TOLLGATE_RULES=a,b", "PORT=1"], "\nlog_level: debug\nenvoy_env: on\n");
+    let printed = start.gathered().print();
+    let lines: Vec<&str> = printed.lines().collect();
+    let line = |name: &str| lines.iter().find(|line| line.starts_with(&format!("{name}: "))).unwrap().to_string();
+    let parts = |name: &str| {
+        line(name).split_once("  # ").map(|(value, origin)| (value.trim_end().to_owned(), origin.to_owned())).unwrap()
+    };
+    let row = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
+    assert_eq!(parts("grpc"), row("grpc: unix:/run/x", "flag --grpc"));
+    assert_eq!(parts("rules"), row("rules: a,b", "environment variable TOLLGATE_RULES"));
+    assert_eq!(parts("http"), row("http: 0.0.0.0:1", "envoyproxy/ratelimit's PORT"));
+    assert_eq!(parts("admin"), row("admin: 0.0.0.0:6070", "envoyproxy/ratelimit's default"));
+    assert_eq!(parts("workers"), row("workers: auto", "default"));
+    let (value, origin) = parts("log_level");
+    assert!(value == "log_level: debug" && origin.ends_with("tollgate.yaml:2"), "{value} {origin}");
+    // Aligned, but for a value that is longer than is worth it.
+    let columns: Vec<usize> = lines
+        .iter()
+        .filter(|line| !line.starts_with("authorize_attributes"))
+        .map(|line| line.find('#').unwrap())
+        .collect();
+    assert!(columns.iter().all(|column| *column == columns[0]), "{printed}");
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    let start = start(&["--otlp-endpoint=http://me:p%40ss@w@collector:4317"], &[], "");
+    let gathered = start.gathered();
+    assert_eq!(gathered.settings.observe.otlp_endpoint.as_ref().unwrap().as_str(), "http://me:p%40ss@w@collector:4317");
+    let shown = format!("{}{:?}", gathered.print(), gathered.settings);
+    assert!(!shown.contains("p%40ss") && !shown.contains("@w@"), "{shown}");
+    assert_eq!(shown.matches("http://me:***@collector:4317").count(), 2, "{shown}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_printed_as_it_was(text in "\\PC{1,20}|.{1,20}") {
+        let start = Start { flags: vec![format!("--service-name={text}")], ..Start::default() };
+        prop_assume!(!text.trim().is_empty());
+        let (second, first) = again(&start);
+        prop_assert_eq!(second.observe.service_name, first.observe.service_name);
+    }
+}

@@ -1,0 +1,343 @@
+//! Which source wins, and what a value of each becomes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use super::{Start, start};
+use crate::config::table::{Said, table};
+use crate::config::*;
+use crate::net::Address;
+
+/// Flags, variables, a file; a setting, its text and its origin.
+type Row<'r> = (&'r [&'r str], &'r [&'r str], &'r str, &'r str, &'r str, &'r str);
+
+#[test]
+fn the_strongest_source_wins() {
+    let file = "# settings\ngrpc: 127.0.0.1:3\nhttp: 127.0.0.1:33\n";
+    let env = ["TOLLGATE_GRPC=127.0.0.1:2", "TOLLGATE_ADMIN=127.0.0.1:22"];
+    let flags = ["--grpc", "127.0.0.1:1"];
+    let rows: [Row; 12] = [
+        (&flags, &env, file, "grpc", "127.0.0.1:1", "flag --grpc"),
+        (&[], &env, file, "grpc", "127.0.0.1:2", "environment variable TOLLGATE_GRPC"),
+        (&[], &[], file, "grpc", "127.0.0.1:3", "tollgate.yaml:2"),
+        (&[], &[], "", "grpc", "127.0.0.1:8081", "default"),
+        (&flags, &env, file, "http", "127.0.0.1:33", "tollgate.yaml:3"),
+        (&flags, &env, file, "admin", "127.0.0.1:22", "environment variable TOLLGATE_ADMIN"),
+        (&flags, &env, file, "resp", "off", "default"),
+        // envoyproxy/ratelimit's environment is weaker than all of Tollgate's own, and stronger than the defaults.
+        (&["--envoy-env"], &["PORT=4"], file, "http", "127.0.0.1:33", "tollgate.yaml:3"),
+        (&["--envoy-env"], &["PORT=4"], "", "http", "0.0.0.0:4", "envoyproxy/ratelimit's PORT"),
+        (&[], &["TOLLGATE_ENVOY_ENV=1"], "", "http", "0.0.0.0:8080", "envoyproxy/ratelimit's default"),
+        (&[], &["PORT=4"], "envoy_env: yes", "http", "0.0.0.0:4", "envoyproxy/ratelimit's PORT"),
+        (&["--envoy-env=false"], &["PORT=4", "TOLLGATE_ENVOY_ENV=1"], "", "http", "127.0.0.1:8080", "default"),
+    ];
+    for (flags, env, file, name, text, origin) in rows {
+        let start = start(flags, env, file);
+        assert_eq!(start.value(name), (text.to_owned(), origin.to_owned()), "{start:?}");
+    }
+}
+
+#[test]
+fn a_value_may_be_written_in_several_ways() {
+    let rows: [(&[&str], &str, &str, &str); 14] = [
+        (&["--rules", "a", "--rules", "b"], "", "rules", "a,b"),
+        (&["--rules=a,b"], "", "rules", "a,b"),
+        (&[], "rules: [a, b]", "rules", "a,b"),
+        (&[], "rules:\n  - a\n  - 'b'", "rules", "a,b"),
+        (&[], "rules: a", "rules", "a"),
+        (&["--shadow-mode"], "", "shadow_mode", "true"),
+        (&["--shadow-mode=false"], "shadow_mode: true", "shadow_mode", "false"),
+        (&["--shadow-mode", "--merge-domains"], "", "shadow_mode", "true"),
+        (&[], "authorize_attributes: {a: X-A, e: ':endpoint'}", "authorize_attributes", "a=X-A,e=:endpoint"),
+        (&[], "authorize_attributes: [a=X-A, b=X-B]", "authorize_attributes", "a=X-A,b=X-B"),
+        (&[], "resp: off", "resp", "off"),
+        (&[], "max_keys: 1_000", "max_keys", "1_000"),
+        (&[], "---\nmax_keys: 7\n", "max_keys", "7"),
+        (&[], "# nothing but a comment\n", "max_keys", "10000000"),
+    ];
+    for (flags, file, name, text) in rows {
+        let start = start(flags, &[], file);
+        assert_eq!(start.value(name).0, text, "{start:?}");
+    }
+    for text in ["true", "TRUE", "yes", "on", "1"] {
+        assert!(start(&[], &[&format!("TOLLGATE_SHADOW_MODE={text}")], "").gathered().settings.shadow_mode, "{text}");
+    }
+}
+
+#[test]
+fn the_file_is_the_one_that_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for name in ["one", "two"] {
+        fs::write(path(name), format!("service_name: {name}")).unwrap();
+    }
+    let (one, two) = (path("one"), format!("TOLLGATE_CONFIG={}", path("two")));
+    let there = "service_name: there";
+    let rows: [(&[&str], &[&str], &str, &str); 5] = [
+        (&["--config", &one], &[&two], there, "one"),
+        (&[], &[&two], there, "two"),
+        (&[], &[], there, "there"),
+        (&[], &[], "", "tollgate"),
+        (&["--config=none"], &[&two], there, "tollgate"),
+    ];
+    for (flags, env, file, name) in rows {
+        assert_eq!(start(flags, env, file).gathered().settings.observe.service_name, name, "{flags:?} {env:?}");
+    }
+}
+
+/// Every setting, and never its default.
+const EVERYTHING: &str = "\
+envoy_env: true
+workers: 3
+shutdown_timeout: 11s
+shadow_mode: true
+rules: [a.yaml, b/]
+merge_domains: true
+rules_poll: 500ms
+grpc: unix:/run/grpc.sock
+grpc_tls_cert: gc
+grpc_tls_key: gk
+grpc_tls_client_ca: ga
+grpc_tls_client_sans: [one.example, two.example]
+grpc_max_connections: 11
+grpc_max_in_flight: 0
+grpc_max_message: 1MiB
+grpc_max_streams: 12
+grpc_max_connection_age: off
+grpc_max_connection_age_grace: 2m
+grpc_keepalive: 1h30m
+grpc_keepalive_timeout: 250ms
+grpc_response_headers: true
+grpc_limit_header: X-Limit
+grpc_remaining_header: X-Remaining
+grpc_reset_header: X-Reset
+grpc_dynamic_metadata: true
+http: '[::1]:9'
+http_tls_cert: hc
+http_tls_key: hk
+http_tls_client_ca: ha
+http_tls_client_sans: three.example
+http_max_connections: 21
+http_max_in_flight: 22
+http_idle_timeout: 61s
+body_timeout: 6s
+http_headers: [x-ratelimit-policy, denied-by]
+retry_jitter: 2.5%
+scope_values: hidden
+authorize_domain: shop
+authorize_attributes: {key: X-Key, what: ':endpoint', how: ':method', where: ':path'}
+authorize_cost_header: X-Cost
+authorize_trusted_hops: 2
+admin: off
+admin_tls_cert: ac
+admin_tls_key: ak
+admin_tls_client_ca: aa
+admin_tls_client_sans: four.example
+admin_max_connections: 31
+resp: localhost:0
+resp_tls_cert: rc
+resp_tls_key: rk
+resp_tls_client_ca: ra
+resp_tls_client_sans: five.example
+resp_max_connections: 41
+resp_max_in_flight: 42
+store: memory
+max_keys: 1000
+data: /var/lib/tollgate
+snapshot_interval: 20s
+log_level: warn,tollgate=debug
+log_format: json
+otlp_endpoint: http://collector:4317
+otlp_sample: 0.25%
+service_name: gate
+";
+
+fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> Listen {
+    let path = |part: char| [letter, part].iter().collect::<String>().into();
+    let sans = sans.iter().map(|san| (*san).to_owned()).collect();
+    let clients = Some(TlsClients { ca: path('a'), sans });
+    let tls = Some(Tls { cert: path('c'), key: path('k'), clients });
+    Listen { address: address.parse().unwrap(), tls, max_connections }
+}
+
+#[test]
+fn everything_can_be_said() {
+    let said = table().iter().filter(|setting| setting.said == Said::Everywhere);
+    let lines: Vec<&str> = EVERYTHING.lines().collect();
+    for (setting, line) in said.clone().zip(&lines) {
+        assert!(line.starts_with(&format!("{}: ", setting.name)), "{} {line}", setting.name);
+        assert!(setting.name == "store" || !line.ends_with(&format!(": {}", setting.default)), "{line} is the default");
+    }
+    assert_eq!(said.count(), lines.len());
+
+    let header = |name: &'static str| http::HeaderName::from_static(name);
+    let attribute = |name: &str, source| (name.to_owned(), source);
+    let expected = Settings {
+        rules: RulesSettings {
+            paths: vec!["a.yaml".into(), "b/".into()],
+            merge_domains: true,
+            poll: Duration::from_millis(500),
+        },
+        grpc: GrpcSettings {
+            listen: listen("unix:/run/grpc.sock", 'g', &["one.example", "two.example"], 11),
+            max_in_flight: 0,
+            max_message: 1 << 20,
+            max_streams: 12,
+            max_connection_age: None,
+            max_connection_age_grace: Duration::from_secs(120),
+            keepalive: Duration::from_secs(5_400),
+            keepalive_timeout: Duration::from_millis(250),
+            response_headers: Some(ResponseHeaders {
+                limit: "X-Limit".to_owned(),
+                remaining: "X-Remaining".to_owned(),
+                reset: "X-Reset".to_owned(),
+            }),
+            dynamic_metadata: true,
+        },
+        http: HttpSettings {
+            listen: listen("[::1]:9", 'h', &["three.example"], 21),
+            max_in_flight: 22,
+            idle_timeout: Duration::from_secs(61),
+            body_timeout: Duration::from_secs(6),
+            headers: Dialects {
+                x_ratelimit: false,
+                x_ratelimit_policy: true,
+                x_ratelimit_bucket: false,
+                ratelimit: false,
+                denied_by: true,
+            },
+            retry_jitter: Some(Percent { parts: 250 }),
+            scope_values: ScopeValues::Hidden,
+            authorize: AuthorizeSettings {
+                domain: Some("shop".to_owned()),
+                attributes: vec![
+                    attribute("key", AttributeSource::Header(header("x-key"))),
+                    attribute("what", AttributeSource::Endpoint),
+                    attribute("how", AttributeSource::Method),
+                    attribute("where", AttributeSource::Path),
+                ],
+                cost_header: header("x-cost"),
+                trusted_hops: 2,
+            },
+        },
+        admin: AdminSettings { listen: listen("off", 'a', &["four.example"], 31) },
+        resp: RespSettings { listen: listen("localhost:0", 'r', &["five.example"], 41), max_in_flight: 42 },
+        store: Store::Memory,
+        max_keys: 1_000,
+        data: Data::Directory { path: "/var/lib/tollgate".into(), asked_for: true },
+        snapshot_interval: Duration::from_secs(20),
+        workers: Workers::Count(3.try_into().unwrap()),
+        shutdown_timeout: Duration::from_secs(11),
+        shadow_mode: true,
+        observe: ObserveSettings {
+            log_level: "warn,tollgate=debug".to_owned(),
+            log_format: LogFormat::Json,
+            otlp_endpoint: Some(settings::Url("http://collector:4317".to_owned())),
+            otlp_sample: Percent { parts: 25 },
+            service_name: "gate".to_owned(),
+        },
+    };
+    assert_eq!(start(&[], &[], EVERYTHING).gathered().settings, expected);
+
+    // The same by flags and by variables.
+    let values: Vec<(String, String)> = {
+        let gathered = start(&[], &[], EVERYTHING).gathered();
+        let said = gathered.values.iter().filter(|(setting, _)| setting.said == Said::Everywhere);
+        said.map(|(setting, given)| (setting.name.to_string(), given.text.clone().unwrap())).collect()
+    };
+    let flags = values.iter().map(|(name, text)| format!("--{}={text}", name.replace('_', "-"))).collect();
+    let by_flags = Start { flags, ..Start::default() };
+    assert_eq!(by_flags.gathered().settings, expected);
+    let variables =
+        values.iter().map(|(name, text)| (format!("TOLLGATE_{}", name.to_ascii_uppercase()), text.clone())).collect();
+    let by_variables = Start { variables, ..Start::default() };
+    assert_eq!(by_variables.gathered().settings, expected);
+}
+
+#[test]
+fn defaults_keep_to_this_machine() {
+    let gathered = Start::default().gathered();
+    assert_eq!((gathered.warnings, gathered.print_only), (vec![], false));
+    let settings = gathered.settings;
+    let addresses = [&settings.grpc.listen, &settings.http.listen, &settings.admin.listen, &settings.resp.listen]
+        .map(|listen| (listen.address.to_string(), listen.tls.clone(), listen.max_connections));
+    let row = |address: &str, most| (address.to_owned(), None, most);
+    assert_eq!(
+        addresses,
+        [row("127.0.0.1:8081", 4096), row("127.0.0.1:8080", 4096), row("127.0.0.1:8070", 256), row("off", 4096)]
+    );
+    assert_eq!(settings.resp.listen.address, Address::Off);
+    assert_eq!(settings.rules.paths, Vec::<PathBuf>::new());
+    assert_eq!(settings.data, Data::Directory { path: "tollgate-data".into(), asked_for: false });
+    assert_eq!(settings.workers, Workers::Auto);
+    assert_eq!(settings.grpc.response_headers, None);
+    assert_eq!(settings.grpc.max_connection_age, Some(Duration::from_secs(86_400)));
+    assert_eq!(settings.grpc.max_message, 256 << 10);
+    assert_eq!(settings.http.retry_jitter, Some(Percent { parts: 1_000 }));
+    assert!(settings.http.headers.ratelimit && settings.http.headers.x_ratelimit);
+    assert_eq!(settings.http.authorize.attributes.len(), 5);
+    assert_eq!(settings.observe.otlp_endpoint, None);
+}
+
+#[test]
+fn words_that_say_none() {
+    let off = start(
+        &["--data=off", "--http-headers=none", "--retry-jitter=off", "--authorize-attributes=none"],
+        &[],
+        "data: /x\nrules: none\n",
+    );
+    let settings = off.gathered().settings;
+    assert_eq!(settings.data, Data::Off);
+    assert_eq!((settings.http.retry_jitter, settings.http.authorize.attributes), (None, vec![]));
+    let none = Dialects {
+        x_ratelimit: false,
+        x_ratelimit_policy: false,
+        x_ratelimit_bucket: false,
+        ratelimit: false,
+        denied_by: false,
+    };
+    assert_eq!(settings.http.headers, none);
+    assert_eq!(settings.rules.paths, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn variables_of_kubernetes_services_are_passed_over() {
+    let links = [
+        "TOLLGATE_SERVICE_HOST=10.0.0.1",
+        "TOLLGATE_SERVICE_PORT=8081",
+        "TOLLGATE_SERVICE_PORT_GRPC=8081",
+        "TOLLGATE_PORT=tcp://10.0.0.1:8081",
+        "TOLLGATE_PORT_8081_TCP=tcp://10.0.0.1:8081",
+        "TOLLGATE_PORT_8081_TCP_PROTO=tcp",
+        "TOLLGATE_PORT_8081_TCP_PORT=8081",
+        "TOLLGATE_PORT_8081_TCP_ADDR=10.0.0.1",
+        "TOLLGATE_GRPC_PORT_8081_TCP_ADDR=10.0.0.1",
+        "REDIS_PORT=tcp://10.0.0.1:6379",
+        "REDIS_SERVICE_HOST=10.0.0.1",
+    ];
+    assert_eq!(start(&["--envoy-env", "--grpc=off", "--http=off", "--admin=off"], &links, "").warnings(), [""; 0]);
+    for other in
+        ["TOLLGATE_PORT=8081", "TOLLGATE_PORT_X_TCP=1", "TOLLGATE_PORT_1_TCP_ADDR_X=1", "TOLLGATE_PORT_1_SSH=1"]
+    {
+        let (name, _) = other.split_once('=').unwrap();
+        let told = start(&[], &[other], "").problems();
+        assert!(told.len() == 1 && told[0].starts_with(&format!("{name}: error: ")), "{told:?}");
+    }
+}
+
+#[test]
+fn what_is_not_text_is_an_error_only_where_it_matters() {
+    let not_text = || OsStr::from_bytes(b"\xff").to_owned();
+    let gather = |variables: Vec<(OsString, OsString)>| {
+        let matches = command(clap::Command::new("tollgate")).try_get_matches_from(["tollgate"]).unwrap();
+        super::gather(&matches, variables, tempfile::tempdir().unwrap().path())
+    };
+    assert!(gather(vec![("LS_COLORS".into(), not_text()), (not_text(), "x".into())]).is_ok());
+    let told = gather(vec![("TOLLGATE_DATA".into(), not_text())]).unwrap_err();
+    assert_eq!(
+        told.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["TOLLGATE_DATA: error: `data`: the value of TOLLGATE_DATA is not UTF-8; write a text"]
+    );
+}

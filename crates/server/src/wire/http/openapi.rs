@@ -1,0 +1,210 @@
+//! `GET /openapi.json`: what this wire takes and answers.
+//!
+//! The types here are the shapes of what is written and read by hand elsewhere; tests read real answers as them.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::{OpenApi, ToSchema};
+
+use super::{authorize, check, explain, health, status};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Tollgate", description = "Rate limits: may this request pass, and how does its caller stand?"),
+    paths(
+        check::handle,
+        explain::handle,
+        status::handle,
+        authorize::handle,
+        health::healthcheck,
+        health::livez,
+        health::readyz,
+        handle
+    ),
+    components(schemas(CheckBody))
+)]
+struct Document;
+
+/// What a check asks. Its schema is [`check_body`]: three forms, which no type of ours mirrors.
+#[derive(ToSchema)]
+pub(super) struct CheckBody {}
+
+/// A request that passes.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct Allowed {
+    /// Always true.
+    pub(super) allowed: bool,
+    /// Units in a window of the tightest rule that applies. Missing, as all that follow, where none may be shown.
+    #[schema(nullable = false)]
+    pub(super) limit: Option<u64>,
+    /// What is left of them.
+    #[schema(nullable = false)]
+    pub(super) remaining: Option<u64>,
+    /// Unix seconds at which the quota is back; missing while the store can't say.
+    #[schema(nullable = false)]
+    pub(super) reset_at: Option<u64>,
+    /// The rule's name.
+    #[schema(nullable = false)]
+    pub(super) rule: Option<String>,
+    /// The most units that can pass at once.
+    #[schema(nullable = false)]
+    pub(super) burst: Option<u64>,
+    /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`. Missing where nothing was counted.
+    #[schema(nullable = false)]
+    pub(super) source: Option<String>,
+    /// The rules that apply do not limit.
+    #[schema(nullable = false)]
+    pub(super) unlimited: Option<bool>,
+    /// How long to hold the request back so that requests leave evenly spaced (leaky bucket).
+    #[schema(nullable = false)]
+    pub(super) delay_ms: Option<u64>,
+    /// It passes only because refusals are told and not enforced.
+    #[schema(nullable = false)]
+    pub(super) shadow: Option<bool>,
+    /// With `shadow`: which rule would have refused.
+    #[schema(nullable = false)]
+    pub(super) denied_by: Option<String>,
+}
+
+/// A request that does not pass: a problem, with the members of a check's answer.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct Refused {
+    /// `…#quota-exceeded` (429) or `…#temporary-reduced-capacity` (503).
+    pub(super) r#type: String,
+    pub(super) title: String,
+    pub(super) status: u16,
+    /// A sentence for people.
+    pub(super) detail: String,
+    /// The policies without room, as `RateLimit-Policy` names them.
+    #[serde(rename = "violated-policies")]
+    pub(super) violated_policies: Vec<String>,
+    /// Always false.
+    pub(super) allowed: bool,
+    /// The refusing rule's units in a window. Missing for a rule that is not shown, and on a 503.
+    #[schema(nullable = false)]
+    pub(super) limit: Option<u64>,
+    #[schema(nullable = false)]
+    pub(super) remaining: Option<u64>,
+    /// Unix seconds at which its quota is back.
+    #[schema(nullable = false)]
+    pub(super) reset_at: Option<u64>,
+    /// Seconds to stay away, as in `Retry-After`. Missing if no wait helps.
+    #[schema(nullable = false)]
+    pub(super) retry_after: Option<u64>,
+    /// Whether the same request can ever pass.
+    pub(super) retryable: bool,
+    /// The refusing rule's label.
+    #[schema(nullable = false)]
+    pub(super) denied_by: Option<String>,
+    /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`.
+    pub(super) source: String,
+    pub(super) error: RefusedError,
+}
+
+/// The same in one object.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct RefusedError {
+    /// `RATE_LIMITED` or `REDUCED_CAPACITY`.
+    pub(super) code: String,
+    pub(super) message: String,
+    #[schema(nullable = false)]
+    pub(super) retry_after: Option<u64>,
+    #[schema(nullable = false)]
+    pub(super) limit: Option<u64>,
+    /// `1m`, `30s`, `month`; `concurrent` for requests in flight.
+    #[schema(nullable = false)]
+    pub(super) window: Option<String>,
+    /// What the counter is named by: `api_key:abcd…`.
+    #[schema(nullable = false)]
+    pub(super) scope: Option<String>,
+}
+
+/// A request that can't be answered as it is (RFC 9457).
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct ProblemBody {
+    /// `about:blank`: the status says what kind it is.
+    pub(super) r#type: String,
+    pub(super) title: String,
+    pub(super) status: u16,
+    /// For programs.
+    pub(super) code: String,
+    /// What is wrong, and what to do.
+    pub(super) detail: String,
+}
+
+/// This document
+#[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", responses((status = 200, body = Object)))]
+#[allow(dead_code, reason = "it only carries the description; the document itself is built once")]
+pub(super) fn handle() {}
+
+/// The document, with what others add to it.
+pub(super) fn document(extra: Option<utoipa::openapi::OpenApi>) -> String {
+    let mut document = Document::openapi();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    if let Some(extra) = extra {
+        document.merge(extra);
+    }
+    // It is made of texts and numbers, which always have a form in JSON.
+    let mut value = serde_json::to_value(&document).unwrap_or_default();
+    if let Some(schema) = value.pointer_mut("/components/schemas/CheckBody") {
+        *schema = check_body();
+    }
+    value.to_string()
+}
+
+/// What a check takes. The flat form takes every name but two, which a type can't say.
+fn check_body() -> Value {
+    let text = json!({"type": ["string", "number", "boolean"], "maxLength": 4096});
+    let cost = json!({
+        "description": "What the request costs; 0 is a look",
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": u64::MAX},
+            {"type": "string", "pattern": "^[0-9]{1,19}$"},
+        ],
+    });
+    let domain = json!({"description": "Whose rules; needed where there are several domains", "type": "string", "maxLength": 4096});
+    let names = json!({"maxLength": 4096});
+    let entry = json!({
+        "type": "object", "required": ["key", "value"], "additionalProperties": false,
+        "properties": {"key": text, "value": text},
+    });
+    let descriptor = json!({
+        "type": "object", "required": ["entries"], "additionalProperties": false,
+        "properties": {
+            "entries": {"type": "array", "maxItems": 32, "items": entry},
+            "hits_addend": {"anyOf": [cost, {"type": "null"}]},
+        },
+    });
+    json!({
+        "description": "A request: `attributes`, Envoy's `descriptors`, or attributes beside `domain` and `cost`",
+        "anyOf": [
+            {
+                "type": "object", "required": ["attributes"], "additionalProperties": false,
+                "properties": {
+                    "domain": domain, "cost": cost,
+                    "attributes": {"type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text},
+                },
+            },
+            {
+                "type": "object", "required": ["descriptors"], "additionalProperties": false,
+                "properties": {
+                    "domain": domain, "cost": cost,
+                    "hits_addend": cost,
+                    "descriptors": {"type": "array", "maxItems": 64, "items": descriptor},
+                },
+            },
+            {
+                "type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text,
+                "properties": {"domain": domain, "cost": cost, "attributes": {"not": {}}, "descriptors": {"not": {}}},
+            },
+        ],
+        "examples": [
+            {"attributes": {"api_key": "k1", "endpoint": "POST /orders"}, "cost": 1},
+            {"user_id": "u_42", "endpoint": "/v1/charges", "cost": 1},
+        ],
+    })
+}

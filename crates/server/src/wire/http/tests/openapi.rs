@@ -1,0 +1,105 @@
+//! The document describes what is really answered.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::explain::Explained;
+use super::super::health::Readiness;
+use super::super::openapi::{Allowed, ProblemBody, Refused};
+use super::super::status::Status;
+use super::{RULES, Reply, Server, config};
+
+/// That an answer has the members of a type, and no others.
+#[track_caller]
+fn is<T: DeserializeOwned>(reply: &Reply, status: u16) {
+    assert_eq!(reply.status, status, "{}", reply.body);
+    if let Err(error) = serde_json::from_str::<T>(&reply.body) {
+        panic!("{error}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn answers_are_of_the_described_shapes() {
+    let server = Server::new(RULES);
+    for _ in 0..3 {
+        is::<Allowed>(&server.check(r#"{"api_key": "k"}"#).await, 200);
+    }
+    is::<Refused>(&server.check(r#"{"api_key": "k"}"#).await, 429);
+    is::<Refused>(&server.check(r#"{"api_key": "k", "cost": 9}"#).await, 429);
+    is::<Allowed>(&server.check("{}").await, 200);
+    is::<ProblemBody>(&server.check("").await, 400);
+    is::<ProblemBody>(&server.check(r#"{"domain": ""}"#).await, 404);
+    is::<ProblemBody>(&server.get("/x").await, 404);
+    is::<Explained>(&server.ask("POST", "/v1/ratelimit/explain", &[], r#"{"api_key": "k"}"#).await, 200);
+    is::<Status>(&server.get("/v1/ratelimit/status/k").await, 200);
+    is::<Readiness>(&server.get("/readyz").await, 503);
+    let shadow = Server::build(config("domain: d\nrules: [{name: x, key: [], limit: 0/day}]\n", true, 9));
+    is::<Allowed>(&shadow.check("{}").await, 200);
+    let shed =
+        Server::build(config("domain: d\nrules: [{name: x, key: [], limit: 9/day, policy: security}]\n", false, 0));
+    is::<Refused>(&shed.check("{}").await, 503);
+    is::<Refused>(&shed.authorize(&[]).await, 503);
+}
+
+#[tokio::test]
+async fn the_document_names_every_path_and_method() {
+    let server = Server::new(RULES);
+    let reply = server.get("/openapi.json").await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
+    let document = reply.json();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3."));
+    let paths = document["paths"].as_object().unwrap();
+    let mut named: Vec<_> = paths
+        .iter()
+        .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(move |method| format!("{method} {path}")))
+        .collect();
+    named.sort();
+    assert_eq!(
+        named,
+        [
+            "get /healthcheck",
+            "get /livez",
+            "get /openapi.json",
+            "get /readyz",
+            "get /v1/ratelimit/authorize",
+            "get /v1/ratelimit/status/{entity}",
+            "head /healthcheck",
+            "head /livez",
+            "head /readyz",
+            "head /v1/ratelimit/authorize",
+            "post /v1/ratelimit/authorize",
+            "post /v1/ratelimit/check",
+            "post /v1/ratelimit/explain",
+        ]
+    );
+    // Each is there, and each reference leads somewhere.
+    for name in &named {
+        let (method, path) = name.split_once(' ').unwrap();
+        let reply = server.ask(&method.to_uppercase(), &path.replace("{entity}", "k"), &[], "{}").await;
+        let described = document["paths"][path][method]["responses"].as_object().unwrap();
+        assert!(described.contains_key(&reply.status.to_string()), "{name}: {}", reply.status);
+    }
+    each_reference(&document, &document);
+}
+
+fn each_reference(value: &Value, document: &Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get("$ref") {
+                assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+            }
+            members.values().for_each(|value| each_reference(value, document));
+        }
+        Value::Array(values) => values.iter().for_each(|value| each_reference(value, document)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn others_may_describe_their_routes() {
+    let mut config = config(RULES, false, 9);
+    let theirs = json!({"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/json": {"post": {"responses": {}}}}});
+    config.extra_docs = Some(serde_json::from_value(theirs).unwrap());
+    let document = Server::build(config).get("/openapi.json").await.json();
+    assert!(document["paths"]["/json"]["post"].is_object() && document["paths"]["/livez"].is_object());
+}
