@@ -1,55 +1,70 @@
-//! Health as HTTP pages, for whichever listener has them.
+//! Health as HTTP answers, for whichever listener has them.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CACHE_CONTROL;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Health;
 
-/// Who may read a page.
+/// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// They are told what is degraded and why.
     Operator,
-    /// They are told whether to send work.
+    /// They are told what is degraded: why is nobody's business who may only ask for decisions.
     Caller,
+}
+
+/// Whether to send work, and what is not as it should be.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(crate) struct Readiness {
+    /// Whether the server takes work.
+    ready: bool,
+    /// What is not as it should be. A server that is degraded still decides.
+    degraded: Vec<Condition>,
+}
+
+/// A part of the server that is not as it should be.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(crate) struct Condition {
+    /// Which: `rules`, `snapshots`, …
+    part: String,
+    /// Why; told on the admin listener alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// The most characters of a reason that are shown.
 const LONGEST_REASON: usize = 1_000;
 
-/// `/livez`: the process answers. `/readyz` and `/healthcheck` (envoyproxy/ratelimit's name for it): 200 if it wants work, else
-/// 503. Degraded is not unready.
+/// `/livez`: the process answers. `/readyz`: whether it takes work, and what is degraded. `/healthcheck`: as
+/// envoyproxy/ratelimit answers.
 pub(crate) fn pages(health: Arc<Health>, reader: Reader) -> Router {
-    let report = async move |State(health): State<Arc<Health>>| report(&health, reader);
     Router::new()
-        .route("/livez", get(async || page(StatusCode::OK, "OK\n".to_owned())))
-        .route("/readyz", get(report))
-        .route("/healthcheck", get(report))
+        .route("/livez", get(async || "OK"))
+        .route("/readyz", get(async move |State(health): State<Arc<Health>>| readiness(&health, reader)))
+        .route("/healthcheck", get(async |State(health): State<Arc<Health>>| healthcheck(&health)))
         .with_state(health)
 }
 
-fn report(health: &Health, reader: Reader) -> Response {
-    let (status, mut text) = match health.is_ready() {
-        true => (StatusCode::OK, "OK\n".to_owned()),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned()),
-    };
-    if reader == Reader::Operator {
-        for (part, reason) in health.conditions() {
-            let end = reason.char_indices().nth(LONGEST_REASON).map_or(reason.len(), |(at, _)| at);
-            // Writing to a String can't fail.
-            let _ = writeln!(text, "degraded: {part}: {}", &reason[..end]);
-        }
-    }
-    page(status, text)
+/// 200 if the server takes work, else 503. Degraded is not unready.
+pub(crate) fn readiness(health: &Health, reader: Reader) -> (StatusCode, Json<Readiness>) {
+    let ready = health.is_ready();
+    let reason = |reason: String| (reader == Reader::Operator).then(|| reason.chars().take(LONGEST_REASON).collect());
+    let conditions = health.conditions().into_iter();
+    let degraded = conditions.map(|(part, why)| Condition { part: part.to_owned(), reason: reason(why) }).collect();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready, degraded }))
 }
 
-fn page(status: StatusCode, text: String) -> Response {
-    (status, [(CACHE_CONTROL, "no-store")], text).into_response()
+/// 200 if the server takes work, else 500: what envoyproxy/ratelimit's users have probes on.
+pub(crate) fn healthcheck(health: &Health) -> (StatusCode, &'static str) {
+    if health.is_ready() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "NOT READY") }
 }

@@ -4,10 +4,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::explain::Explained;
-use super::super::health::Readiness;
 use super::super::openapi::{Allowed, ProblemBody, Refused};
 use super::super::status::Status;
 use super::{RULES, Reply, Server, config};
+use crate::health::pages::Readiness;
 
 /// That an answer has the members of a type, and no others.
 #[track_caller]
