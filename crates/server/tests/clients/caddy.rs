@@ -31,7 +31,8 @@ impl Caddy {
         on_free_ports(|ports: [u16; 2]| {
             let [short, long] = ports.map(|port| format!("127.0.0.1:{port}"));
             let mut text = tools::deployed("caddy/Caddyfile");
-            let others = [("8088", &short), ("8089", &long), ("8000", &application)].map(|(port, other)| (port, &**other));
+            let others =
+                [("8088", &short), ("8089", &long), ("8000", &application)].map(|(port, other)| (port, &**other));
             for (port, other) in others.into_iter().chain([("8080", server.address("http"))]) {
                 text = tools::replaced(&text, &format!("127.0.0.1:{port}"), other);
             }

@@ -93,7 +93,11 @@ fn a_refusal_is_a_429_that_says_when_to_come_back() {
         assert_eq!(nginx.get("/", &[]).status, 200);
     }
     let refused = nginx.get("/", &[]);
-    assert_eq!((refused.status, refused.header("content-type")), (429, Some("application/problem+json")), "{refused:?}");
+    assert_eq!(
+        (refused.status, refused.header("content-type")),
+        (429, Some("application/problem+json")),
+        "{refused:?}"
+    );
     assert!(refused.body.contains("quota-exceeded") && refused.body.contains("\"status\":429"), "{refused:?}");
     // An hour, two where the window began just now, and the jitter.
     assert!((1..=8_000).contains(&refused.number("retry-after")), "{refused:?}");

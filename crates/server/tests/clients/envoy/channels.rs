@@ -64,7 +64,8 @@ fn tls_with_certificates_on_both_sides() {
         .args(&["--grpc-tls-client-ca", &ca, "--grpc-tls-client-sans", "envoy.internal"])
         .ready();
     let address = server.address("grpc");
-    let known = Config::new(address).fail_closed().with_cluster("tollgate_mtls", cluster(&certificates, "envoy", address));
+    let known =
+        Config::new(address).fail_closed().with_cluster("tollgate_mtls", cluster(&certificates, "envoy", address));
     let known = known.start();
     assert_eq!(known.statuses(4, "/public", &[]), [200, 200, 200, 429]);
 

@@ -24,16 +24,17 @@ fn each_value_of_a_header_has_a_counter() {
     assert_eq!(envoy.statuses(4, "/api", &[("x-api-key", "two")]), [200, 200, 200, 429]);
     // Without the header Envoy sends no descriptor for it; the other action catches those.
     assert_eq!(envoy.statuses(3, "/api", &[]), [200, 200, 429]);
-    assert_eq!(envoy.get("/api", &[("x-api-key", "one")]).header("x-ratelimit-limit"), Some("3, 3;w=3600;name=\"by-key\""));
+    assert_eq!(
+        envoy.get("/api", &[("x-api-key", "one")]).header("x-ratelimit-limit"),
+        Some("3, 3;w=3600;name=\"by-key\"")
+    );
 }
 
 #[test]
 fn addresses_and_networks_have_counters() {
     let server = server();
     let envoy = Envoy::before(&server);
-    let from = |address: &str, path: &str, count: usize| {
-        envoy.statuses(count, path, &[("x-forwarded-for", address)])
-    };
+    let from = |address: &str, path: &str, count: usize| envoy.statuses(count, path, &[("x-forwarded-for", address)]);
     assert_eq!(from("198.51.100.1", "/by-address", 4), [200, 200, 200, 429]);
     assert_eq!(from("198.51.100.2", "/by-address", 1), [200]);
 
@@ -46,9 +47,7 @@ fn addresses_and_networks_have_counters() {
 fn several_descriptors_are_one_question() {
     let server = server();
     let envoy = Envoy::before(&server);
-    let order = |key: &str, address: &str| {
-        envoy.get("/orders", &[("x-api-key", key), ("x-forwarded-for", address)])
-    };
+    let order = |key: &str, address: &str| envoy.get("/orders", &[("x-api-key", key), ("x-forwarded-for", address)]);
     assert_eq!([order("one", "192.0.2.1").status, order("one", "192.0.2.1").status], [200, 200]);
     // The key is over its limit of 2, and for that the address, with 1 of 3 left, is not charged.
     for _ in 0..3 {
