@@ -16,11 +16,11 @@ deny_warnings = $(if $(findstring rustc $(known_compiler).,$(shell rustc --versi
 
 .PHONY: help
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: setup ## Watch the limiter decide on an example
-	@cargo run --quiet --release -p tollgate --example quickstart
+run: setup ## Start the server on built-in example rules
+	@cargo run --quiet --release -p tollgate-server -- serve
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
@@ -47,10 +47,28 @@ lint-fast: setup
 	else echo "clippy is missing, lints are not checked (rustup component add clippy)"; fi
 
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
+bench_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+throttlecrab := $(CURDIR)/target/peers/bin/throttlecrab-server
+run_bench = TOLLGATE=$(bench_built)/release/tollgate THROTTLECRAB=$(throttlecrab) \
+	cargo run --release --manifest-path bench/Cargo.toml --
+
 .PHONY: bench
-bench: setup ## Tollgate beside its peers
+bench: bench-built ## Tollgate beside its peers
+	$(run_bench)
+
+.PHONY: bench-server
+bench-server: bench-built ## The running server beside its peers, and not the library
+	$(run_bench) grpc http resp latency
+
+.PHONY: bench-built
+bench-built: setup $(throttlecrab)
+	@scripts/setup.sh bench
 	cargo build --release --bin tollgate
-	TOLLGATE=$(CURDIR)/target/release/tollgate cargo run --release --manifest-path bench/Cargo.toml
+
+# Built once; it needs protoc, which setup brings.
+$(throttlecrab):
+	@scripts/setup.sh bench
+	cargo install --quiet --locked --root $(CURDIR)/target/peers --version 0.4.40 throttlecrab-server
 
 # libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
 # What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.

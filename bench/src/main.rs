@@ -1,29 +1,47 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay]`: without a name, all of them. `ROUNDS=n` for more or fewer than 9 rounds.
+//! `tollgate-bench [decide|rules|memory|replay|grpc|http|resp|latency]…`: without a name, all of them. `ROUNDS=n` for more or
+//! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
 mod decide;
+mod empty;
+mod load;
 mod memory;
 mod replay;
 mod rounds;
 mod rules;
+mod server;
 mod workload;
+
+/// What can be asked for, in the order in which it runs.
+const ALL: [(&str, fn()); 8] = [
+    ("decide", decide::run),
+    ("rules", rules::run),
+    ("memory", memory::run),
+    ("replay", replay::run),
+    ("grpc", server::grpc),
+    ("http", server::http),
+    ("resp", server::resp),
+    ("latency", server::latency),
+];
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    if let [child, contender, keys] = &asked[..]
-        && child == memory::CHILD
-    {
-        return memory::fill(contender, keys.parse().expect("a number of keys"));
+    match &asked[..] {
+        [child, contender, keys] if child == memory::CHILD => {
+            return memory::fill(contender, keys.parse().expect("a number of keys"));
+        }
+        [child, asked @ ..] if child == empty::CHILD => return empty::run(asked),
+        [child, asked @ ..] if child == load::CHILD => return load::run(asked),
+        _ => {}
     }
-    let all: [(&str, fn()); 4] =
-        [("decide", decide::run), ("rules", rules::run), ("memory", memory::run), ("replay", replay::run)];
-    if let Some(unknown) = asked.iter().find(|asked| all.iter().all(|(name, _)| name != asked)) {
-        eprintln!("there is no benchmark {unknown}; there are decide, rules, memory and replay");
+    if let Some(unknown) = asked.iter().find(|asked| ALL.iter().all(|(name, _)| name != asked)) {
+        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        eprintln!("there is no benchmark {unknown}; there are {}", names.join(", "));
         std::process::exit(2);
     }
-    for (name, run) in all {
+    for (name, run) in ALL {
         if asked.is_empty() || asked.iter().any(|asked| asked == name) {
             run();
         }

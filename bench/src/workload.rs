@@ -9,7 +9,7 @@ pub struct Workload {
 impl Workload {
     /// So many keys, drawn by Zipf's law with exponent 1.
     pub fn zipf(keys: usize, draws: usize) -> Workload {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new();
         // Key n stands at a random place, so that popular keys are not neighbours in memory.
         let mut ranked: Vec<u32> = (0..keys as u32).collect();
         for at in (1..keys).rev() {
@@ -35,6 +35,10 @@ impl Workload {
 pub struct Random(u64);
 
 impl Random {
+    pub fn new() -> Random {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

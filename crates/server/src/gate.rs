@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestError};
 
+use crate::observe::Masked;
 use crate::observe::metrics::WireMetrics;
 use crate::observe::trace::Tracer;
 
@@ -61,7 +62,12 @@ impl Gate {
             None => self.limiter.shed(request),
         };
         match &decided {
-            Ok(decision) => self.metrics.decided(decision.allowed(), decision.source()),
+            Ok(decision) => {
+                self.metrics.decided(decision.allowed(), decision.source());
+                if !decision.allowed() {
+                    log_refusal(request, decision);
+                }
+            }
             Err(_) => self.metrics.refused_request(),
         }
         match (span, &decided) {
@@ -97,6 +103,18 @@ impl Gate {
         let before = flight.0.inc();
         usize::try_from(before).is_ok_and(|before| before < self.most_in_flight).then_some(flight)
     }
+}
+
+/// A refusal, for those who look for one: who, by the first value that the request has, and by which rule.
+fn log_refusal(request: &Request<'_>, decision: &Decision) {
+    let first = || request.descriptors.iter().find_map(|descriptor| descriptor.entries.first());
+    tracing::debug!(
+        domain = decision.domain().name(),
+        rule = decision.denied_by().map(|outcome| outcome.rule.name()),
+        attribute = first().map(|(name, _)| *name),
+        value = %Masked(first().map_or("", |(_, value)| value)),
+        "refused"
+    );
 }
 
 impl Drop for Flight<'_> {

@@ -1,5 +1,4 @@
 //! The binary `tollgate`.
-#![allow(dead_code, reason = "parts that are not joined yet")]
 
 mod admin;
 mod app;
@@ -13,6 +12,7 @@ mod observe;
 mod rules_watch;
 mod snapshots;
 mod wire;
+mod words;
 
 fn main() -> std::process::ExitCode {
     cli::run()

@@ -14,17 +14,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Span, SystemClock};
+use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Span, SystemClock, Timestamp};
 use tollgate_store::{Restored, SnapshotError, SnapshotStats};
 use tracing::{debug, info, warn};
 
 use crate::health::Health;
 use crate::net::Closing;
+use crate::observe::metrics::SnapshotMetrics;
 
 /// Where the snapshot lies.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     folder: PathBuf,
+}
+
+/// Where it is told how snapshots go.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: SnapshotMetrics,
 }
 
 /// What was found at the start.
@@ -41,9 +49,6 @@ pub(crate) enum LoadOutcome {
         kept_as: Option<PathBuf>,
     },
 }
-
-/// What was settled since the last snapshot is forgotten when the machine fails.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(10);
 
 const NAME: &str = "counters.snapshot";
 const UNFINISHED: &str = "counters.snapshot.new";
@@ -95,8 +100,25 @@ impl Snapshots {
     }
 
     /// A store with the counters of the last run, as far as there are any.
-    pub(crate) fn load(&self, config: MemoryConfig) -> (MemoryStore, LoadOutcome) {
-        self.load_with(config, SystemClock::default)
+    pub(crate) fn load(&self, config: MemoryConfig, health: &Health) -> MemoryStore {
+        let (store, outcome) = self.load_with(config, SystemClock::default);
+        match outcome {
+            LoadOutcome::Fresh => {}
+            LoadOutcome::Restored(Restored { snapshot, stale, dropped, .. }) => {
+                info!(counters = snapshot.counters, once = snapshot.once, stale, dropped, "counters restored");
+            }
+            LoadOutcome::SetAside { reason, kept_as } => {
+                let kept_as = kept_as.map(|path| format!("; it was set aside as {}", path.display()));
+                let told = format!(
+                    "the snapshot of the counters can't be used, they started afresh: {reason}{}",
+                    kept_as.unwrap_or_default()
+                );
+                warn!("{told}");
+                // Until the next one is written.
+                health.degrade(PART, told);
+            }
+        }
+        store
     }
 
     /// The same on a clock of the caller's.
@@ -107,11 +129,7 @@ impl Snapshots {
     ) -> (MemoryStore<C>, LoadOutcome) {
         let read = File::open(self.path()).map_err(SnapshotError::Io);
         match read.and_then(|mut file| config.restore_with(&mut file, clock())) {
-            Ok((store, restored)) => {
-                let Restored { snapshot, stale, dropped, .. } = restored;
-                info!(counters = snapshot.counters, once = snapshot.once, stale, dropped, "counters restored");
-                (store, LoadOutcome::Restored(restored))
-            }
+            Ok((store, restored)) => (store, LoadOutcome::Restored(restored)),
             Err(SnapshotError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 (config.build_with(clock()), LoadOutcome::Fresh)
             }
@@ -128,14 +146,9 @@ impl Snapshots {
         let name = self.folder.join(format!("{SET_ASIDE}{seconds}"));
         let (path, reason) = (self.path(), error.to_string());
         let kept_as = match fs::rename(&path, &name) {
-            Ok(()) => {
-                let (path, kept_as) = (path.display(), name.display());
-                warn!(%path, %reason, %kept_as, "the snapshot of the counters can't be used: they start afresh");
-                Some(name)
-            }
-            Err(stays) => {
-                let path = path.display();
-                warn!(%path, %reason, %stays, "the snapshot of the counters can't be used, nor renamed: they start afresh");
+            Ok(()) => Some(name),
+            Err(error) => {
+                warn!(path = %path.display(), %error, "a file that can't be used could not be set aside");
                 None
             }
         };
@@ -164,7 +177,7 @@ impl Snapshots {
         self,
         limiter: Arc<Limiter<MemoryStore<C>>>,
         interval: Duration,
-        health: Arc<Health>,
+        watched: Watched,
         mut closing: Closing,
     ) {
         let mut saved = None;
@@ -187,17 +200,19 @@ impl Snapshots {
             let took = limiter.store().clock().now().since(begun);
             let done = done.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
             saved = done.is_ok().then_some(changes);
-            self.tell(done, took, &health);
+            self.tell(done, begun, took, &watched);
             pause = pause_after(took, interval);
         }
     }
 
     /// Says how it went: a failure once, until it is over.
-    fn tell(&self, done: io::Result<SnapshotStats>, took: Span, health: &Health) {
+    fn tell(&self, done: io::Result<SnapshotStats>, begun: Timestamp, took: Span, watched: &Watched) {
+        let Watched { health, metrics } = watched;
         let was_failing = health.conditions().iter().any(|(part, _)| *part == PART);
         let path = self.path();
         match done {
             Ok(SnapshotStats { counters, bytes, .. }) => {
+                metrics.written(begun, took, bytes);
                 debug!(counters, bytes, micros = took.as_micros(), "snapshot of the counters saved");
                 if was_failing {
                     info!(path = %path.display(), "snapshots of the counters are saved again");
@@ -205,6 +220,7 @@ impl Snapshots {
                 }
             }
             Err(error) => {
+                metrics.failed();
                 if !was_failing {
                     warn!(path = %path.display(), %error, "the counters can't be saved: a restart would forget them");
                 }

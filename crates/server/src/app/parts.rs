@@ -22,7 +22,7 @@ use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Snapshots, Watched};
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
 use crate::wire::http::{self, Http, HttpConfig};
@@ -79,7 +79,7 @@ impl Parts {
         let snapshots = data.as_ref().map(|data| Snapshots::within(data.path()));
         let memory = MemoryConfig { max_keys: settings.max_keys, ..MemoryConfig::default() };
         let store = match &snapshots {
-            Some(snapshots) => snapshots.load(memory).0,
+            Some(snapshots) => snapshots.load(memory, &health),
             None => memory.build(),
         };
         let limiter = Arc::new(Limiter::new(started.rules, store));
@@ -118,8 +118,9 @@ impl Parts {
             return Err(errors);
         }
         if let Some(snapshots) = snapshots.clone() {
-            let (limiter, health, interval) = (limiter.clone(), health.clone(), settings.snapshot_interval);
-            background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, health, closing))));
+            let watched = Watched { health: health.clone(), metrics: metrics.snapshots().clone() };
+            let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
+            background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
         Ok(Parts {
             doors: [grpc, http, resp].into_iter().flatten().collect(),
@@ -225,11 +226,11 @@ fn data_dir(data: &Data) -> Result<Option<DataDir>, String> {
 }
 
 fn rules_source(settings: &Settings) -> RulesSource {
-    let RulesSettings { paths, merge_domains, .. } = &settings.rules;
+    let RulesSettings { paths, merge_domains, every_file, .. } = &settings.rules;
     if paths.is_empty() {
         tracing::warn!("no rules were given: these are the built-in example; name your own with --rules PATH");
     }
-    let options = LoadOptions { merge_domains: *merge_domains, every_file: false };
+    let options = LoadOptions { merge_domains: *merge_domains, every_file: *every_file };
     RulesSource { paths: paths.clone(), options }
 }
 
@@ -276,7 +277,7 @@ fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http>
         gate,
         health: health.clone(),
         told: told(settings),
-        authorize: authorize(settings),
+        authorize: settings.http.authorize.clone(),
         times: http::Times { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
         extra: Some(envoy::routes(envoy, settings.http.body_timeout)),
         extra_docs: Some(envoy::description()),
@@ -297,44 +298,10 @@ fn tracer(settings: &Settings, metrics: &Metrics) -> Result<(Tracer, Option<Trac
 }
 
 fn told(settings: &Settings) -> http::Told {
-    let config::Dialects { x_ratelimit, x_ratelimit_policy, x_ratelimit_bucket, ratelimit, denied_by } =
-        settings.http.headers;
     http::Told {
-        dialects: http::Dialects {
-            x_ratelimit,
-            policy: x_ratelimit_policy,
-            bucket: x_ratelimit_bucket,
-            ratelimit,
-            denied_by,
-        },
-        jitter: settings
-            .http
-            .retry_jitter
-            .map_or(http::Jitter::Off, |share| http::Jitter::Percent(u32::from(share.parts) / 100)),
-        scope_values: match settings.http.scope_values {
-            config::ScopeValues::Shortened => http::ScopeValues::Shortened,
-            config::ScopeValues::Full => http::ScopeValues::Full,
-            config::ScopeValues::Hidden => http::ScopeValues::Hidden,
-        },
-    }
-}
-
-fn authorize(settings: &Settings) -> http::AuthorizeSettings {
-    let config::AuthorizeSettings { domain, attributes, cost_header, trusted_hops } = &settings.http.authorize;
-    let source = |source: &config::AttributeSource| match source {
-        config::AttributeSource::Header(name) => http::AttributeSource::Header(name.clone()),
-        config::AttributeSource::Endpoint => http::AttributeSource::Endpoint,
-        config::AttributeSource::Method => http::AttributeSource::Method,
-        config::AttributeSource::Path => http::AttributeSource::Path,
-    };
-    let attributes = attributes.iter();
-    http::AuthorizeSettings {
-        domain: domain.clone(),
-        attributes: attributes
-            .map(|(name, from)| http::AuthorizeAttribute { name: name.clone(), source: source(from) })
-            .collect(),
-        cost_header: cost_header.clone(),
-        trusted_hops: *trusted_hops,
+        dialects: settings.http.headers,
+        jitter: settings.http.retry_jitter.map_or(http::Jitter::Off, |share| http::Jitter::Of10000(share.parts)),
+        scope_values: settings.http.scope_values,
     }
 }
 

@@ -8,13 +8,13 @@ use tollgate_rules::problem::{Fault, quoted};
 use super::origin::Origin;
 use super::read::{Reader, mismatch, time_of};
 use super::settings::{
-    AdminSettings, AttributeSource, AuthorizeSettings, Data, Dialects, GrpcSettings, HttpSettings, Listen, LogFormat,
-    ObserveSettings, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls, TlsClients, Url,
-    Workers,
+    AdminSettings, Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, RespSettings, ResponseHeaders,
+    RulesSettings, Settings, Store, Tls, TlsClients, Url, Workers,
 };
 use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
 use super::text;
 use crate::net::Address;
+use crate::wire::http::{AuthorizeAttribute, AuthorizeSettings, Dialects, ScopeValues};
 
 /// A struct of which every field has been read, so that all that is wrong is told, or `None` if one could not be.
 macro_rules! whole {
@@ -49,6 +49,7 @@ impl Reader<'_> {
         whole!(RulesSettings {
             paths: self.list("rules", |path| Ok(PathBuf::from(path))),
             merge_domains: self.switch("merge_domains"),
+            every_file: self.switch("every_file"),
             poll: self.time("rules_poll"),
         })
     }
@@ -104,8 +105,8 @@ impl Reader<'_> {
             let has = |word: &str| chosen.contains(&word);
             Ok(Dialects {
                 x_ratelimit: has("x-ratelimit"),
-                x_ratelimit_policy: has("x-ratelimit-policy"),
-                x_ratelimit_bucket: has("x-ratelimit-bucket"),
+                policy: has("x-ratelimit-policy"),
+                bucket: has("x-ratelimit-bucket"),
                 ratelimit: has("ratelimit"),
                 denied_by: has("denied-by"),
             })
@@ -121,13 +122,13 @@ impl Reader<'_> {
         })
     }
 
-    fn attributes(&mut self) -> Option<Vec<(String, AttributeSource)>> {
+    fn attributes(&mut self) -> Option<Vec<AuthorizeAttribute>> {
         self.read("authorize_attributes", |text, _| {
-            let mut attributes: Vec<(String, AttributeSource)> = Vec::new();
+            let mut attributes: Vec<AuthorizeAttribute> = Vec::new();
             for pair in text::list(text)? {
                 let attribute = text::attribute(pair)?;
-                if attributes.iter().any(|(name, _)| *name == attribute.0) {
-                    let message = format!("the attribute {} is there twice", quoted(&attribute.0));
+                if attributes.iter().any(|known| known.name == attribute.name) {
+                    let message = format!("the attribute {} is there twice", quoted(&attribute.name));
                     return Err(Fault::new(message, "keep one of the two"));
                 }
                 attributes.push(attribute);

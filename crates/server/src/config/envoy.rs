@@ -45,6 +45,8 @@ pub(super) fn read(environment: &Environment, problems: &mut Problems) -> Layer 
     layer.insert("admin", reader.address("DEBUG_HOST", "DEBUG_PORT", "6070"));
     layer.insert("grpc", reader.socket().unwrap_or_else(|| reader.address("GRPC_HOST", "GRPC_PORT", "8081")));
     layer.insert("rules", reader.rules());
+    // Its files may have any name.
+    layer.insert("every_file", given(&[], Ok("true".to_owned())));
     reader.tls(&mut layer, problems);
     reader.tracing(&mut layer, problems);
     tell_of_unneeded(environment, problems);

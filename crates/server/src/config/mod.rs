@@ -34,12 +34,12 @@ use table::{DEFAULT_FILE, Kind, Setting, table};
 use values::Values;
 
 pub(crate) use origin::Problem;
-#[allow(unused_imports, reason = "parts that are not joined yet")]
-pub(crate) use settings::{
-    AdminSettings, AttributeSource, AuthorizeSettings, Data, Dialects, GrpcSettings, HttpSettings, Listen, LogFormat,
-    ObserveSettings, Percent, RespSettings, ResponseHeaders, RulesSettings, ScopeValues, Settings, Store, Tls,
-    TlsClients, Url, Workers,
+#[cfg(test)]
+use settings::{
+    AdminSettings, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders, Store,
+    TlsClients,
 };
+pub(crate) use settings::{Data, Listen, LogFormat, RulesSettings, Settings, Tls, Workers};
 
 /// What was gathered at the start.
 #[derive(Debug)]

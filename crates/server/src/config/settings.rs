@@ -6,9 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::HeaderName;
-
 use crate::net::Address;
+use crate::wire::http::{AuthorizeSettings, Dialects, ScopeValues};
 
 /// Everything that the server is told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +38,8 @@ pub(crate) struct RulesSettings {
     pub(crate) paths: Vec<PathBuf>,
     /// Files of the same domain are one.
     pub(crate) merge_domains: bool,
+    /// In a directory every file is one of rules, whatever its name.
+    pub(crate) every_file: bool,
     /// How often the files are looked at, besides being watched.
     pub(crate) poll: Duration,
 }
@@ -49,7 +50,7 @@ pub(crate) struct Listen {
     pub(crate) address: Address,
     /// `None` takes connections in the clear.
     pub(crate) tls: Option<Tls>,
-    /// The most connections at a time; others wait to be accepted.
+    /// The most connections at a time; others are closed at once.
     pub(crate) max_connections: usize,
 }
 
@@ -121,54 +122,6 @@ pub(crate) struct HttpSettings {
     pub(crate) retry_jitter: Option<Percent>,
     pub(crate) scope_values: ScopeValues,
     pub(crate) authorize: AuthorizeSettings,
-}
-
-/// Which headers a client is told its limits in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dialects {
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset`
-    pub(crate) x_ratelimit: bool,
-    /// `X-RateLimit-Policy`
-    pub(crate) x_ratelimit_policy: bool,
-    /// `X-RateLimit-Bucket`
-    pub(crate) x_ratelimit_bucket: bool,
-    /// `RateLimit` and `RateLimit-Policy`, the IETF draft
-    pub(crate) ratelimit: bool,
-    /// `X-RateLimit-Denied-By`
-    pub(crate) denied_by: bool,
-}
-
-/// How the values of a key are shown to whoever is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScopeValues {
-    /// Their first characters.
-    Shortened,
-    Full,
-    Hidden,
-}
-
-/// What `/v1/ratelimit/authorize` makes of a proxied request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AuthorizeSettings {
-    /// `None` is right where the rules have one domain.
-    pub(crate) domain: Option<String>,
-    /// The attributes, each with what it is taken from; no name is here twice.
-    pub(crate) attributes: Vec<(String, AttributeSource)>,
-    /// The header with the cost.
-    pub(crate) cost_header: HeaderName,
-    /// How many proxies in front append to `X-Forwarded-For` besides the one that asks: the caller is that many entries
-    /// left of the last.
-    pub(crate) trusted_hops: usize,
-}
-
-/// What an attribute is taken from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AttributeSource {
-    Header(HeaderName),
-    /// Method and path of the original request: `POST /orders`.
-    Endpoint,
-    Method,
-    Path,
 }
 
 /// What operators see.

@@ -8,7 +8,8 @@ use http::HeaderName;
 use tollgate_rules::limit_text;
 use tollgate_rules::problem::{Fault, choose, quoted};
 
-use super::settings::{AttributeSource, Percent};
+use super::settings::Percent;
+use crate::wire::http::{AttributeSource, AuthorizeAttribute};
 
 /// The units of time, longest first, in milliseconds.
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -153,7 +154,7 @@ pub(super) fn header(text: &str) -> Result<HeaderName, Fault> {
 }
 
 /// An attribute and where it is taken from: `api_key=X-Api-Key`, `endpoint=:endpoint`.
-pub(super) fn attribute(text: &str) -> Result<(String, AttributeSource), Fault> {
+pub(super) fn attribute(text: &str) -> Result<AuthorizeAttribute, Fault> {
     let pair = text.split_once('=').map(|(name, source)| (name.trim(), source.trim()));
     let Some((name, source)) = pair.filter(|(name, source)| !name.is_empty() && !source.is_empty()) else {
         let message = format!("{} is not an attribute with a header", quoted(text));
@@ -169,7 +170,7 @@ pub(super) fn attribute(text: &str) -> Result<(String, AttributeSource), Fault> 
         }
         header => AttributeSource::Header(self::header(header)?),
     };
-    Ok((name.to_owned(), source))
+    Ok(AuthorizeAttribute { name: name.to_owned(), source })
 }
 
 /// A level, or directives for single parts of the program.

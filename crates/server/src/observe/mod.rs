@@ -6,7 +6,5 @@ pub(crate) mod metrics;
 pub(crate) mod seldom;
 pub(crate) mod trace;
 
-#[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use masked::Masked;
-#[allow(unused_imports, reason = "parts that are not joined yet")]
 pub(crate) use seldom::Seldom;

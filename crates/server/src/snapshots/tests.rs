@@ -9,6 +9,7 @@ use tollgate_rules::{Source, load_sources};
 
 use super::*;
 use crate::net::closing::Closer;
+use crate::observe::metrics::Metrics;
 
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 const CONFIG: MemoryConfig = MemoryConfig { max_keys: 1_000, max_once: 10, grace: Span::ZERO };
@@ -70,6 +71,12 @@ impl Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+fn watched(health: &Arc<Health>) -> Watched {
+    Watched { health: Arc::clone(health), metrics: Metrics::new().snapshots().clone() }
 }
 
 #[test]
@@ -165,7 +172,7 @@ async fn snapshots_are_saved_every_interval_if_anything_changed() {
     let snapshots = Snapshots::within(folder.path());
     let (limiter, health) = (fresh(), Arc::new(Health::default()));
     let (closer, closing) = Closer::new();
-    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, health, closing));
+    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, watched(&health), closing));
     take(&limiter, 4);
     tokio::time::sleep(INTERVAL - Duration::from_millis(1)).await;
     assert_eq!(names(folder.path()), [""; 0]);
@@ -192,7 +199,7 @@ async fn a_failure_is_told_once_until_it_is_over() {
     let (log, _guard) = Log::begin();
     let (limiter, health) = (fresh(), Arc::new(Health::default()));
     let (closer, closing) = Closer::new();
-    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, Arc::clone(&health), closing));
+    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, watched(&health), closing));
     take(&limiter, 4);
     tokio::time::sleep(5 * INTERVAL).await;
     let conditions = health.conditions();

@@ -75,6 +75,13 @@ fn rules() -> Vec<Setting> {
         row(GROUP, "merge_domains", Kind::Switch, "false", "Let several files add to one domain"),
         row(
             GROUP,
+            "every_file",
+            Kind::Switch,
+            "false",
+            "In a directory of rules read every file, not only those that end in .yaml or .yml",
+        ),
+        row(
+            GROUP,
             "rules_poll",
             time(100, 3_600_000),
             "2s",

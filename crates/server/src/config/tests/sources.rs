@@ -9,6 +9,7 @@ use super::{Start, start};
 use crate::config::table::{Said, table};
 use crate::config::*;
 use crate::net::Address;
+use crate::wire::http::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, Dialects, ScopeValues};
 
 /// Flags, variables, a file; a setting, its text and its origin.
 type Row<'r> = (&'r [&'r str], &'r [&'r str], &'r str, &'r str, &'r str, &'r str);
@@ -95,6 +96,7 @@ shutdown_timeout: 11s
 shadow_mode: true
 rules: [a.yaml, b/]
 merge_domains: true
+every_file: true
 rules_poll: 500ms
 grpc: unix:/run/grpc.sock
 grpc_tls_cert: gc
@@ -173,11 +175,12 @@ fn everything_can_be_said() {
     assert_eq!(said.count(), lines.len());
 
     let header = |name: &'static str| http::HeaderName::from_static(name);
-    let attribute = |name: &str, source| (name.to_owned(), source);
+    let attribute = |name: &str, source| AuthorizeAttribute { name: name.to_owned(), source };
     let expected = Settings {
         rules: RulesSettings {
             paths: vec!["a.yaml".into(), "b/".into()],
             merge_domains: true,
+            every_file: true,
             poll: Duration::from_millis(500),
         },
         grpc: GrpcSettings {
@@ -201,13 +204,7 @@ fn everything_can_be_said() {
             max_in_flight: 22,
             idle_timeout: Duration::from_secs(61),
             body_timeout: Duration::from_secs(6),
-            headers: Dialects {
-                x_ratelimit: false,
-                x_ratelimit_policy: true,
-                x_ratelimit_bucket: false,
-                ratelimit: false,
-                denied_by: true,
-            },
+            headers: Dialects { x_ratelimit: false, policy: true, bucket: false, ratelimit: false, denied_by: true },
             retry_jitter: Some(Percent { parts: 250 }),
             scope_values: ScopeValues::Hidden,
             authorize: AuthorizeSettings {
@@ -291,13 +288,7 @@ fn words_that_say_none() {
     let settings = off.gathered().settings;
     assert_eq!(settings.data, Data::Off);
     assert_eq!((settings.http.retry_jitter, settings.http.authorize.attributes), (None, vec![]));
-    let none = Dialects {
-        x_ratelimit: false,
-        x_ratelimit_policy: false,
-        x_ratelimit_bucket: false,
-        ratelimit: false,
-        denied_by: false,
-    };
+    let none = Dialects { x_ratelimit: false, policy: false, bucket: false, ratelimit: false, denied_by: false };
     assert_eq!(settings.http.headers, none);
     assert_eq!(settings.rules.paths, Vec::<PathBuf>::new());
 }

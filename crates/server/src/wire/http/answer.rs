@@ -1,10 +1,10 @@
 //! From a decision to an answer.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Decision, Mode, Outcome, Request, Source};
+use tollgate::{Decision, Mode, Outcome, Request};
 use tollgate_rules::model::Headers;
 
 use super::fields::{self, Refusal, Shown};
@@ -55,110 +55,110 @@ pub(super) fn write(
 }
 
 /// The body of a 200.
-fn allowed(out: &mut BytesMut, decision: &Decision, shown: &Shown<'_>, told: &Told) {
-    out.put_slice(br#"{"allowed":true"#);
+fn allowed(out: &mut Vec<u8>, decision: &Decision, shown: &Shown<'_>, told: &Told) {
+    out.extend_from_slice(br#"{"allowed":true"#);
     if let Some(one) = &shown.standard {
         numbers(out, decision, one);
         member(out, "rule", one.rule.name());
-        out.put_slice(br#","burst":"#);
+        out.extend_from_slice(br#","burst":"#);
         number(out, one.limit.quota());
     }
     match decision.outcomes().next() {
-        Some(_) => member(out, "source", source(decision.source())),
-        None if decision.unlimited().next().is_some() => out.put_slice(br#","unlimited":true"#),
+        Some(_) => member(out, "source", decision.source().name()),
+        None if decision.unlimited().next().is_some() => out.extend_from_slice(br#","unlimited":true"#),
         None => {}
     }
     let delay = decision.delay().as_micros().div_ceil(1_000);
     if delay > 0 {
-        out.put_slice(br#","delay_ms":"#);
+        out.extend_from_slice(br#","delay_ms":"#);
         number(out, delay);
     }
     if let Some(refusal) = Refusal::of(decision, told.jitter) {
-        out.put_slice(br#","shadow":true"#);
+        out.extend_from_slice(br#","shadow":true"#);
         if let Some(label) = refusal.label() {
             member(out, "denied_by", label);
         }
     }
-    out.put_u8(b'}');
+    out.push(b'}');
 }
 
 /// The body of a 429: the members of a problem, and beside them those of a check's answer.
-fn refused(out: &mut BytesMut, values: ScopeValues, request: &Request<'_>, decision: &Decision, refusal: &Refusal<'_>) {
-    out.put_slice(
+fn refused(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, decision: &Decision, refusal: &Refusal<'_>) {
+    out.extend_from_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,"detail":"#,
     );
     message(out, request, refusal);
     violated(out, decision, refusal);
-    out.put_slice(br#","allowed":false"#);
+    out.extend_from_slice(br#","allowed":false"#);
     let is_shown = refusal.by.rule.headers() != Headers::Hidden;
     if is_shown {
         numbers(out, decision, &refusal.by);
     }
     rest(out, refusal);
-    out.put_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
+    out.extend_from_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
     message(out, request, refusal);
     retry_after(out, refusal);
     if is_shown {
-        out.put_slice(br#","limit":"#);
+        out.extend_from_slice(br#","limit":"#);
         number(out, refusal.by.limit.amount());
         member(out, "window", &words::window(refusal.by.limit));
-        out.put_slice(br#","scope":"#);
+        out.extend_from_slice(br#","scope":"#);
         scope(out, values, request, &refusal.by);
     }
-    out.put_slice(b"}}");
+    out.extend_from_slice(b"}}");
 }
 
 /// The body of a 503: nobody knows how the caller stands, so no number is told.
-fn unavailable(out: &mut BytesMut, refusal: &Refusal<'_>) {
+fn unavailable(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     const DETAIL: &[u8] = br#""The limiter can't count this request at the moment, and its rules refuse it then.""#;
-    out.put_slice(
+    out.extend_from_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"detail":"#,
     );
-    out.put_slice(DETAIL);
-    out.put_slice(br#","violated-policies":["#);
+    out.extend_from_slice(DETAIL);
+    out.extend_from_slice(br#","violated-policies":["#);
     if let Some(label) = refusal.label() {
         json_text(out, label);
     }
-    out.put_slice(br#"],"allowed":false"#);
+    out.extend_from_slice(br#"],"allowed":false"#);
     rest(out, refusal);
-    out.put_slice(br#","error":{"code":"REDUCED_CAPACITY","message":"#);
-    out.put_slice(DETAIL);
+    out.extend_from_slice(br#","error":{"code":"REDUCED_CAPACITY","message":"#);
+    out.extend_from_slice(DETAIL);
     retry_after(out, refusal);
-    out.put_slice(b"}}");
+    out.extend_from_slice(b"}}");
 }
 
 /// What all refusals say: when to come back, who refused, who says so.
-fn rest(out: &mut BytesMut, refusal: &Refusal<'_>) {
+fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     retry_after(out, refusal);
-    out.put_slice(br#","retryable":"#);
-    out.put_slice(if refusal.retry_after.is_some() { b"true" } else { b"false" });
+    out.extend_from_slice(br#","retryable":"#);
+    out.extend_from_slice(if refusal.retry_after.is_some() { b"true" } else { b"false" });
     if let Some(label) = refusal.label() {
         member(out, "denied_by", label);
     }
-    member(out, "source", source(refusal.by.reading.source));
+    member(out, "source", refusal.by.reading.source.name());
 }
 
-fn retry_after(out: &mut BytesMut, refusal: &Refusal<'_>) {
+fn retry_after(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     if let Some(seconds) = refusal.retry_after {
-        out.put_slice(br#","retry_after":"#);
+        out.extend_from_slice(br#","retry_after":"#);
         number(out, seconds);
     }
 }
 
-fn numbers(out: &mut BytesMut, decision: &Decision, one: &Outcome<'_>) {
-    out.put_slice(br#","limit":"#);
+fn numbers(out: &mut Vec<u8>, decision: &Decision, one: &Outcome<'_>) {
+    out.extend_from_slice(br#","limit":"#);
     number(out, one.limit.amount());
-    out.put_slice(br#","remaining":"#);
+    out.extend_from_slice(br#","remaining":"#);
     number(out, one.reading.remaining);
     if let Some(at) = fields::reset_at(one.reading, decision.at()) {
-        out.put_slice(br#","reset_at":"#);
+        out.extend_from_slice(br#","reset_at":"#);
         number(out, at);
     }
 }
 
 /// The policies without room, by the names that `RateLimit-Policy` has for them.
-fn violated(out: &mut BytesMut, decision: &Decision, refusal: &Refusal<'_>) {
-    out.put_slice(br#","violated-policies":["#);
+fn violated(out: &mut Vec<u8>, decision: &Decision, refusal: &Refusal<'_>) {
+    out.extend_from_slice(br#","violated-policies":["#);
     let by = refusal.by.rule;
     let first = if by.headers() == Headers::Hidden { refusal.label() } else { Some(by.name()) };
     if let Some(name) = first {
@@ -170,78 +170,68 @@ fn violated(out: &mut BytesMut, decision: &Decision, refusal: &Refusal<'_>) {
         let is_shown = one.rule.headers() != Headers::Hidden && !told.contains(&one.rule.number());
         if refuses && is_shown && told.len() < MOST_VIOLATED {
             if first.is_some() || told.len() > 1 {
-                out.put_u8(b',');
+                out.push(b',');
             }
             told.push(one.rule.number());
             json_text(out, one.rule.name());
         }
     }
-    out.put_u8(b']');
+    out.push(b']');
 }
 
 /// One sentence or two, as a JSON string.
-fn message(out: &mut BytesMut, request: &Request<'_>, refusal: &Refusal<'_>) {
-    out.put_slice(b"\"Rate limit exceeded");
+fn message(out: &mut Vec<u8>, request: &Request<'_>, refusal: &Refusal<'_>) {
+    out.extend_from_slice(b"\"Rate limit exceeded");
     let entries = || request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
     if let Some((_, endpoint)) = entries().find(|(name, _)| *name == "endpoint") {
-        out.put_slice(b" for ");
+        out.extend_from_slice(b" for ");
         json_part(out, words::beginning(endpoint, LONGEST_ENDPOINT));
     }
     match refusal.retry_after {
-        None => out.put_slice(b". It asks for more than the limit ever allows: retrying does not help."),
-        Some(1) => out.put_slice(b". Retry after 1 second."),
+        None => out.extend_from_slice(b". It asks for more than the limit ever allows: retrying does not help."),
+        Some(1) => out.extend_from_slice(b". Retry after 1 second."),
         Some(seconds) => {
-            out.put_slice(b". Retry after ");
+            out.extend_from_slice(b". Retry after ");
             number(out, seconds);
-            out.put_slice(b" seconds.");
+            out.extend_from_slice(b" seconds.");
         }
     }
-    out.put_u8(b'"');
+    out.push(b'"');
 }
 
 /// `api_key:abc1…:endpoint:POST /orders`.
-fn scope(out: &mut BytesMut, values: ScopeValues, request: &Request<'_>, one: &Outcome<'_>) {
-    out.put_u8(b'"');
+fn scope(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, one: &Outcome<'_>) {
+    out.push(b'"');
     let named = one.rule.scope_of(request, one.touches);
     if named.is_empty() {
-        out.put_slice(b"global");
+        out.extend_from_slice(b"global");
     }
     for (at, (name, value)) in named.into_iter().enumerate() {
         if at > 0 {
-            out.put_u8(b':');
+            out.push(b':');
         }
         json_part(out, name);
-        out.put_u8(b':');
+        out.push(b':');
         let value = value.unwrap_or_default();
         match values {
             ScopeValues::Full => json_part(out, value),
-            ScopeValues::Hidden => out.put_u8(b'*'),
+            ScopeValues::Hidden => out.push(b'*'),
             ScopeValues::Shortened if words::is_what(name) => json_part(out, value),
             ScopeValues::Shortened => match words::shortened(value) {
                 Some(beginning) => {
                     json_part(out, beginning);
-                    out.put_slice("…".as_bytes());
+                    out.extend_from_slice("…".as_bytes());
                 }
                 None => json_part(out, value),
             },
         }
     }
-    out.put_u8(b'"');
+    out.push(b'"');
 }
 
-fn member(out: &mut BytesMut, name: &'static str, value: &str) {
-    out.put_slice(b",\"");
-    out.put_slice(name.as_bytes());
-    out.put_slice(b"\":");
+fn member(out: &mut Vec<u8>, name: &'static str, value: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
     json_text(out, value);
-}
-
-pub(super) fn source(source: Source) -> &'static str {
-    match source {
-        Source::Store => "store",
-        Source::Cache => "cache",
-        Source::Local => "local",
-        Source::Assumed => "assumed",
-        Source::Shed => "shed",
-    }
 }

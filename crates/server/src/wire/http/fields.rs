@@ -1,6 +1,5 @@
 //! The headers of an answer: what a limiter tells HTTP clients, in every dialect that is switched on.
 
-use bytes::{BufMut, BytesMut};
 use http::HeaderName;
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
@@ -96,7 +95,7 @@ impl<'d> Refusal<'d> {
 pub(super) fn later(wait: u64, jitter: Jitter, draw: impl FnOnce(u64) -> u64) -> u64 {
     match jitter {
         Jitter::Off => wait,
-        Jitter::Percent(percent) => wait.saturating_add(draw((wait.saturating_mul(u64::from(percent)) / 100).max(1))),
+        Jitter::Of10000(parts) => wait.saturating_add(draw((wait.saturating_mul(u64::from(parts)) / 10_000).max(1))),
     }
 }
 
@@ -163,17 +162,17 @@ fn x_ratelimit(sheet: &mut Sheet, dialects: Dialects, decision: &Decision, one: 
     }
     if dialects.policy {
         sheet.field(&X_POLICY, |out| {
-            out.put_u8(b'"');
+            out.push(b'"');
             number(out, amount);
             parameter(out, b";w=", window(one.limit));
-            out.put_u8(b'"');
+            out.push(b'"');
         });
     }
     if dialects.bucket {
         let hash = bucket(decision.domain().name(), one.rule.name());
         sheet.field(&BUCKET, |out| {
             for shift in (0..16).rev() {
-                out.put_u8(b"0123456789abcdef"[(hash >> (shift * 4)) as usize & 15]);
+                out.push(b"0123456789abcdef"[(hash >> (shift * 4)) as usize & 15]);
             }
         });
     }
@@ -190,7 +189,7 @@ fn standard(sheet: &mut Sheet, decision: &Decision, shown: &Shown<'_>, refusal: 
             let same = (other.rule.number(), other.limit.amount());
             if told.len() < MOST_POLICIES && other.rule.headers() != Headers::Hidden && !told.contains(&same) {
                 told.push(same);
-                out.put_slice(b", ");
+                out.extend_from_slice(b", ");
                 policy(out, &other);
             }
         }
@@ -208,18 +207,18 @@ fn standard(sheet: &mut Sheet, decision: &Decision, shown: &Shown<'_>, refusal: 
     });
 }
 
-fn policy(out: &mut BytesMut, one: &Outcome<'_>) {
+fn policy(out: &mut Vec<u8>, one: &Outcome<'_>) {
     field_text(out, one.rule.name());
     parameter(out, b";q=", Some(one.limit.amount()));
     if one.limit.algorithm() == Algorithm::Concurrency {
-        out.put_slice(b";qu=\"concurrent-requests\"");
+        out.extend_from_slice(b";qu=\"concurrent-requests\"");
     }
     parameter(out, b";w=", window(one.limit));
 }
 
-fn parameter(out: &mut BytesMut, name: &[u8], value: Option<u64>) {
+fn parameter(out: &mut Vec<u8>, name: &[u8], value: Option<u64>) {
     if let Some(value) = value {
-        out.put_slice(name);
+        out.extend_from_slice(name);
         number(out, value.min(MOST_INTEGER));
     }
 }

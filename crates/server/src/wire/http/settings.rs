@@ -32,8 +32,8 @@ pub(crate) struct Dialects {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jitter {
     Off,
-    /// Up to so many hundredths of the wait, and up to a second at least.
-    Percent(u32),
+    /// Up to so many ten-thousandths of the wait, and up to a second at least.
+    Of10000(u16),
 }
 
 /// How the values in a refusal's `scope` are written. They may be secrets, such as API keys.
@@ -57,7 +57,7 @@ pub(crate) struct Times {
 }
 
 /// What `/v1/ratelimit/authorize` makes of the headers that a proxy sends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuthorizeSettings {
     /// Whose rules; may be missing where there is one domain.
     pub(crate) domain: Option<String>,
@@ -96,7 +96,7 @@ impl Default for Dialects {
 
 impl Default for Jitter {
     fn default() -> Jitter {
-        Jitter::Percent(10)
+        Jitter::Of10000(1_000)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use smallvec::SmallVec;
 
 /// An answer that is being written: header values first, then the body.
 pub(super) struct Sheet {
-    buffer: BytesMut,
+    buffer: Vec<u8>,
     fields: SmallVec<[(&'static HeaderName, Range<usize>); 12]>,
 }
 
@@ -18,11 +18,11 @@ const USUAL_BYTES: usize = 1024;
 
 impl Sheet {
     pub(super) fn new() -> Sheet {
-        Sheet { buffer: BytesMut::with_capacity(USUAL_BYTES), fields: SmallVec::new() }
+        Sheet { buffer: Vec::with_capacity(USUAL_BYTES), fields: SmallVec::new() }
     }
 
     /// A header whose value is whatever is written.
-    pub(super) fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut BytesMut)) {
+    pub(super) fn field(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buffer.len();
         write(&mut self.buffer);
         self.fields.push((name, start..self.buffer.len()));
@@ -33,11 +33,11 @@ impl Sheet {
         mut self,
         status: StatusCode,
         content_type: Option<&HeaderValue>,
-        write: impl FnOnce(&mut BytesMut),
+        write: impl FnOnce(&mut Vec<u8>),
     ) -> Response<Full<Bytes>> {
         let start = self.buffer.len();
         write(&mut self.buffer);
-        let whole = self.buffer.freeze();
+        let whole = Bytes::from(self.buffer);
         let mut headers = HeaderMap::with_capacity(self.fields.len() + 4);
         if let Some(content_type) = content_type {
             headers.insert(header::CONTENT_TYPE, content_type.clone());
@@ -55,56 +55,56 @@ impl Sheet {
     }
 }
 
-pub(super) fn number(out: &mut BytesMut, number: u64) {
-    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A JSON string.
-pub(super) fn json_text(out: &mut BytesMut, text: &str) {
-    out.put_u8(b'"');
+pub(super) fn json_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
     json_part(out, text);
-    out.put_u8(b'"');
+    out.push(b'"');
 }
 
 /// Part of a JSON string.
-pub(super) fn json_part(out: &mut BytesMut, text: &str) {
+pub(super) fn json_part(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')) {
         let (plain, special) = rest.split_at(at);
-        out.put_slice(plain);
+        out.extend_from_slice(plain);
         let Some((&byte, after)) = special.split_first() else { break };
         match byte {
-            b'"' | b'\\' => out.put_slice(&[b'\\', byte]),
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
             _ => {
-                out.put_slice(b"\\u00");
-                out.put_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             }
         }
         rest = after;
     }
-    out.put_slice(rest);
+    out.extend_from_slice(rest);
 }
 
 /// A String of structured fields (RFC 9651). It is printable ASCII: what is not, which only the names of unnamed limits of a tree
 /// can have, becomes `?`.
-pub(super) fn field_text(out: &mut BytesMut, text: &str) {
-    out.put_u8(b'"');
+pub(super) fn field_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
     field_part(out, text, true);
-    out.put_u8(b'"');
+    out.push(b'"');
 }
 
 /// A text as the value of a header.
-pub(super) fn plain_text(out: &mut BytesMut, text: &str) {
+pub(super) fn plain_text(out: &mut Vec<u8>, text: &str) {
     field_part(out, text, false);
 }
 
-fn field_part(out: &mut BytesMut, text: &str, escaped: bool) {
+fn field_part(out: &mut Vec<u8>, text: &str, escaped: bool) {
     for c in text.chars() {
         match c {
-            '"' | '\\' if escaped => out.put_slice(&[b'\\', c as u8]),
-            ' '..='~' => out.put_u8(c as u8),
-            _ => out.put_u8(b'?'),
+            '"' | '\\' if escaped => out.extend_from_slice(&[b'\\', c as u8]),
+            ' '..='~' => out.push(c as u8),
+            _ => out.push(b'?'),
         }
     }
 }

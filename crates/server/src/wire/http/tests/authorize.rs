@@ -11,6 +11,9 @@ rules:
   - {name: orders, key: [endpoint], match: {method: POST, path: /orders}, limit: 2/day, algorithm: sliding_log}
 ";
 
+/// The headers of a request.
+type Sent = &'static [(&'static str, &'static str)];
+
 /// What passed without a rule, and what had no proper cost.
 fn counted(server: &Server) -> (u64, u64) {
     let metrics = server.http.wire.gate.metrics();
@@ -20,7 +23,7 @@ fn counted(server: &Server) -> (u64, u64) {
 #[tokio::test]
 async fn headers_become_attributes() {
     let server = Server::new(RULES);
-    let rows: [(&[(&str, &str)], Option<&str>); 8] = [
+    let rows: [(Sent, Option<&str>); 8] = [
         (&[("X-Api-Key", "k1")], Some("per-key;r=4")),
         (&[("X-Forwarded-For", "9.9.9.9, 10.0.0.1")], Some("per-address;r=4")),
         (&[("X-Forwarded-For", "8.8.8.8"), ("X-Forwarded-For", "10.0.0.1:4711")], Some("per-address;r=3")),

@@ -6,8 +6,11 @@ use super::super::fields::later;
 use super::super::{Dialects, Jitter, ScopeValues};
 use super::{RULES, Reply, Server, config};
 
+/// A member of a structured list: its name and its parameters.
+type Member = (String, Vec<(String, String)>);
+
 /// A structured list as its members' names with their parameters, if it is one.
-fn parsed(text: &str) -> Option<Vec<(String, Vec<(String, String)>)>> {
+fn parsed(text: &str) -> Option<Vec<Member>> {
     let list: sfv::List = sfv::Parser::new(text).parse().ok()?;
     let member = |entry: &sfv::ListEntry| {
         let sfv::ListEntry::Item(item) = entry else { return None };
@@ -25,12 +28,12 @@ fn parsed(text: &str) -> Option<Vec<(String, Vec<(String, String)>)>> {
     list.iter().map(member).collect()
 }
 
-fn field(reply: &Reply, name: &str) -> Vec<(String, Vec<(String, String)>)> {
+fn field(reply: &Reply, name: &str) -> Vec<Member> {
     let text = reply.header(name).unwrap_or_else(|| panic!("no {name} in {reply:?}"));
     parsed(text).unwrap_or_else(|| panic!("{text} is no list of strings"))
 }
 
-fn owned(name: &str, parameters: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
+fn owned(name: &str, parameters: &[(&str, &str)]) -> Member {
     (name.to_owned(), parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
 }
 
@@ -220,11 +223,11 @@ fn jitter_is_at_least_a_second_and_at_most_its_share() {
     let most = |most| most;
     let rows = [
         (Jitter::Off, 42, 42),
-        (Jitter::Percent(10), 1, 2),
-        (Jitter::Percent(10), 42, 46),
-        (Jitter::Percent(10), 600, 660),
-        (Jitter::Percent(0), 600, 601),
-        (Jitter::Percent(100), u64::MAX, u64::MAX),
+        (Jitter::Of10000(1_000), 1, 2),
+        (Jitter::Of10000(1_000), 42, 46),
+        (Jitter::Of10000(1_000), 600, 660),
+        (Jitter::Of10000(0), 600, 601),
+        (Jitter::Of10000(10_000), u64::MAX, u64::MAX),
     ];
     for (jitter, wait, latest) in rows {
         assert_eq!(later(wait, jitter, most), latest);
@@ -235,7 +238,7 @@ fn jitter_is_at_least_a_second_and_at_most_its_share() {
 #[tokio::test]
 async fn what_is_drawn_is_the_same_in_header_and_body() {
     let mut config = config("domain: d\nrules: [{name: x, key: [], limit: 1/day, algorithm: sliding_log}]\n", false, 9);
-    config.told.jitter = Jitter::Percent(50);
+    config.told.jitter = Jitter::Of10000(5_000);
     let server = Server::build(config);
     server.check("{}").await;
     let mut drawn = std::collections::BTreeSet::new();

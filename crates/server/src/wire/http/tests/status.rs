@@ -29,8 +29,11 @@ descriptors:
   - {key: api_key, value: vip, rate_limit: {unit: day, requests_per_unit: 8, name: vip}}
 ";
 
+/// Rules, and something of each.
+type Named<T> = Vec<(String, T)>;
+
 /// Names and what is left of them; and the names of those left out with the reasons.
-fn told(body: &Value) -> (Vec<(String, u64)>, Vec<(String, String)>) {
+fn told(body: &Value) -> (Named<u64>, Named<String>) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let limits = body["limits"].as_array().unwrap().iter();
     let left_out = body["left_out"].as_array().unwrap().iter();
@@ -40,7 +43,7 @@ fn told(body: &Value) -> (Vec<(String, u64)>, Vec<(String, String)>) {
     )
 }
 
-fn pairs<T: Clone>(rows: &[(&str, T)]) -> Vec<(String, T)> {
+fn pairs<T: Clone>(rows: &[(&str, T)]) -> Named<T> {
     rows.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
 }
 

@@ -1,0 +1,39 @@
+//! Servers that do nothing but answer: what a protocol's own library costs. Each runs as a process of its own.
+
+mod grpc;
+mod http;
+
+use std::future::Future;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+
+/// The argument with which this program becomes an empty server: `empty NAME`, and for HTTP the length of its answers.
+pub const CHILD: &str = "empty";
+
+/// Serves until the process is ended.
+pub fn run(asked: &[String]) {
+    let (mut one_thread, mut threads) = (Builder::new_current_thread(), Builder::new_multi_thread());
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    match asked[..] {
+        ["tonic"] => serve(&mut one_thread, "grpc", grpc::tonic),
+        // As many threads as it has cores, which is one: it is told which.
+        ["tonic-threads"] => serve(&mut threads, "grpc", grpc::tonic),
+        ["hyper"] => serve(&mut one_thread, "grpc", grpc::hyper),
+        ["axum", length] => {
+            let length = length.parse().expect("the length of an answer");
+            serve(&mut one_thread, "http", move |listener| http::axum(listener, length));
+        }
+        _ => panic!("there is no empty server {asked:?}"),
+    }
+}
+
+/// Says where it listens as `tollgate serve` does.
+fn serve<F: Future<Output = ()>>(runtime: &mut Builder, wire: &str, server: impl FnOnce(TcpListener) -> F) {
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        println!("{wire} {}\nready", listener.local_addr().expect("an address"));
+        server(listener).await;
+    });
+}

@@ -1,0 +1,37 @@
+//! What asks the servers, each a process of its own, on a core of its own.
+//!
+//! One thread and no runtime: what a server can do is only seen where the load costs clearly less than the answer.
+
+mod blocks;
+mod calls;
+mod frame;
+mod h2;
+mod http;
+mod stock;
+mod window;
+
+/// The argument with which this program becomes a load: `load NAME ADDRESS …`.
+pub const CHILD: &str = "load";
+
+/// How many callers there are.
+pub const KEYS: usize = 100_000;
+/// How many connections gRPC's load has, and how many calls at a time each of them.
+pub const GRPC_CONNECTIONS: usize = 8;
+pub const GRPC_STREAMS: usize = 100;
+/// How many connections HTTP's load has, with one request at a time each.
+pub const HTTP_CONNECTIONS: usize = 64;
+
+/// Asks, and prints what came of it for the program that started it.
+pub fn run(asked: &[String]) {
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    match asked[..] {
+        ["grpc", address, server, seconds] => calls::flood(address, number(server), number(seconds)),
+        ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
+        ["http", api, address, server, seconds] => http::flood(api, address, number(server), number(seconds)),
+        _ => panic!("there is no load {asked:?}"),
+    }
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> N {
+    text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
+}

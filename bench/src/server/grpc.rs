@@ -1,0 +1,26 @@
+//! `ShouldRateLimit`, as many as one core answers, beside servers of the same method that decide nothing.
+
+use super::process::Server;
+use super::tollgate;
+use super::turns::{Turn, at_least, keys, take_turns};
+use crate::load::{GRPC_CONNECTIONS, GRPC_STREAMS};
+
+pub fn run() {
+    let Some(program) = tollgate::program("grpc") else { return };
+    println!(
+        "gRPC, one descriptor, {}, {GRPC_CONNECTIONS} connections with {GRPC_STREAMS} calls at a time each",
+        keys()
+    );
+    let (ours, _rules) = tollgate::start(&program, "grpc");
+    let (tonic, threads, hyper) =
+        (Server::empty(&["tonic"]), Server::empty(&["tonic-threads"]), Server::empty(&["hyper"]));
+    let ask = |server: &Server, seconds: f64| Turn::of(&["grpc"], server.address("grpc"), server, seconds);
+    let turns = take_turns(&[
+        ("tollgate", &|seconds| ask(&ours, seconds)),
+        ("empty, tonic, current_thread", &|seconds| ask(&tonic, seconds)),
+        ("empty, tonic, multi_thread", &|seconds| ask(&threads, seconds)),
+        ("empty, hyper, message not decoded", &|seconds| ask(&hyper, seconds)),
+    ]);
+    at_least("tollgate to empty tonic", turns[0].to(&turns[1]), 1.0);
+    at_least("tollgate to empty tonic, at the very least", turns[0].to(&turns[1]), 0.85);
+}

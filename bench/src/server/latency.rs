@@ -1,0 +1,68 @@
+//! How long an answer takes at a steady rate that leaves the server time to breathe.
+
+use super::process::{Server, load};
+use super::tollgate;
+use super::turns::{middle, rounds, seconds};
+
+const RATE: u64 = 10_000;
+/// What a decision may add to the empty server's time, in milliseconds.
+const MAY_ADD: f64 = 0.3;
+
+/// Milliseconds, a list entry for each window.
+struct Latencies {
+    name: &'static str,
+    /// Half of the answers, 99 % and 99.9 % took no longer.
+    at: [Vec<f64>; 3],
+    /// How late the load itself was with 99 % of its calls.
+    late: Vec<f64>,
+}
+
+pub fn run() {
+    let Some(program) = tollgate::program("latency") else { return };
+    println!(
+        "latency of gRPC at {RATE} a second, from the time a call was due, {} windows of {} s",
+        rounds(),
+        seconds()
+    );
+    let (ours, _rules) = tollgate::start(&program, "grpc");
+    let tonic = Server::empty(&["tonic"]);
+    let (mut all, servers) =
+        ([Latencies::new("tollgate"), Latencies::new("empty, tonic, current_thread")], [&ours, &tonic]);
+    for window in 0..=rounds() {
+        for (latencies, server) in all.iter_mut().zip(servers) {
+            let told = load(&["pace", server.address("grpc"), &RATE.to_string(), &seconds().to_string()]);
+            // The first window does not count.
+            if window > 0 {
+                latencies.note(&told);
+            }
+        }
+    }
+    all.iter().for_each(Latencies::print);
+    let [ours, empty] = all.map(|latencies| middle(latencies.at[1].clone()).0);
+    let word = if ours <= empty + MAY_ADD { "reached" } else { "MISSED" };
+    println!("  = 99 %: {ours:.3} ms, at most {empty:.3} + {MAY_ADD} ms wanted: {word}");
+}
+
+impl Latencies {
+    fn new(name: &'static str) -> Latencies {
+        Latencies { name, at: Default::default(), late: Vec::new() }
+    }
+
+    fn note(&mut self, told: &[f64]) {
+        let [p50, p99, p999, late] = told.try_into().expect("four numbers from the load");
+        for (kept, nanoseconds) in self.at.iter_mut().zip([p50, p99, p999]) {
+            kept.push(nanoseconds / 1e6);
+        }
+        self.late.push(late / 1e6);
+    }
+
+    fn print(&self) {
+        let text = |figures: &Vec<f64>| {
+            let (median, least, most) = middle(figures.clone());
+            format!("{median:.3} ({least:.3} to {most:.3})")
+        };
+        let [half, most, nearly_all] = &self.at;
+        let (half, most, nearly_all, late) = (text(half), text(most), text(nearly_all), text(&self.late));
+        println!("  {:<30} ms: 50 % {half}, 99 % {most}, 99.9 % {nearly_all}; load late 99 % {late}", self.name);
+    }
+}
