@@ -95,7 +95,9 @@ pub fn pace(address: &str, rate: u64, seconds: f64) {
             let connection = &mut connections.all[free];
             connection.ask(messages.draw(), due);
             connection.flush();
-            late.saturating_record((start.elapsed().as_nanos() as u64).saturating_sub(due));
+            if due >= counted_from {
+                late.saturating_record((start.elapsed().as_nanos() as u64).saturating_sub(due));
+            }
             (due, turn, open) = (due + every, free + 1, open + 1);
         }
         // Never sleeps: the system wakes nobody within microseconds.
