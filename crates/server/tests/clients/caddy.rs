@@ -36,6 +36,10 @@ impl Caddy {
             for (port, other) in others.into_iter().chain([("8080", server.address("http"))]) {
                 text = tools::replaced(&text, &format!("127.0.0.1:{port}"), other);
             }
+            // On a busy machine the times that are deployed may pass, and a request with them.
+            for timeout in ["timeout 100ms", "timeout 250ms"] {
+                text = tools::replaced(&text, timeout, "timeout 10s");
+            }
             let home = TempDir::new().unwrap();
             fs::write(home.path().join("Caddyfile"), text).unwrap();
             let args = ["run", "--config", "Caddyfile"];

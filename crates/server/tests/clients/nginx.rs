@@ -50,6 +50,9 @@ fn config(address: &str, tollgate: &str, application: &str) -> String {
     let text = tools::replaced(&text, "listen 127.0.0.1:8088;", &format!("listen {address};"));
     let text = tools::replaced(&text, "server 127.0.0.1:8080;", &format!("server {tollgate};"));
     let text = tools::replaced(&text, "server 127.0.0.1:8000;", &format!("server {application};"));
+    // On a busy machine the times that are deployed may pass, and a request with them.
+    let text = tools::replaced(&text, "timeout 100ms;", "timeout 10s;");
+    let text = tools::replaced(&text, "timeout 250ms;", "timeout 10s;");
     // The tests need not know who root is, and nginx complains if it is not.
     let own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {kind};"));
     tools::replaced(&text, "http {", &format!("http {{ access_log off; {}", own.join(" ")))
