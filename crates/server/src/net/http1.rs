@@ -64,8 +64,10 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
-        ended = connection.as_mut() => return ended,
+        // First, so that an answer that is ready when the server stops tells the client that it is the last.
+        biased;
         () = closing.begun() => {}
+        ended = connection.as_mut() => return ended,
         () = sleep(settings.oldest) => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -3,4 +3,5 @@
 pub(crate) mod envoy;
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod object;
 pub(crate) mod resp;

@@ -10,33 +10,50 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::google::protobuf::{Struct, UInt64Value, value};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 
-#[derive(Debug, Deserialize)]
+use crate::wire::object::{Called, Object};
+
+/// A `RateLimitRequest`. Names may also be written as in `hits_addend`, and numbers as texts.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schema(as = RateLimitRequest)]
+pub(super) struct Request {
     #[serde(default)]
+    #[schema(required, nullable = false, min_length = 1)]
     domain: Option<String>,
     #[serde(default)]
-    descriptors: Option<Vec<Descriptor>>,
+    #[schema(required, nullable = false, min_items = 1, max_items = 64, value_type = Vec<Descriptor>)]
+    descriptors: Option<Vec<Object<Descriptor>>>,
+    /// What the request costs; 1 if it is missing or 0.
     #[serde(default, alias = "hits_addend", rename = "hitsAddend")]
+    #[schema(schema_with = whole_number::<{ u32::MAX as u64 }>)]
     hits_addend: Option<Number>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RateLimitDescriptor)]
 struct Descriptor {
     #[serde(default)]
-    entries: Option<Vec<JsonEntry>>,
+    #[schema(value_type = Option<Vec<JsonEntry>>)]
+    entries: Option<Vec<Object<JsonEntry>>>,
     #[serde(default)]
-    limit: Option<Override>,
+    #[schema(value_type = Option<Override>)]
+    limit: Option<Object<Override>>,
+    /// What it costs under this descriptor; 0 is a look.
     #[serde(default, alias = "hits_addend", rename = "hitsAddend")]
+    #[schema(schema_with = whole_number::<{ u64::MAX }>)]
     hits_addend: Option<Number>,
     #[serde(default, alias = "is_negative_hits", rename = "isNegativeHits")]
+    #[schema(ignore)]
     is_negative_hits: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Entry)]
 struct JsonEntry {
     #[serde(default)]
     key: Option<String>,
@@ -44,12 +61,17 @@ struct JsonEntry {
     value: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A limit in the place of the rule's.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RateLimitOverride)]
 struct Override {
     #[serde(default, alias = "requests_per_unit", rename = "requestsPerUnit")]
+    #[schema(schema_with = whole_number::<{ u32::MAX as u64 }>)]
     requests_per_unit: Option<Number>,
+    /// SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR, or the number that it has there.
     #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
     unit: Option<UnitName>,
 }
 
@@ -102,16 +124,28 @@ struct Header<'a> {
     value: &'a str,
 }
 
+/// How a [`Number`] up to this is described.
+fn whole_number<const MOST: u64>() -> Schema {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(MOST));
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]{1,9}$"));
+    let missing = ObjectBuilder::new().schema_type(Type::Null);
+    AnyOfBuilder::new().item(number).item(text).item(missing).into()
+}
+
 /// Reads a request.
 ///
 /// # Errors
 /// What is wrong with it, and where.
 pub(super) fn read(bytes: &[u8]) -> Result<RateLimitRequest, serde_json::Error> {
-    let Request { domain, descriptors, hits_addend } = serde_json::from_slice(bytes)?;
+    let Object(Request { domain, descriptors, hits_addend }) = serde_json::from_slice(bytes)?;
     let hits_addend = hits_addend.map_or(0, |Number(number)| number);
     Ok(RateLimitRequest {
         domain: domain.unwrap_or_default(),
-        descriptors: descriptors.unwrap_or_default().into_iter().map(Descriptor::message).collect::<Result<_, _>>()?,
+        descriptors: descriptors
+            .unwrap_or_default()
+            .into_iter()
+            .map(|one| one.0.message())
+            .collect::<Result<_, _>>()?,
         hits_addend: small(hits_addend, "hitsAddend")?,
     })
 }
@@ -129,11 +163,29 @@ pub(super) fn write(response: &RateLimitResponse) -> String {
     written.unwrap_or_default()
 }
 
+impl Called for Request {
+    const NAME: &'static str = "an object with `domain` and `descriptors`";
+}
+
+impl Called for Descriptor {
+    const NAME: &'static str = "a descriptor: an object with `entries`";
+}
+
+impl Called for JsonEntry {
+    const NAME: &'static str = "an entry: an object with `key` and `value`";
+}
+
+impl Called for Override {
+    const NAME: &'static str = "a limit: an object with `requestsPerUnit` and `unit`";
+}
+
 impl Descriptor {
     fn message(self) -> Result<RateLimitDescriptor, serde_json::Error> {
-        let entry =
-            |entry: JsonEntry| Entry { key: entry.key.unwrap_or_default(), value: entry.value.unwrap_or_default() };
-        let limit = |limit: Override| {
+        let entry = |Object(entry): Object<JsonEntry>| Entry {
+            key: entry.key.unwrap_or_default(),
+            value: entry.value.unwrap_or_default(),
+        };
+        let limit = |Object(limit): Object<Override>| {
             let amount = limit.requests_per_unit.map_or(0, |Number(number)| number);
             let unit = limit.unit.map_or(0, |UnitName(unit)| unit);
             Ok::<_, serde_json::Error>(RateLimitOverride { requests_per_unit: small(amount, "requestsPerUnit")?, unit })

@@ -43,7 +43,7 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
 
 /// Envoy's `ShouldRateLimit` as JSON, by protobuf's rules for it
 #[utoipa::path(
-    post, path = "/json", operation_id = "should_rate_limit", request_body = Object,
+    post, path = "/json", operation_id = "should_rate_limit", request_body = json::Request,
     responses(
         (status = 200, body = Object, description = "A RateLimitResponse: it passes"),
         (status = 400, body = String, content_type = "text/plain", description = "The body is not a RateLimitRequest"),

@@ -13,6 +13,7 @@ use tollgate::{Descriptor, Request};
 use tollgate_rules::quoted;
 
 use super::problem::Problem;
+use crate::wire::object::{Called, Object};
 
 /// What a client asks.
 #[derive(Debug, PartialEq)]
@@ -236,16 +237,16 @@ impl<'de> Visitor<'de> for Attributes {
 struct Descriptors;
 
 #[derive(Deserialize)]
-#[serde(expecting = "a descriptor: an object with `entries`", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct WrittenDescriptor<'a> {
     #[serde(borrow)]
-    entries: Vec<WrittenEntry<'a>>,
+    entries: Vec<Object<WrittenEntry<'a>>>,
     #[serde(borrow, default, alias = "hitsAddend")]
     hits_addend: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "an entry: an object with `key` and `value`", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct WrittenEntry<'a> {
     #[serde(borrow)]
     key: &'a RawValue,
@@ -271,8 +272,8 @@ impl<'de> Visitor<'de> for Descriptors {
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
         let mut lists = SmallVec::new();
         while lists.len() < Request::MOST_DESCRIPTORS {
-            let Some(written) = list.next_element::<WrittenDescriptor<'de>>()? else { return Ok(lists) };
-            lists.push(written.into_list()?);
+            let Some(written) = list.next_element::<Object<WrittenDescriptor<'de>>>()? else { return Ok(lists) };
+            lists.push(written.0.into_list()?);
         }
         match list.next_element::<IgnoredAny>()? {
             None => Ok(lists),
@@ -284,11 +285,19 @@ impl<'de> Visitor<'de> for Descriptors {
     }
 }
 
+impl Called for WrittenDescriptor<'_> {
+    const NAME: &'static str = "a descriptor: an object with `entries`";
+}
+
+impl Called for WrittenEntry<'_> {
+    const NAME: &'static str = "an entry: an object with `key` and `value`";
+}
+
 impl<'a> WrittenDescriptor<'a> {
     fn into_list<E: serde::de::Error>(self) -> Result<List<'a>, E> {
         // Who sends too many is told so when the request is looked at; here it is only not kept.
         let kept = self.entries.iter().take(Request::MOST_ENTRIES + 1);
-        let entries = kept.map(|entry| Ok((text(entry.key, "key")?, text(entry.value, "value")?)));
+        let entries = kept.map(|Object(entry)| Ok((text(entry.key, "key")?, text(entry.value, "value")?)));
         Ok(List {
             entries: entries.collect::<Result<_, E>>()?,
             hits: self.hits_addend.map(|hits| count(hits, "hits_addend")).transpose()?,

@@ -191,6 +191,8 @@ fn check_body() -> Value {
             },
             {
                 "type": "object", "required": ["descriptors"], "additionalProperties": false,
+                // Two names of one thing.
+                "not": {"required": ["cost", "hits_addend"]},
                 "properties": {
                     "domain": domain, "cost": cost,
                     "hits_addend": cost,

@@ -79,6 +79,8 @@ fn what_is_wrong_is_named() {
         (r#"{"attributes": "x"}"#, "expected `attributes` as an object of names and values"),
         (r#"{"descriptors": {}}"#, "expected `descriptors` as a list"),
         (r#"{"descriptors": [1]}"#, "expected a descriptor: an object with `entries`"),
+        (r#"{"descriptors": [[[], 1]]}"#, "expected a descriptor: an object with `entries`"),
+        (r#"{"descriptors": [{"entries": [["a", "1"]]}]}"#, "expected an entry: an object with `key` and `value`"),
         (r#"{"descriptors": [{"entries": [], "limit": 1}]}"#, "unknown field `limit`"),
         (r#"{"descriptors": [{"entries": [{"key": "a"}]}]}"#, "missing field `value`"),
         (r#"{"descriptors": [{"entries": [{"key": "a", "value": null}]}]}"#, "must be a text"),

@@ -1,0 +1,44 @@
+//! The description of the HTTP interface against what the server really answers: schemathesis makes requests from it, good and
+//! bad ones, and holds every answer to it.
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::server::Start;
+use crate::tools;
+
+/// Of what it makes up, some must be refused, some not be limited, and most pass.
+const RULES: &str = "
+domain: shop
+entity: api_key
+rules:
+  - {name: per-key, key: [api_key], limit: 5/hour}
+  - {name: free, key: [endpoint], limit: unlimited}
+  - {name: everyone, key: [], limit: 300/hour}
+descriptors:
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 3}}
+";
+
+#[test]
+fn slow_the_server_answers_as_it_is_described() {
+    let server = Start::new().rules(RULES).listen(&["http"]).ready();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/schemathesis.toml");
+    let home = TempDir::new().unwrap();
+    let ran = Command::new(tools::own("bin/schemathesis"))
+        .args(["--config-file".as_ref(), config.as_os_str()])
+        .args(["run", &server.url("http", "/openapi.json"), "--no-color", "--workers", "1"])
+        // The same requests every time, and not too many.
+        .args(["--seed", "1", "--max-examples", "30", "--generation-database", "none"])
+        // One that a busy machine makes it wait for is no failure.
+        .args(["--suppress-health-check", "all", "--request-timeout", "20"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}{}\n{}", String::from_utf8_lossy(&ran.stderr), server.log());
+    for phase in ["✅ Examples", "✅ Coverage", "✅ Fuzzing"] {
+        assert!(said.contains(phase), "{said}");
+    }
+}
