@@ -70,14 +70,11 @@ impl Gate {
             Some(_flight) => self.limiter.check(request).await,
             None => self.limiter.shed(request),
         };
-        match &decided {
-            Ok(decision) => {
-                self.metrics.decided(decision.allowed(), decision.source());
-                if !decision.allowed() {
-                    log_refusal(request, decision);
-                }
+        if let Ok(decision) = &decided {
+            self.metrics.decided(decision.allowed(), decision.source());
+            if !decision.allowed() {
+                log_refusal(request, decision);
             }
-            Err(_) => self.metrics.refused_request(),
         }
         match (span, &decided) {
             (None, _) => {}

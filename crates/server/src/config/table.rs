@@ -106,8 +106,7 @@ pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trac
 /// The file that is read if it is there and nobody names another.
 pub(crate) const DEFAULT_FILE: &str = "tollgate.yaml";
 /// The default of `authorize_attributes`: what proxies send by themselves, or with a line for each.
-pub(crate) const AUTHORIZE_ATTRIBUTES: &str =
-    "api_key=X-Api-Key,remote_address=X-Forwarded-For,endpoint=:endpoint,method=:method,path=:path";
+pub(crate) const AUTHORIZE_ATTRIBUTES: &str = crate::wire::http::AuthorizeSettings::ATTRIBUTES;
 
 static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(rows::all);
 

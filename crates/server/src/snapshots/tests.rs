@@ -142,7 +142,11 @@ fn what_can_not_be_used_is_set_aside_and_the_newest_three_are_kept() {
     let kept = [2, 3, 4].map(|second| format!("{SET_ASIDE}{}", 1_767_225_600 + second));
     assert_eq!(names(folder.path())[..3], kept);
     assert_eq!(names(folder.path()).len(), 4, "what has no such name is not ours");
-    assert_eq!(log.lines_with("can't be used"), 5);
+    fs::write(snapshots.path(), "damaged").unwrap();
+    let health = Health::default();
+    snapshots.load(MemoryConfig::default(), &health);
+    assert_eq!(log.lines_with("can't be used"), 1);
+    assert_eq!(health.conditions().len(), 1);
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(in crate::config) const UNNEEDED: &[Unneeded] = &[
         why: "a refused request never consumes anything here",
         instead: UNSET,
     },
-    Unneeded { names: &["NEAR_LIMIT_RATIO"], why: "near is always 0.8 of the limit here", instead: UNSET },
+    Unneeded { names: &["NEAR_LIMIT_RATIO"], why: "there is no near-limit metric here yet", instead: UNSET },
     Unneeded {
         names: &["QUOTA_MODE"],
         why: "it can't be switched on for all rules at once here",

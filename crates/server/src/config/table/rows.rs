@@ -134,7 +134,7 @@ fn listener(listener: &'static str) -> Vec<Setting> {
             "max_connections",
             Kind::Number { least: 1, most: MOST_AT_ONCE },
             connections,
-            "The most connections at a time; others wait to be accepted",
+            "The most connections at a time; others are closed at once",
         ),
     ];
     if listener != "admin" {

@@ -9,6 +9,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, 
 use envoy_types::pb::google::protobuf::{Duration, Struct, Value, value};
 use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Wait};
 use tollgate_core::calendar::CalendarUnit;
+use tollgate_rules::model::Headers;
 
 use super::{Extras, HeaderNames};
 
@@ -48,10 +49,13 @@ fn code(passes: bool) -> i32 {
 /// What the tightest limit that has to do with a descriptor says of it.
 fn status(decision: &Decision, number: usize) -> DescriptorStatus {
     let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
-    let touching = decision.outcomes().filter(|outcome| outcome.touches & bit != 0);
-    match touching.min_by_key(tightness) {
+    let touching = || decision.outcomes().filter(|outcome| outcome.touches & bit != 0);
+    let code = code(!touching().any(|outcome| refuses(&outcome)));
+    // A limit that is not to be seen decides and says nothing: what Envoy knows, its clients may read in headers.
+    let shown = touching().filter(|outcome| outcome.rule.headers() != Headers::Hidden);
+    match shown.min_by_key(tightness) {
         Some(outcome) => DescriptorStatus {
-            code: code(!refuses(&outcome)),
+            code,
             current_limit: Some(current_limit(&outcome)),
             limit_remaining: if outcome.reading.admits { clamped(outcome.reading.remaining) } else { 0 },
             // Whole seconds, rounded up: Envoy's header has the seconds alone.
@@ -61,7 +65,7 @@ fn status(decision: &Decision, number: usize) -> DescriptorStatus {
         None => {
             let unlimited = decision.unlimited().any(|(_, touches)| touches & bit != 0);
             DescriptorStatus {
-                code: Code::Ok.into(),
+                code,
                 limit_remaining: if unlimited { UNLIMITED } else { 0 },
                 ..DescriptorStatus::default()
             }

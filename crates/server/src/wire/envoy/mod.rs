@@ -50,6 +50,11 @@ impl Envoy {
         Envoy { gate, extras }
     }
 
+    /// What it asks.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// Decides one request, which came with these headers.
     pub(crate) async fn should_rate_limit(
         &self,

@@ -55,7 +55,10 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
 async fn answer(State(route): State<Route>, headers: HeaderMap, body: Body) -> Response {
     match decide(&route, &headers, body).await {
         Ok((status, message)) => (status, [(header::CONTENT_TYPE, "application/json")], message).into_response(),
-        Err((status, reason)) => (status, reason + "\n").into_response(),
+        Err((status, reason)) => {
+            route.envoy.gate().metrics().refused_request();
+            (status, reason + "\n").into_response()
+        }
     }
 }
 

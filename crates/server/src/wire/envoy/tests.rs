@@ -44,6 +44,7 @@ rules:
   - {name: per-key, key: [api_key], limit: 5/day}
   - {name: per-user, key: [user], limit: 3/30s}
   - {name: all, key: [], limit: 100/day}
+  - {name: abuse, key: [address], limit: 1/day, headers: hidden}
 ";
 
 pub(super) fn envoy(extras: Extras, shadow: bool) -> Envoy {
@@ -240,6 +241,14 @@ fn a_status_is_the_tightest_reading_that_touches_its_descriptor() {
         all(&ask(&envoy, &both)),
         ["OVER_LIMIT", "OK 4/5 DAY per-key", "OVER_LIMIT 0/3 UNKNOWN per-user", "OK 99/100 DAY all"]
     );
+}
+
+#[test]
+fn a_hidden_limit_refuses_and_says_nothing() {
+    let envoy = server();
+    let request = request("listed", &["address=a"]);
+    assert_eq!(all(&ask(&envoy, &request)), ["OK", "OK 99/100 DAY all"]);
+    assert_eq!(all(&ask(&envoy, &request)), ["OVER_LIMIT", "OVER_LIMIT 99/100 DAY all"]);
 }
 
 #[test]

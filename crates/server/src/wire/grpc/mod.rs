@@ -114,7 +114,10 @@ impl Grpc {
         }
         match self.should_rate_limit(request).await {
             Ok(message) => Body::message(message),
-            Err(status) => status.response(),
+            Err(status) => {
+                self.envoy.gate().metrics().refused_request();
+                status.response()
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Descriptor, Request};
+use tollgate::{Descriptor, Request, now};
 
 use super::answer::{self, Detail};
 use super::settings::{AttributeSource, AuthorizeSettings};

@@ -38,7 +38,7 @@ fn decide(wire: &Wire, headers: &HeaderMap, bytes: &[u8]) -> Response<Full<Bytes
         Some(Ok(decision)) => {
             answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole)
         }
-        Some(Err(error)) => Problem::of_request(&error, request.domain, &wire.gate.limiter().rules()).into_answer(),
+        Some(Err(error)) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
         None => Problem::no_answer().into_answer(),
     }
 }
@@ -67,7 +67,7 @@ pub(super) async fn handle(
     answer(&wire, &headers, body).await.map(axum::body::Body::new)
 }
 
-/// A request that did not get as far as the gate, which counts the others.
+/// An answer to what could not be decided, counted.
 fn refuse(wire: &Wire, problem: Problem) -> Response<Full<Bytes>> {
     wire.gate.metrics().refused_request();
     problem.into_answer()

@@ -41,6 +41,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, code, detail)
     }
 
+    /// The store did not answer. It always does.
+    pub(super) fn no_answer() -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_answer", "the store did not answer at once; try again")
+    }
+
     /// What is wrong with a request that could be read and can't be decided.
     pub(super) fn of_request(error: &RequestError, domain: Option<&str>, rules: &Ruleset) -> Problem {
         let code = match error {
