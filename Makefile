@@ -19,8 +19,8 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: setup ## Watch the limiter decide on an example
-	@cargo run --quiet --release -p tollgate --example quickstart
+run: setup ## Start the server on built-in example rules
+	@cargo run --quiet --release -p tollgate-server -- serve
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test

@@ -47,6 +47,19 @@ pub enum Source {
     Shed,
 }
 
+impl Source {
+    /// In one word, for answers, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Store => "store",
+            Source::Cache => "cache",
+            Source::Local => "local",
+            Source::Assumed => "assumed",
+            Source::Shed => "shed",
+        }
+    }
+}
+
 /// A store's answer: a reading for each charge, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {

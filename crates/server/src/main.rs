@@ -12,6 +12,7 @@ mod observe;
 mod rules_watch;
 mod snapshots;
 mod wire;
+mod words;
 
 fn main() -> std::process::ExitCode {
     cli::run()

@@ -13,8 +13,8 @@ use tollgate::{Limiter, Rule, Ruleset};
 use tollgate_rules::Domain;
 use tollgate_rules::model::{Policy, RuleMode};
 
-use crate::cli::words;
 use crate::gate::Counters;
+use crate::words;
 
 /// Which of the rules or domains.
 #[derive(Debug, Deserialize)]

@@ -9,7 +9,8 @@ use clap::Args;
 use serde::Serialize;
 use tollgate::{Counter, Decision, Descriptor, Explanation, Fate, Limiter, MemoryConfig, Request};
 
-use super::{FAILURE, RulesArgs, USAGE, complain, finish, request_error, words};
+use super::{FAILURE, RulesArgs, USAGE, complain, finish, request_error};
+use crate::words;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {

@@ -8,8 +8,8 @@ use clap::Args;
 use serde::Serialize;
 use tollgate::{Problem, Ruleset, Severity};
 
-use super::words::counted;
 use super::{FAILURE, LoadingArgs, finish};
+use crate::words::counted;
 
 #[derive(Debug, Args)]
 pub(super) struct Lint {

@@ -4,7 +4,6 @@ mod explain;
 mod lint;
 mod replay;
 mod serve;
-pub(crate) mod words;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};

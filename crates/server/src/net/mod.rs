@@ -1,6 +1,7 @@
 //! Connections: where they come from, who serves them, and how they end.
 
 pub(crate) mod address;
+pub(crate) mod budget;
 pub(crate) mod closing;
 pub(crate) mod http1;
 pub(crate) mod listener;

@@ -125,3 +125,26 @@ async fn a_unix_socket() {
     assert_eq!(ask(&mut RateLimitServiceClient::new(channel), "u").await, (true, 2));
     drop(server);
 }
+
+#[tokio::test]
+async fn an_old_connection_is_asked_to_end_and_the_client_comes_back() {
+    let args = ["--grpc-max-connection-age", "1s"];
+    let server = Start::new().rules(RULES).listen(&["grpc", "admin"]).args(&args).ready();
+    let mut client = client(&server).await;
+    let accepted = || {
+        let metrics = crate::http::get(&server.url("admin", "/metrics")).body;
+        let line =
+            metrics.lines().find(|line| line.starts_with("tollgate_connections_accepted_total{listener=\"grpc\"}"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap()
+    };
+    assert_eq!(accepted(), 1.0);
+    // Every call is answered, on whichever connection it goes.
+    for _ in 0..1_000 {
+        client.should_rate_limit(request("u")).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        if accepted() > 1.0 {
+            return;
+        }
+    }
+    panic!("the connection was never asked to end:\n{}", server.log());
+}

@@ -48,3 +48,105 @@ fn connections_are_bounded() {
     assert!(eventually(open).is_some());
     drop(two);
 }
+
+/// The memory that a process has, in MiB.
+fn memory(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn bodies_that_never_end_take_a_bounded_memory() {
+    let server = Start::new().rules(RULES).listen(&["http"]).args(&["--body-timeout", "5m"]).ready();
+    let before = memory(server.id());
+    let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: 65000\r\n\r\n");
+    let half = [head.as_bytes(), &vec![b' '; 60_000]].concat();
+    let open: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address("http")).unwrap();
+            stream.write_all(&half).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(post(&server.url("http", CHECK), r#"{"attributes":{"user":"u"}}"#).status, 200);
+    let after = memory(server.id());
+    assert!(after - before < 100, "{before} MiB, then {after} MiB");
+    drop(open);
+}
+
+/// Opens a call that sends this much and does not end.
+async fn endless_call(
+    sender: &mut hyper::client::conn::http2::SendRequest<Endless>,
+    bytes: usize,
+) -> impl Future<Output = Option<String>> + use<> {
+    let request = hyper::Request::post("http://t/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Endless { left: bytes })
+        .unwrap();
+    sender.ready().await.unwrap();
+    let response = sender.send_request(request);
+    async move {
+        let response = response.await.ok()?;
+        Some(response.headers().get("grpc-status")?.to_str().ok()?.to_owned())
+    }
+}
+
+/// A body of so many bytes after which nothing comes.
+struct Endless {
+    left: usize,
+}
+
+impl http_body::Body for Endless {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        const PIECE: usize = 16 * 1024;
+        if self.left == 0 {
+            return std::task::Poll::Pending;
+        }
+        self.left = self.left.saturating_sub(PIECE);
+        // The beginning says that a long message follows.
+        let piece = [&[0, 0, 3, 0xff, 0xff][..], &[0; PIECE - 5]].concat();
+        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(piece.into()))))
+    }
+}
+
+#[tokio::test]
+async fn calls_that_never_end_take_a_bounded_memory() {
+    let args = ["--body-timeout", "5m"];
+    let server = Start::new().rules(RULES).listen(&["grpc"]).args(&args).ready();
+    let before = memory(server.id());
+    let mut calls = tokio::task::JoinSet::new();
+    let mut senders = Vec::new();
+    for _ in 0..4 {
+        let stream = tokio::net::TcpStream::connect(server.address("grpc")).await.unwrap();
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..200 {
+            calls.spawn(endless_call(&mut sender, 128 * 1024).await);
+        }
+        senders.push(sender);
+    }
+    // 100 MiB want to be held, and 64 may be: some of the calls are refused, by RESOURCE_EXHAUSTED.
+    let refused = tokio::time::timeout(PATIENCE, calls.join_next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(refused.as_deref(), Some("8"));
+    let after = memory(server.id());
+    assert!(after - before < 150, "{before} MiB, then {after} MiB");
+    drop((senders, calls));
+    let client = crate::grpc::client(&server).await;
+    let answered = || async { client.clone().should_rate_limit(crate::grpc::request("u")).await.is_ok() };
+    let mut tries = 0;
+    while !answered().await {
+        tries += 1;
+        assert!(tries < 1000, "what was held is not given back");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}

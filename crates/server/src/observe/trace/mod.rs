@@ -12,7 +12,7 @@ use opentelemetry::trace::{Span as _, SpanBuilder, SpanKind, Status, TraceContex
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
-use tollgate::{Decision, Source};
+use tollgate::Decision;
 
 use super::metrics::TraceMetrics;
 pub(crate) use export::TraceGuard;
@@ -91,7 +91,7 @@ impl CheckSpan {
         let span = &mut self.0;
         span.set_attribute(KeyValue::new("tollgate.domain", decision.domain().name().to_owned()));
         span.set_attribute(KeyValue::new("tollgate.allowed", decision.allowed()));
-        span.set_attribute(KeyValue::new("tollgate.source", source(decision.source())));
+        span.set_attribute(KeyValue::new("tollgate.source", decision.source().name()));
         if let Some(denied_by) = decision.denied_by() {
             span.set_attribute(KeyValue::new("tollgate.rule", denied_by.rule.name().to_owned()));
         }
@@ -100,16 +100,6 @@ impl CheckSpan {
     /// The check could not be decided as it was.
     pub(crate) fn failed(mut self) {
         self.0.set_status(Status::error("bad request"));
-    }
-}
-
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Store => "store",
-        Source::Cache => "cache",
-        Source::Local => "local",
-        Source::Assumed => "assumed",
-        Source::Shed => "shed",
     }
 }
 

@@ -8,8 +8,10 @@ mod others;
 mod status;
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -18,11 +20,13 @@ use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use prost::Message;
 
+use crate::net::budget::Budget;
 use crate::net::{Closing, Stream, within};
 use crate::wire::envoy::{Envoy, Refusal};
 use body::Body;
@@ -38,7 +42,11 @@ const PREFIX: usize = 5;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// The longest headers of one call.
-const MOST_HEADERS: u32 = 16 * 1024;
+const MOST_HEADERS: u32 = 8 * 1024;
+/// What a call holds while it arrives, but for its message: its headers, mostly short, and its stream.
+const CALL: usize = 4 * 1024;
+/// What all calls may hold that are still arriving. Past it calls are refused: they may be tried again.
+const MOST_ARRIVING: usize = 64 * 1024 * 1024;
 
 /// The gRPC wire.
 #[derive(Debug)]
@@ -46,6 +54,8 @@ pub(crate) struct Grpc {
     envoy: Arc<Envoy>,
     others: Others,
     config: GrpcConfig,
+    /// What calls hold that are still arriving, on all connections.
+    arriving: Budget,
 }
 
 /// How connections are kept.
@@ -69,7 +79,7 @@ pub(crate) struct GrpcConfig {
 
 impl Grpc {
     pub(crate) fn new(envoy: Arc<Envoy>, others: Others, config: GrpcConfig) -> Grpc {
-        Grpc { envoy, others, config }
+        Grpc { envoy, others, config, arriving: Budget::new(MOST_ARRIVING) }
     }
 
     /// Serves one connection until it ends.
@@ -79,7 +89,7 @@ impl Grpc {
             let grpc = self.clone();
             async move { Ok::<_, Infallible>(grpc.call(request).await) }
         });
-        let connection = http2::Builder::new(TokioExecutor::new())
+        let connection = http2::Builder::new(Eager)
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.max_streams)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -137,10 +147,12 @@ impl Grpc {
 
     async fn read_message(&self, body: &mut Incoming) -> Result<Bytes, Status> {
         let most = self.config.max_message;
+        let mut share = self.arriving.take(CALL).ok_or_else(Status::too_busy)?;
         let mut first = Bytes::new();
         let mut more = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Status::cut_off())?.into_data() else { continue };
+            let length = data.len();
             if first.is_empty() {
                 first = data;
             } else if !data.is_empty() {
@@ -155,6 +167,9 @@ impl Grpc {
             // To answer before the client has ended would reset the stream, which counts against the connection.
             if body.is_end_stream() {
                 break;
+            }
+            if !share.grow(length) {
+                return Err(Status::too_busy());
             }
         }
         let mut message = if more.is_empty() { first } else { more.freeze() };
@@ -184,5 +199,19 @@ async fn old_age(age: Option<Duration>) {
 impl crate::net::workers::Wire for Grpc {
     fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> crate::net::workers::Serving {
         Box::pin(Grpc::serve(self, stream, closing))
+    }
+}
+
+/// Polls a call at once, where its connection is: nearly all of them are answered by that. One that has to wait becomes a task,
+/// which is polled again and so is woken as it should be.
+#[derive(Clone, Copy, Debug)]
+struct Eager;
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Eager {
+    fn execute(&self, call: F) {
+        let mut call = Box::pin(call);
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(call);
+        }
     }
 }

@@ -36,6 +36,10 @@ impl Status {
         Status { code: DEADLINE_EXCEEDED, message: format!("the message did not arrive within {most:?}") }
     }
 
+    pub(super) fn too_busy() -> Status {
+        Status { code: RESOURCE_EXHAUSTED, message: "too many calls are arriving at once; try again".to_owned() }
+    }
+
     pub(super) fn cut_off() -> Status {
         Status::invalid("the call must have exactly one whole message".to_owned())
     }

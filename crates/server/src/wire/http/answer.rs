@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Decision, Mode, Outcome, Request, Source};
+use tollgate::{Decision, Mode, Outcome, Request};
 use tollgate_rules::model::Headers;
 
 use super::fields::{self, Refusal, Shown};
@@ -64,7 +64,7 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, shown: &Shown<'_>, told: &Tol
         number(out, one.limit.quota());
     }
     match decision.outcomes().next() {
-        Some(_) => member(out, "source", source(decision.source())),
+        Some(_) => member(out, "source", decision.source().name()),
         None if decision.unlimited().next().is_some() => out.extend_from_slice(br#","unlimited":true"#),
         None => {}
     }
@@ -135,7 +135,7 @@ fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     if let Some(label) = refusal.label() {
         member(out, "denied_by", label);
     }
-    member(out, "source", source(refusal.by.reading.source));
+    member(out, "source", refusal.by.reading.source.name());
 }
 
 fn retry_after(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
@@ -234,14 +234,4 @@ fn member(out: &mut Vec<u8>, name: &'static str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
     json_text(out, value);
-}
-
-pub(super) fn source(source: Source) -> &'static str {
-    match source {
-        Source::Store => "store",
-        Source::Cache => "cache",
-        Source::Local => "local",
-        Source::Assumed => "assumed",
-        Source::Shed => "shed",
-    }
 }

@@ -1,8 +1,5 @@
 //! Reading a body: bounded in length and in time.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::problem::Problem;
+use crate::net::within;
 
 /// The longest body that is read.
 pub(super) const MOST_BYTES: usize = 64 * 1024;
@@ -20,11 +18,7 @@ pub(super) async fn whole<B: Body<Data = Bytes> + Unpin>(body: B, patience: Dura
     if body.size_hint().lower() > MOST_BYTES as u64 {
         return Err(too_large());
     }
-    let mut reading = pin!(gather(body));
-    if let Some(read) = soon(reading.as_mut()).await {
-        return read;
-    }
-    tokio::time::timeout(patience, reading).await.unwrap_or_else(|_| {
+    within(patience, gather(body)).await.unwrap_or_else(|| {
         let detail = format!("the body did not arrive within {patience:?}; send it at once, with its length");
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
     })
@@ -65,22 +59,6 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Byte
             }
         }
     }
-}
-
-/// What a future gives at its first or second poll. The connection hands a body out only when it was asked for it, so a body that
-/// has already come is there the second time; for that no timer is worth its cost.
-async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
-    let mut asked = false;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if asked => Poll::Ready(None),
-        Poll::Pending => {
-            asked = true;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await
 }
 
 fn too_large() -> Problem {

@@ -144,8 +144,8 @@ impl StatusLimit {
             reset_at: fields::reset_at(&counter.reading, at),
             window: words::window(&counter.limit).into_owned(),
             burst: counter.limit.quota(),
-            algorithm: words::algorithm(counter.limit.algorithm()).to_owned(),
-            mode: words::mode(counter.mode).to_owned(),
+            algorithm: crate::words::algorithm(counter.limit.algorithm()).to_owned(),
+            mode: crate::words::mode(counter.mode).to_owned(),
         }
     }
 }

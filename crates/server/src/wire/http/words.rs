@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate::{Algorithm, Limit, Mode};
+use tollgate::{Algorithm, Limit};
 use tollgate_core::calendar::CalendarUnit;
 
 /// `1m`, `30s`, `1d`; `month` where a calendar says when it ends; `concurrent` where none is meant.
@@ -24,27 +24,6 @@ pub(super) fn window(limit: &Limit) -> Cow<'static, str> {
     let whole = UNITS.into_iter().find(|(_, length)| micros.is_multiple_of(*length));
     let (unit, length) = whole.unwrap_or(("us", 1));
     Cow::Owned(format!("{}{unit}", micros / length))
-}
-
-/// The name of the algorithm in rule files. GCRA is the token bucket's other name.
-pub(super) fn algorithm(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Bucket { paced: false, .. } => "token_bucket",
-        Algorithm::Bucket { paced: true, .. } => "leaky_bucket",
-        Algorithm::FixedWindow => "fixed_window",
-        Algorithm::SlidingWindow { .. } => "sliding_window",
-        Algorithm::SlidingLog => "sliding_log",
-        Algorithm::Concurrency => "concurrency",
-    }
-}
-
-pub(super) fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Enforce => "enforce",
-        Mode::AnyOf => "any_of",
-        Mode::Shadow => "shadow",
-        Mode::Soft => "soft",
-    }
 }
 
 /// Whether an attribute says what was asked for, and not who asked: its values are no secrets.
