@@ -11,13 +11,14 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::Duration;
 use http::{HeaderMap, HeaderValue, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::TcpListener;
+use tonic::codegen::tokio_stream;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -72,7 +73,9 @@ async fn respond(
     let _ = request.into_body().collect().await;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let mut response = http::Response::new(Full::new(message).with_trailers(async { Some(Ok(trailers)) }));
+    // As a stream, which has no length to be told: gRPC's answers have none.
+    let message = StreamBody::new(tokio_stream::once(Ok::<_, Infallible>(Frame::data(message))));
+    let mut response = http::Response::new(message.with_trailers(async { Some(Ok(trailers)) }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     Ok(response)
 }

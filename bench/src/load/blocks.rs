@@ -40,10 +40,11 @@ pub const LATER: [u8; 7] = {
 
 /// Reads the blocks of a connection.
 ///
-/// Most consist of numbers of remembered pairs, the same each time: those are compared, and only others decoded.
+/// Most are the same, byte for byte, until the server has something new to be remembered, such as the second: those are compared,
+/// and only others decoded.
 pub struct Blocks {
     decoder: Decoder<'static>,
-    /// Blocks that were found to be good, of either kind. They hold until something new is remembered.
+    /// Blocks that were found to be good, of either kind. They mean the same until something new is remembered.
     good: [Vec<Vec<u8>>; 2],
 }
 
@@ -61,9 +62,7 @@ impl Blocks {
 
     /// Fails the run unless the block says what it should.
     pub fn check(&mut self, block: &[u8], part: Part) {
-        let only_numbers = block.iter().all(|byte| (0x80..0xff).contains(byte));
-        let good = &self.good[part as usize];
-        if only_numbers && good.iter().any(|good| good == block) {
+        if self.good[part as usize].iter().any(|good| good == block) {
             return;
         }
         let pairs = self.decoder.decode(block).unwrap_or_else(|error| panic!("headers can't be read: {error:?}"));
@@ -77,10 +76,52 @@ impl Blocks {
             let pairs: Vec<String> = pairs.iter().map(|(name, value)| text(name) + ": " + &text(value)).collect();
             panic!("an answer without {name}: {value}, but with {}", pairs.join(", "));
         }
-        if only_numbers {
-            self.good[part as usize].push(block.to_vec());
-        } else {
+        if is_remembered(block) {
             self.good = [Vec::new(), Vec::new()];
+        } else {
+            self.good[part as usize].push(block.to_vec());
         }
     }
+}
+
+/// Whether a block that could be decoded changes what the two sides remember, and so what later blocks mean.
+fn is_remembered(mut block: &[u8]) -> bool {
+    while let Some(&first) = block.first() {
+        match first {
+            0x80.. => skip_number(&mut block, 7),
+            0x20..0x80 => return true,
+            // A name, by its number or in letters, and a value.
+            ..0x20 => {
+                if skip_number(&mut block, 4) == 0 {
+                    skip_text(&mut block);
+                }
+                skip_text(&mut block);
+                0
+            }
+        };
+    }
+    false
+}
+
+fn skip_text(block: &mut &[u8]) {
+    let length = skip_number(block, 7);
+    *block = block.get(length..).unwrap_or_default();
+}
+
+/// A number that begins in the last so many bits of a byte and goes on in others if they do not suffice.
+fn skip_number(block: &mut &[u8], bits: u32) -> usize {
+    let most = (1 << bits) - 1;
+    let mut number = usize::from(block[0]) & most;
+    let mut length = 1;
+    if number == most {
+        for (at, byte) in block[1..].iter().enumerate() {
+            number += usize::from(byte & 0x7f) << (7 * at);
+            length += 1;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *block = &block[length..];
+    number
 }
