@@ -21,7 +21,7 @@ fn keys(descriptors: &[Descriptor<'_>]) -> Vec<(String, u64, Vec<String>)> {
     charges
         .map(|(at, charge)| {
             let name = resolved.rule(at).unwrap().name().to_owned();
-            (name, charge.limit.amount(), charge.key.values().iter().map(|value| value.to_string()).collect())
+            (name, charge.limit.amount(), charge.key.values().iter().map(ToString::to_string).collect())
         })
         .collect()
 }

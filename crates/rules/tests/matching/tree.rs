@@ -272,7 +272,7 @@ descriptors:
     let rules = crate::rules(file);
     let entries: [&[(&str, &str)]; 5] =
         [&[("a=b", "x")], &[("a", "b")], &[("a→c", "x")], &[("a%3Db", "x")], &[("a", "z"), ("c", "x")]];
-    let descriptors = entries.map(|entries| tollgate_core::Descriptor::new(entries));
+    let descriptors = entries.map(tollgate_core::Descriptor::new);
     let request = tollgate_core::Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
     let resolved = rules.resolve(&request, tollgate_core::ClaimId(1)).unwrap();
     let scopes: std::collections::BTreeSet<&str> =
