@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -22,6 +23,8 @@ pub(crate) struct Server {
     /// Where it listens, by listener.
     addresses: HashMap<String, String>,
     log: Arc<Mutex<String>>,
+    /// Ends when the server has said its last word.
+    logging: Option<JoinHandle<()>>,
     /// What it was given for itself alone.
     home: TempDir,
 }
@@ -105,6 +108,8 @@ impl Start {
     pub(crate) fn fails(self) -> (Option<i32>, String) {
         let (mut server, _lines) = self.spawn();
         let status = server.wait();
+        // What it said last may still be on its way.
+        let _ = server.logging.take().map(JoinHandle::join);
         (status.code(), server.log())
     }
 
@@ -115,13 +120,13 @@ impl Start {
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let log = Arc::new(Mutex::new(String::new()));
         let (mut stderr, kept) = (child.stderr.take().unwrap(), log.clone());
-        std::thread::spawn(move || {
+        let logging = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stderr.read(&mut buffer) {
                 kept.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
             }
         });
-        (Server { child, addresses: HashMap::new(), log, home: self.home }, lines)
+        (Server { child, addresses: HashMap::new(), log, logging: Some(logging), home: self.home }, lines)
     }
 }
 

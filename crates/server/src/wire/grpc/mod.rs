@@ -36,9 +36,13 @@ pub(crate) use others::{Others, follow_health};
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// Before each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-/// What a client may send before the server has looked at it: for one stream, and for all of a connection.
+/// What a client may send on one stream before the server has looked at it.
 const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// And on a connection, for each stream that it may have: h2 takes half of that as its bound on small frames that nobody has read
+/// yet, 256 bytes for each, and ends a connection that goes past it. All streams of a connection may have two such frames.
+const WINDOW_OF_A_STREAM: u32 = 1024;
+/// The largest window that the protocol knows.
+const MOST_WINDOW: u32 = (1 << 31) - 1;
 /// The longest headers of one call.
 const MOST_HEADERS: u32 = 8 * 1024;
 /// What a call holds while it arrives, but for its message: its headers, mostly short, and its stream.
@@ -91,15 +95,22 @@ impl Grpc {
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.max_streams)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_connection_window_size(
+                config.max_streams.saturating_mul(WINDOW_OF_A_STREAM).clamp(STREAM_WINDOW, MOST_WINDOW),
+            )
             .max_header_list_size(MOST_HEADERS)
             .keep_alive_interval(config.keepalive)
             .keep_alive_timeout(config.keepalive_timeout)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         tokio::select! {
-            // A connection that breaks is the client's affair.
-            _ = connection.as_mut() => return,
+            ended = connection.as_mut() => {
+                // A connection that breaks is the client's affair.
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a gRPC connection broke");
+                }
+                return;
+            }
             () = closing.begun() => {}
             () = old_age(config.max_age) => {}
         }
