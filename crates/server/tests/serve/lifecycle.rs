@@ -72,27 +72,31 @@ fn settings_that_are_not() {
     assert!(log.contains("TOLLGATE_WORKERS"), "{log}");
 }
 
-#[tokio::test]
+/// A check whose body of this length is awaited: it is in flight, since the server asked for the rest.
+fn begun_check(address: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut go_on = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut go_on).unwrap();
+    assert!(go_on.starts_with(b"HTTP/1.1 100"));
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn told_to_stop_it_answers_what_is_in_flight() {
     let mut server = Start::new().rules(RULES).listen(&["grpc", "http", "admin"]).ready();
     let mut client = grpc::client(&server).await;
     assert_eq!(grpc::ask(&mut client, "u").await, (true, 2));
-    // A request of which only the head has arrived is in flight.
-    let mut slow = TcpStream::connect(server.address("http")).unwrap();
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
     let body = r#"{"domain":"d","attributes":{"user":"u"}}"#;
-    let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n", body.len());
-    slow.write_all(head.as_bytes()).unwrap();
-    slow.write_all(&body.as_bytes()[..5]).unwrap();
-    // The server has it when it counts a check that it has not answered, or when it has read the head: ask another way round.
-    let other = server.url("http", "/livez");
-    assert_eq!(get(&other).status, 200);
+    let mut slow = begun_check(server.address("http"), body.len());
     server.signal("TERM");
     let (admin, http) = (server.url("admin", "/readyz"), server.url("http", "/livez"));
     let unready = || try_get(&admin).filter(|answer| answer.status == 503).map(drop);
     assert!(eventually(unready).is_some(), "{}", server.log());
     assert!(eventually(|| try_get(&http).is_none().then_some(())).is_some(), "new connections are still taken");
-    slow.write_all(&body.as_bytes()[5..]).unwrap();
+    slow.write_all(body.as_bytes()).unwrap();
     let mut answer = String::new();
     slow.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"remaining\":1"), "{answer}");
@@ -104,9 +108,7 @@ async fn told_to_stop_it_answers_what_is_in_flight() {
 #[test]
 fn stopping_takes_no_longer_than_it_may() {
     let mut server = Start::new().rules(RULES).listen(&["http"]).args(&["--shutdown-timeout", "300ms"]).ready();
-    let mut stuck = TcpStream::connect(server.address("http")).unwrap();
-    stuck.write_all(format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: 5\r\n\r\n{{").as_bytes()).unwrap();
-    assert_eq!(get(&server.url("http", "/livez")).status, 200);
+    let _stuck = begun_check(server.address("http"), 5);
     assert!(server.stop().success());
     assert!(server.log().contains("did not end in time"), "{}", server.log());
 }

@@ -108,8 +108,6 @@ impl Start {
     pub(crate) fn fails(self) -> (Option<i32>, String) {
         let (mut server, _lines) = self.spawn();
         let status = server.wait();
-        // What it said last may still be on its way.
-        let _ = server.logging.take().map(JoinHandle::join);
         (status.code(), server.log())
     }
 
@@ -194,6 +192,8 @@ impl Server {
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let ended = eventually(|| self.child.try_wait().unwrap());
+        // What it said last may still be on its way.
+        let _ = self.logging.take_if(|_| ended.is_some()).map(JoinHandle::join);
         ended.unwrap_or_else(|| panic!("the server did not end:\n{}", self.log()))
     }
 

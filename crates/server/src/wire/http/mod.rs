@@ -131,12 +131,13 @@ impl Http {
         loop {
             tokio::select! {
                 biased;
-                // A connection that breaks is the client's affair.
-                _ = connection.as_mut() => return,
+                // Before the connection, so that the answer that it is about to give says that it is the last.
                 () = closing.begun(), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                // A connection that breaks is the client's affair.
+                _ = connection.as_mut() => return,
                 () = quiet.as_mut() => return,
             }
         }
