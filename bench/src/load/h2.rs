@@ -20,7 +20,7 @@ const FIRST_WINDOW: i64 = 65_535;
 const OUR_WINDOW: u32 = 1 << 30;
 const TOLD_AFTER: u32 = 1 << 20;
 /// Places for calls under way. A call comes back to the place of one long before it, which must be over.
-const PLACES: usize = 4096;
+const PLACES: usize = 1 << 16;
 /// Room for what arrives in one read.
 const ROOM: usize = 256 * 1024;
 /// One answer in so many is read as a whole; of the others only how they begin.
