@@ -53,9 +53,10 @@ pub(crate) fn watch(mut follower: Follower, poll: Duration) -> io::Result<(Waker
     let mut eyes = Eyes::open(&follower.source.paths, calls);
     let thread = std::thread::Builder::new().name("rules".to_owned()).spawn(move || {
         while let Some(asked) = next(&inbox, poll) {
-            follower.look(asked);
-            // A directory that was replaced is another one, which nobody watches yet.
+            // A directory that was replaced is another one, which nobody watches yet. Before the look, so that what changes
+            // after it is told.
             eyes.look_again();
+            follower.look(asked);
         }
     })?;
     Ok((waker, thread))

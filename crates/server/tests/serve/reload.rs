@@ -46,7 +46,7 @@ fn bad_rules_keep_the_last_good_and_say_so() {
     assert!(reason.contains("rules.yaml:3") && reason.contains("fortnight"), "{reason}");
     assert_eq!(readiness(&server)["ready"], true);
     assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_valid 0"));
-    assert!(server.log().contains("the last good rules stay in force"), "{}", server.log());
+    server.wait_for_log("the last good rules stay in force");
     wait_for_amount(&server, 3);
     server.write_rules(&with_amount(7));
     wait_for_amount(&server, 7);

@@ -74,7 +74,7 @@ fn a_damaged_file_is_set_aside() {
     bytes[middle] ^= 0xff;
     fs::write(&snapshot, bytes).unwrap();
     let server = server.again().listen(&["http"]).ready();
-    assert!(server.log().contains("damaged"), "{}", server.log());
+    server.wait_for_log("damaged");
     assert_eq!(spend(&server, 0), [10; 5]);
     let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names.into_iter().any(|name| name.contains("damaged")));

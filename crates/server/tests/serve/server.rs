@@ -144,6 +144,12 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits until it has logged this: a log line may come later than what it is about.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        assert!(eventually(|| self.log().contains(text).then_some(())).is_some(), "no {text:?} in\n{}", self.log());
+    }
+
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
