@@ -15,7 +15,7 @@ fn cli(server: &Server, options: &[&str], words: &[&str]) -> String {
         .args(words)
         .stdin(Stdio::null())
         .output()
-        .expect("redis-cli is there: `make setup` installs it");
+        .expect("redis-cli is there: `make setup-tests` installs it");
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -117,7 +117,7 @@ impl Redis {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("redis-server is there: `make setup` installs it");
+            .expect("redis-server is there: `make setup-tests` installs it");
         wait_until_ready(process.stdout.take().unwrap());
         Redis { address: port, process }
     }
