@@ -15,6 +15,8 @@ pub struct Claim<'a> {
     pub charges: SmallVec<[Charge<'a>; 4]>,
     /// Settled at most once under this name.
     pub once: Option<Once<'a>>,
+    /// How long whoever asks waits for the answer. A store that can't answer by then says so before.
+    pub patience: Option<Span>,
 }
 
 impl Claim<'_> {
@@ -37,6 +39,8 @@ pub struct Charge<'a> {
     pub mode: Mode,
     /// What follows if the store can't say.
     pub on_failure: OnFailure,
+    /// Only the store itself may answer: budgets, and what may be given back, are never remembered, leased or approximated.
+    pub strict: bool,
 }
 
 /// What is asked of a counter.

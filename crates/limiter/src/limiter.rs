@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Reading, Replay, Request, Settlement, Source, Timestamp, Verdict};
+use tollgate_core::{Claim, Request, Settlement, Source, Span, Verdict};
 use tollgate_rules::{Matched, RequestError, Ruleset};
 use tollgate_store::Store;
 
@@ -54,8 +54,13 @@ impl<S: Store> Limiter<S> {
     /// A store that fails is never an error: the decision follows the rules' policies and says so. What is an error is a request
     /// that can't be decided as it is, for instance without a domain where there are several.
     pub async fn check(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
+        self.check_within(request, None).await
+    }
+
+    /// The same for one who waits no longer than `patience`: a store that can't answer by then is taken as failing.
+    pub async fn check_within(&self, request: &Request<'_>, patience: Option<Span>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
-        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience };
         let mut matched = Matched::default();
         let mut settlement = Settlement::default();
         let sound = resolve(&rules, request, &mut claim, &mut matched)?;
@@ -69,10 +74,11 @@ impl<S: Store> Limiter<S> {
     /// than they can settle.
     pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
-        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
         let sound = resolve(&rules, request, &mut claim, &mut matched)?;
-        let settlement = assumed(&claim, Source::Shed);
+        let mut settlement = Settlement::default();
+        self.store.assume(&claim, Source::Shed, &mut settlement);
         let verdict = verdict(&claim, &settlement, sound);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
@@ -117,7 +123,7 @@ impl<S: Store> Limiter<S> {
             .await
         };
         if !settled {
-            *settlement = assumed(claim, Source::Assumed);
+            self.store.assume(claim, Source::Assumed, settlement);
         }
     }
 }
@@ -156,12 +162,4 @@ pub(crate) fn verdict(claim: &Claim<'_>, settlement: &Settlement, sound: bool) -
         verdict.source = Source::Assumed;
     }
     verdict
-}
-
-pub(crate) fn assumed(claim: &Claim<'_>, source: Source) -> Settlement {
-    Settlement {
-        readings: claim.charges.iter().map(|charge| Reading::assumed(charge, source)).collect(),
-        at: Timestamp::default(),
-        replay: Replay::First,
-    }
 }

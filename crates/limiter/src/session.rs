@@ -36,7 +36,7 @@ impl<'l, S: Store> Session<'l, S> {
     pub async fn check(&mut self, request: &Request<'_>) -> Result<&Decision, RequestError> {
         let limiter = self.limiter;
         let decision = self.begin();
-        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
         limiter.settle(&claim, &mut decision.settlement).await;
         decision.verdict = verdict(&claim, &decision.settlement, sound);
@@ -51,7 +51,7 @@ impl<'l, S: Store> Session<'l, S> {
     {
         let limiter = self.limiter;
         let decision = self.begin();
-        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
         now(limiter.settle(&claim, &mut decision.settlement));
         decision.verdict = verdict(&claim, &decision.settlement, sound);

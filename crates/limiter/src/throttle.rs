@@ -11,7 +11,7 @@ use tollgate_core::{
 use tollgate_store::Store;
 
 use crate::ids;
-use crate::limiter::{Limiter, assumed};
+use crate::limiter::Limiter;
 
 /// What a caller says that a key may do: `count` in a `period`, and up to `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,10 @@ impl<S: Store> Throttler<S> {
     /// If the limit can't be counted exactly.
     pub fn shed(&mut self, key: &[u8], throttle: &Throttle, units: u64) -> Result<Reading, LimitError> {
         let at = self.find(throttle)?;
-        let known = &self.known[at];
+        let (known, settlement) = (&self.known[at], &mut self.settlement);
         let claim = known.claim(key, units);
-        Ok(known.read(&claim, &assumed(&claim, Source::Shed)))
+        self.limiter.store().assume(&claim, Source::Shed, settlement);
+        Ok(known.read(&claim, settlement))
     }
 
     /// The place of a limit among the known ones.
@@ -116,8 +117,9 @@ impl Known {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Local,
+            strict: false,
         };
-        Claim { id: ids::next(), charges: smallvec![charge], once: None }
+        Claim { id: ids::next(), charges: smallvec![charge], once: None, patience: None }
     }
 
     /// What the one charge of a claim reads.

@@ -358,6 +358,11 @@ impl Rule {
         }
     }
 
+    /// Whether only the store itself may say how its counters stand.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.policy == Policy::Quota
+    }
+
     /// The limit of a tier; `None` where the rule does not apply to it or does not limit it.
     pub fn limit(&self, tier: u16) -> Option<&Limit> {
         match self.cap(usize::from(tier))? {

@@ -60,7 +60,7 @@ pub enum AppliedTerms {
 impl Ruleset {
     /// What a request asks of the store.
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
-        let mut claim = Claim { id, charges: SmallVec::new(), once: None };
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
         self.resolve_into(request, &mut claim, &mut matched)?;
         let Matched { domain, applied, unlimited, requested: _ } = matched;
@@ -194,7 +194,15 @@ impl<'a> Resolving<'_, 'a> {
         let key = requested.key(descriptor, limit.period().span()).ok_or(RequestError::UnknownUnit)?;
         let on_failure = requested.rule.tiers[tier].on_failure;
         let units = descriptor.hits.unwrap_or(request.cost);
-        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode: Mode::Enforce, on_failure });
+        self.claim.charges.push(Charge {
+            key,
+            limit,
+            ask: Ask::Exactly,
+            units,
+            mode: Mode::Enforce,
+            on_failure,
+            strict: false,
+        });
         let terms = AppliedTerms::Requested(self.matched.requested.len() as u16);
         self.matched.applied.push(Applied { rule: u32::MAX, terms, mode: Mode::Enforce, touches: 1 << number });
         self.matched.requested.push(limit.clone());
@@ -219,8 +227,8 @@ impl<'a> Resolving<'_, 'a> {
         };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
-        let on_failure = rule.tiers[tier].on_failure;
-        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode, on_failure });
+        let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
+        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode, on_failure, strict });
         self.matched.applied.push(applied(mode));
     }
 }

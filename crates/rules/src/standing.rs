@@ -55,7 +55,7 @@ impl Domain {
         let mut attributes = Attributes::default();
         attributes.read(&request, self)?;
         let caller = known.first().map_or("", |(name, _)| name);
-        let claim = Claim { id, charges: SmallVec::new(), once: None };
+        let claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut looks = Looks { claim, rules: Vec::new(), left_out: Vec::new() };
         let tier = self.tier(&attributes);
         for (rule, way) in self.rules.iter().zip(ways) {
@@ -90,8 +90,8 @@ impl<'a> Looks<'a> {
     ) {
         let key = Key::new(scope, values);
         let mode: Mode = rule.mode_for(&key);
-        let on_failure = rule.tiers[tier].on_failure;
-        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure });
+        let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
+        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, strict });
         self.rules.push(rule);
     }
 }

@@ -5,12 +5,18 @@
 
 use std::future::Future;
 
-use tollgate_core::{Claim, Settlement};
+use tollgate_core::{Claim, Reading, Replay, Settlement, Source, Timestamp};
 
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "redis")]
+pub mod guarded;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redis")]
+pub mod sharded;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};
@@ -29,6 +35,15 @@ pub trait Store: Send + Sync {
             settlement
         }
     }
+
+    /// Answers without settling: what each charge reads when nobody looks, by its policy and marked with this source. For those
+    /// who have more claims than they can settle, and for when settling went wrong.
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        settlement.readings.clear();
+        settlement.readings.extend(claim.charges.iter().map(|charge| Reading::assumed(charge, source)));
+        settlement.at = Timestamp::default();
+        settlement.replay = Replay::First;
+    }
 }
 
 /// A store that never waits: its futures are ready at the first poll.
@@ -41,10 +56,18 @@ impl<S: Store> Store for &S {
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
         S::settle_into(self, claim, settlement)
     }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        S::assume(self, claim, source, settlement);
+    }
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
         S::settle_into(self, claim, settlement)
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        S::assume(self, claim, source, settlement);
     }
 }

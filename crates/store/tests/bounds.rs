@@ -43,9 +43,10 @@ impl Full {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
+            strict: false,
         };
         let once = once.map(|name| Once { key: key(Value::Text(name)), body: 0, keep: Span::from_secs(60) });
-        block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once }))
+        block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, patience: None }))
     }
 
     fn take(&self, caller: &str, units: u64) -> Reading {

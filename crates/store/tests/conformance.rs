@@ -93,7 +93,8 @@ enum Fault {
 
 impl Store for Faulty {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
-        let piece = |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None };
+        let piece =
+            |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None, patience: None };
         *settlement = match self.fault {
             Some(Fault::Forgetful) => self.right.settle(&Claim { once: None, ..claim.clone() }).await,
             Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {

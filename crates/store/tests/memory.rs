@@ -38,6 +38,7 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
+            strict: false,
         }
     }
 
@@ -47,7 +48,12 @@ impl Rule {
 }
 
 fn settle<'a>(store: &impl Store, id: u128, charges: impl IntoIterator<Item = Charge<'a>>) -> Settlement {
-    block_on(store.settle(&Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None }))
+    block_on(store.settle(&Claim {
+        id: ClaimId(id),
+        charges: charges.into_iter().collect(),
+        once: None,
+        patience: None,
+    }))
 }
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {

@@ -73,9 +73,10 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
+            strict: false,
         };
         let once = once.map(|name| Once { key: key(name), body: 7, keep: Span::from_secs(60) });
-        block_on(store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once }))
+        block_on(store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, patience: None }))
     }
 
     fn take(&self, store: &impl Store, caller: &str, units: u64) -> Reading {
@@ -241,9 +242,10 @@ fn long_logs_and_holds_come_back_whole() {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
+            strict: false,
         };
         let charges = rules.iter().map(|(scope, limit)| charge((scope, limit))).collect();
-        block_on(store.settle(&Claim { id: ClaimId(u128::from(id) << 60), charges, once: None }))
+        block_on(store.settle(&Claim { id: ClaimId(u128::from(id) << 60), charges, once: None, patience: None }))
     };
     for id in 0..most {
         clock.set(START.after(Span::from_micros(id * 1_000)));

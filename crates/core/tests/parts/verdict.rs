@@ -24,6 +24,7 @@ fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
         units: 1,
         mode,
         on_failure: OnFailure::Deny,
+        strict: false,
     };
     let reading = |&(_, _, wait, remaining): &(Ask, Mode, Wait, u64)| Reading {
         admits: wait == ROOM,
@@ -34,7 +35,7 @@ fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
         delay: Span::from_secs(remaining),
         source: Source::Store,
     };
-    let claim = Claim { id: ClaimId(0), charges: votes.iter().map(charge).collect(), once: None };
+    let claim = Claim { id: ClaimId(0), charges: votes.iter().map(charge).collect(), once: None, patience: None };
     let readings = votes.iter().map(reading).collect();
     Verdict::reach(&claim, &Settlement { readings, at: Timestamp::default(), replay: Replay::First })
 }

@@ -46,8 +46,9 @@ impl World {
             units: asks.units,
             mode: asks.mode,
             on_failure: OnFailure::Deny,
+            strict: false,
         };
-        let claim = Claim { id: ClaimId(id), charges: asks.iter().map(charge).collect(), once: None };
+        let claim = Claim { id: ClaimId(id), charges: asks.iter().map(charge).collect(), once: None, patience: None };
         let keys: Vec<usize> = asks.iter().map(|asks| asks.key).collect();
         let load = |(at, key): (usize, &usize)| match keys[..at].iter().position(|earlier| earlier == key) {
             Some(earlier) => Slot::same_as(earlier),

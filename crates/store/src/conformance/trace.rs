@@ -122,7 +122,7 @@ impl Row {
             body: once.body,
             keep: once.keep,
         });
-        settle(subject, &Claim { id: self.id, charges, once })
+        settle(subject, &Claim { id: self.id, charges, once, patience: None })
     }
 
     fn compare(&self, settlement: &Settlement) -> Result<(), String> {

@@ -40,7 +40,15 @@ impl Counter {
     }
 
     pub(super) fn charge<'a>(&'a self, value: &'a str, ask: Ask, units: u64, mode: Mode) -> Charge<'a> {
-        Charge { key: self.key(value), limit: &self.limit, ask, units, mode, on_failure: OnFailure::Deny }
+        Charge {
+            key: self.key(value),
+            limit: &self.limit,
+            ask,
+            units,
+            mode,
+            on_failure: OnFailure::Deny,
+            strict: false,
+        }
     }
 
     /// Units or nothing, enforced.
@@ -66,7 +74,7 @@ pub(super) fn one_of_each(amount: u64) -> Vec<Counter> {
 }
 
 pub(super) fn claim<'a>(id: u128, charges: impl IntoIterator<Item = Charge<'a>>) -> Claim<'a> {
-    Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None }
+    Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None, patience: None }
 }
 
 pub(super) fn settle<S: Subject>(subject: &S, claim: &Claim<'_>) -> Settlement {

@@ -96,12 +96,17 @@ pub(crate) fn settle(
             (_, ago) => Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1)] },
         };
         let key = Key::new(scope, values);
-        Charge { key, limit, ask, units: asks.units, mode: asks.mode, on_failure: OnFailure::Deny }
+        Charge { key, limit, ask, units: asks.units, mode: asks.mode, on_failure: OnFailure::Deny, strict: false }
     };
     let once = step.once.map(|(name, body)| Once {
         key: Key::new(names, smallvec![Value::Text(VALUES[name])]),
         body,
         keep: Span::from_secs(20),
     });
-    block_on(store.settle(&Claim { id: ClaimId(step.id), charges: step.charges.iter().map(charge).collect(), once }))
+    block_on(store.settle(&Claim {
+        id: ClaimId(step.id),
+        charges: step.charges.iter().map(charge).collect(),
+        once,
+        patience: None,
+    }))
 }

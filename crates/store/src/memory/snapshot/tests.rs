@@ -188,9 +188,9 @@ proptest! {
                     _ => Ask::Return { taken_at: NOW },
                 };
                 let (mode, on_failure) = (Mode::Enforce, OnFailure::Deny);
-                let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure };
+                let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure, strict: false };
                 let mut settlement = Settlement::default();
-                store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None }, &mut settlement);
+                store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None, patience: None }, &mut settlement);
                 prop_assert_eq!(settlement.readings.len(), 1);
             }
         }

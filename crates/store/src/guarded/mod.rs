@@ -1,0 +1,1 @@
+//! A store of shards that keeps deciding while some of them are away.
