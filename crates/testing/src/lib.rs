@@ -7,6 +7,8 @@ pub mod redis;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Child;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 pub use redis::Redis;
 
@@ -45,4 +47,21 @@ pub fn free_port() -> u16 {
         Ok(address) => address.port(),
         Err(error) => panic!("no free port: {error}"),
     }
+}
+
+/// How long what another process does is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks until there is something to see, or it takes too long. Another process has its own clock, so there is nothing to move
+/// here but to look again.
+pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    const STEP: Duration = Duration::from_millis(5);
+    let (_keep, pause) = channel::<()>();
+    for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        let _ = pause.recv_timeout(STEP);
+    }
+    None
 }

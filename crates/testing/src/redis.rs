@@ -3,12 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Process, free_port};
+use crate::{Process, eventually, free_port};
 
 /// One server, without a disk.
 #[derive(Debug)]
@@ -21,8 +20,6 @@ pub struct Redis {
 
 /// How often a port that somebody else took meanwhile is replaced by another.
 const TRIES: usize = 5;
-/// How often a server that starts is asked whether it has.
-const ASKED: usize = 1_000;
 
 impl Redis {
     /// A server with the defaults.
@@ -74,16 +71,14 @@ impl Redis {
             .spawn();
         let child = child.unwrap_or_else(|error| panic!("redis-server: {error}; `make setup-tests` installs it"));
         let mut process = Process(child);
-        for _ in 0..ASKED {
+        let ready = |answer: String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
+        let up = eventually(|| {
             if !process.runs() {
-                return None;
+                return Some(false);
             }
-            if say(port, "PING").is_ok_and(|answer| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH")) {
-                return Some(Redis { process, port, directory });
-            }
-            sleep(Duration::from_millis(10));
-        }
-        None
+            say(port, "PING").is_ok_and(ready).then_some(true)
+        });
+        (up == Some(true)).then_some(Redis { process, port, directory })
     }
 }
 

@@ -15,12 +15,13 @@ pub(crate) const MOST_LINES: usize = 600;
 const CORE_MAY_USE: [&str; 3] = ["jiff", "siphasher", "smallvec"];
 
 /// Which of our packages each of our packages may use. What is not here may use none.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 6] = [
     ("tollgate-core", &[]),
     ("tollgate-rules", &["tollgate-core"]),
-    ("tollgate-store", &["tollgate-core"]),
+    ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
     ("tollgate", &["tollgate-core", "tollgate-rules", "tollgate-store"]),
-    ("tollgate-server", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate"]),
+    ("tollgate-server", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate", "tollgate-testing"]),
+    ("tollgate-testing", &[]),
 ];
 
 const CLOCK_READS: [&str; 9] = [
