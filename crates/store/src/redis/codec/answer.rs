@@ -5,7 +5,8 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
 use tollgate_core::{
-    Algorithm, Charge, Claim, Reading, Replay, Settlement, Slot, Source, Span, State, Timestamp, Wait, settle_into,
+    Algorithm, Charge, Claim, EXACT, Reading, Replay, Settlement, Slot, Source, Span, State, Timestamp, Wait,
+    settle_into,
 };
 
 use super::seven;
@@ -158,20 +159,20 @@ fn again(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -
     settlement.at = Timestamp::from_micros(rest.number(8)?);
     settlement.replay = Replay::Again;
     let (form, count) = (rest.number(1)? as u8, claim.charges.len());
-    match form {
+    let read = match form {
         IN_TICKS if rest.0.len() == TICKS * count => in_ticks(rest, claim, settlement),
-        IN_MICROS if rest.0.len() == MICROS * count => {
-            for _ in 0..count {
-                settlement.readings.push(reading_in_micros(rest)?);
-            }
+        IN_MICROS if rest.0.len() == MICROS * count => (0..count).try_for_each(|_| {
+            settlement.readings.push(reading_in_micros(rest)?);
             Some(())
-        }
-        _ => {
-            settlement.at = found_at;
-            conflict(claim, settlement);
-            Some(())
-        }
+        }),
+        _ => None,
+    };
+    if read.is_none() {
+        settlement.readings.clear();
+        settlement.at = found_at;
+        conflict(claim, settlement);
     }
+    Some(())
 }
 
 fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
@@ -190,7 +191,7 @@ fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
 fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
     let tick = charge.limit.period().tick();
     let said = rest.number(1)? as u8;
-    let (taken, remaining) = (rest.number(7)?, rest.number(7)?);
+    let (taken, remaining) = (rest.units()?, rest.units()?);
     let until = |ticks: u64| tick.until(now, tick.at(now).saturating_add(ticks));
     let (wait, reset_after, delay) = (until(rest.number(7)?), until(rest.number(7)?), tick.span(rest.number(7)?));
     let wait = wait_said(said, wait);
@@ -199,7 +200,7 @@ fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -
 
 fn reading_in_micros(rest: &mut Bytes<'_>) -> Option<Reading> {
     let said = rest.number(1)? as u8;
-    let (taken, remaining) = (rest.number(7)?, rest.number(7)?);
+    let (taken, remaining) = (rest.units()?, rest.units()?);
     let [wait, reset_after, delay] = [rest.number(8)?, rest.number(8)?, rest.number(8)?].map(Span::from_micros);
     let wait = wait_said(said, wait);
     Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
@@ -221,6 +222,11 @@ impl<'b> Bytes<'b> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// A number of units.
+    fn units(&mut self) -> Option<u64> {
+        self.number(7).filter(|units| *units < EXACT)
     }
 
     /// A number of so many bytes, at most eight.
