@@ -80,7 +80,8 @@ impl Connector {
             let mut link = Link { node: node.clone(), connection, gone: Arc::default() };
             match link.ask(&cmd("PING"), CONNECTED_WITHIN).await {
                 Ok(_) => return Ok(link),
-                Err(error) => refused = Some(error),
+                Err(failure @ Failure::Refused(_)) => refused = Some(failure),
+                Err(failure) => return Err(failure),
             }
         }
         Err(refused.unwrap_or(Failure::Timeout))
@@ -141,13 +142,14 @@ impl Link {
 
     /// The first answers of a server: the name that it has for the script, and what is not as it should be.
     pub(super) async fn prepare(&mut self, script: &str) -> Result<(String, Option<String>), Failure> {
-        let loaded = self.ask(cmd("SCRIPT").arg("LOAD").arg(script), CONNECTED_WITHIN).await;
-        let name = loaded.map_err(|failure| match failure {
+        let first = async {
+            let name = self.ask(cmd("SCRIPT").arg("LOAD").arg(script), CONNECTED_WITHIN).await?;
+            Ok((text(&name).unwrap_or_default().to_owned(), self.warning(CONNECTED_WITHIN).await?))
+        };
+        first.await.map_err(|failure| match failure {
             Failure::Timeout => Failure::Unreachable(format!("{}: no answer in time", self.node)),
             other => other,
-        })?;
-        let name = text(&name).unwrap_or_default().to_owned();
-        Ok((name, self.warning(CONNECTED_WITHIN).await?))
+        })
     }
 
     /// What is not as it should be although it answers.
@@ -200,10 +202,10 @@ fn tls(config: &RedisConfig) -> Result<Option<TlsCertificates>, RedisConfigError
     if config.client_cert.as_ref().is_some_and(|client| is_empty(&client.certificate)) {
         return wrong("the client's file has no certificate: it is PEM, and begins with -----BEGIN CERTIFICATE-----");
     }
-    let client_tls = config.client_cert.as_ref().map(|client| ClientTlsConfig {
-        client_cert: client.certificate.clone(),
-        client_key: client.key.clone(),
-    });
+    let client_tls = config
+        .client_cert
+        .as_ref()
+        .map(|client| ClientTlsConfig { client_cert: client.certificate.clone(), client_key: client.key.clone() });
     let certificates = TlsCertificates { client_tls, root_cert: config.ca.clone() };
     match Client::build_with_tls(encrypted("localhost".to_owned(), 1), certificates.clone()) {
         Ok(_) => Ok(Some(certificates)),

@@ -54,15 +54,15 @@ async fn find(topology: &Topology, connector: &Connector) -> Result<Found, Failu
     match topology.layout() {
         Layout::One(node) => Ok(Found::Primary(node.clone())),
         Layout::Cluster(seeds) => cluster(topology, connector, seeds).await,
-        Layout::Sentinel { sentinels, primary } => sentinel(connector, sentinels, primary).await,
+        Layout::Sentinel { sentinels, primary } => sentinel(topology, connector, sentinels, primary).await,
     }
 }
 
-/// The first answer of a node: of those that we are connected to, in no order, and then of those that the address names.
+/// The first answer of a node: of those that we are connected to, and then of those that the address names; in no order, so
+/// that a fleet does not ask the same one.
 async fn cluster(topology: &Topology, connector: &Connector, seeds: &[Node]) -> Result<Found, Failure> {
-    let mut links: Vec<Link> = topology.lanes().into_iter().filter_map(|(_, lane)| lane.link()).collect();
+    let mut links = topology.links();
     fastrand::shuffle(&mut links);
-    links.dedup_by(|one, other| one.node() == other.node());
     let mut last = Failure::Unreachable("no node of the cluster is known".to_owned());
     for mut link in links {
         match slots(&mut link).await {
@@ -70,6 +70,8 @@ async fn cluster(topology: &Topology, connector: &Connector, seeds: &[Node]) -> 
             Err(failure) => last = failure,
         }
     }
+    let mut seeds: Vec<&Node> = seeds.iter().collect();
+    fastrand::shuffle(&mut seeds);
     for seed in seeds {
         let asked = async { slots(&mut connector.link(seed).await?).await };
         match asked.await {
@@ -115,12 +117,21 @@ fn ranges(answer: &Value, asked: &Node) -> Option<Vec<(u16, u16, Node)>> {
 }
 
 /// The first sentinel's answer that is true: the node that it names says so itself.
-async fn sentinel(connector: &Connector, sentinels: &[Node], name: &str) -> Result<Found, Failure> {
+async fn sentinel(
+    topology: &Topology,
+    connector: &Connector,
+    sentinels: &[Node],
+    name: &str,
+) -> Result<Found, Failure> {
     let mut last = Failure::Unreachable("no sentinel is known".to_owned());
     for node in sentinels {
         let asked = async {
             let primary = primary(&mut connector.sentinel(node).await?, name).await?;
-            let mut link = connector.link(&primary).await?;
+            let known = topology.links().into_iter().find(|link| *link.node() == primary);
+            let mut link = match known {
+                Some(link) => link,
+                None => connector.link(&primary).await?,
+            };
             is_primary(&mut link, TOLD_WITHIN).await?;
             Ok(Found::Primary(primary))
         };
@@ -171,7 +182,9 @@ mod tests {
     #[test]
     fn the_answer_of_a_node_is_read() {
         let node = |host: &str| {
-            format!("*3\r\n:0\r\n:5460\r\n*3\r\n{host}:7001\r\n$1\r\na\r\n*3\r\n:5461\r\n:16383\r\n*2\r\n$3\r\nb.c\r\n:7002\r\n")
+            format!(
+                "*3\r\n:0\r\n:5460\r\n*3\r\n{host}:7001\r\n$1\r\na\r\n*3\r\n:5461\r\n:16383\r\n*2\r\n$3\r\nb.c\r\n:7002\r\n"
+            )
         };
         let rest = (5461, 16383, Node::tcp("b.c", 7002));
         for (host, expected) in [

@@ -124,7 +124,8 @@ pub(super) fn failure(error: RedisError, from: &Node) -> Failure {
     if error.is_timeout() {
         return Failure::Unreachable(format!("{from}: no answer in time"));
     }
-    let answered = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed);
+    let answered =
+        matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed);
     match ServerError::try_from(error) {
         Ok(error) => Failure::Refused(Fault::of(&error, from).text),
         Err(error) if answered => Failure::Refused(cut(format!("{from}: {error}"))),

@@ -2,6 +2,9 @@
 //!
 //! Whoever asks may be on another thread and another runtime than the task that sends ([`drive`](super::drive)).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,13 +158,13 @@ impl Lane {
             && let Some(job) = queue.jobs.front()
         {
             let more = job.packet.size();
-            let goes = job.answer.is_closed();
-            if !goes && !batch.is_empty() && bytes + more > MOST_BYTES_AT_ONCE {
+            let left = job.answer.is_closed();
+            if !left && !batch.is_empty() && bytes + more > MOST_BYTES_AT_ONCE {
                 break;
             }
             queue.bytes = queue.bytes.saturating_sub(more);
             let job = queue.jobs.pop_front();
-            if !goes {
+            if !left {
                 bytes += more;
                 batch.extend(job);
             }

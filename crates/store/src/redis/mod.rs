@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A claim is one call of one script, shared with those that arrived while a round trip was under way. It is sent again only after
-//! an answer that proves that it did not run ([`fault`]). Connections are made and kept by [`RedisStore::tend`], which somebody must
+//! an answer that proves that it did not run. Connections are made and kept by [`RedisStore::tend`], which somebody must
 //! run; claims may come from any thread and any runtime.
 
 mod address;
@@ -123,7 +123,10 @@ impl RedisConfig {
             )));
         }
         if !(1..=Self::MOST_CONNECTIONS).contains(&self.pool) {
-            return Err(RedisConfigError(format!("a pool has 1 to {} connections to each node", Self::MOST_CONNECTIONS)));
+            return Err(RedisConfigError(format!(
+                "a pool has 1 to {} connections to each node",
+                Self::MOST_CONNECTIONS
+            )));
         }
         let shared = Shared {
             names: Names::new(&self.prefix),

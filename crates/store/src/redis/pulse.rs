@@ -32,7 +32,7 @@ fn silence() -> u64 {
     3 * HEARTBEAT.as_millis() as u64
 }
 
-/// Never an hour: the deadline is that of whoever asks.
+/// Longer than anybody waits: the deadline is that of whoever asks.
 const WHOEVER_ASKS: Duration = Duration::from_secs(3600);
 
 pub(super) async fn beat(shared: &Shared) -> Result<u64, Failure> {
@@ -59,21 +59,13 @@ pub(super) async fn probe(shared: &Shared, id: ShardId) -> Result<(), Failure> {
         Shard::Gone => return Ok(()),
         Shard::Unserved => return Err(topology.unserved()),
     };
-    let probed = write(shared, &peer).await;
-    if probed.is_err() {
-        // A connection may look alive and lead nowhere.
-        peer.lanes().iter().for_each(|lane| lane.nudge());
-    }
-    probed
-}
-
-async fn write(shared: &Shared, peer: &Arc<Peer>) -> Result<(), Failure> {
+    // One that looks alive and leads nowhere is found out, too.
     for lane in peer.lanes() {
         lane.linked_anew().await?;
     }
-    let mut link = first(peer)?.linked().await?;
+    let mut link = first(&peer)?.linked().await?;
     is_primary(&mut link, WHOEVER_ASKS).await?;
-    let served = |tag: &String| shared.topology.serves(peer, Names::slot_of(tag));
+    let served = |tag: &String| topology.serves(&peer, Names::slot_of(tag));
     if let Some(tag) = (0..MOST_NAMES).map(|name| name.to_string()).find(served) {
         link.ask(&script(WRITE, &shared.names.probe(&tag), &[]), WHOEVER_ASKS).await?;
     }

@@ -86,7 +86,8 @@ impl<'s> Sending<'s> {
                 Remedy::Moved { .. } | Remedy::Load | Remedy::None => {}
             }
         }
-        Err(self.refused.take().map_or(Failure::Timeout, Failure::Refused))
+        let last = self.refused.take();
+        Err(last.map_or_else(|| Failure::Unreachable(format!("no node keeps slot {}", self.slot)), Failure::Refused))
     }
 
     /// Learns from an error; fails if it is final.
@@ -95,7 +96,10 @@ impl<'s> Sending<'s> {
         let refused = || Err(Failure::Refused(fault.text.clone()));
         match &fault.remedy {
             Remedy::Moved { .. } | Remedy::Ask(_) if !topology.is_cluster() => {
-                return Err(Failure::Refused(format!("{}: this is a Redis Cluster, write redis+cluster://…", fault.text)));
+                return Err(Failure::Refused(format!(
+                    "{}: this is a Redis Cluster, write redis+cluster://…",
+                    fault.text
+                )));
             }
             Remedy::Moved { slot, node } => {
                 topology.learn(*slot, node);

@@ -51,7 +51,11 @@ impl Counters {
             batches: read(&self.batches),
             lost: read(&self.lost),
             unsound: read(&self.unsound),
-            resent: Reason::ALL.iter().zip(&self.resent).map(|(reason, counter)| (reason.name(), read(counter))).collect(),
+            resent: Reason::ALL
+                .iter()
+                .zip(&self.resent)
+                .map(|(reason, counter)| (reason.name(), read(counter)))
+                .collect(),
         }
     }
 }

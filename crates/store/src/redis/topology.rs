@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
 use super::address::{Address, Layout, Node};
+use super::connect::Link;
 use super::lane::Lane;
 use crate::sharded::{Failure, Place, ShardId, ShardInfo};
 
@@ -156,7 +157,8 @@ impl Topology {
         if map.peer(slot).is_some_and(|peer| peer.node == *node) {
             return;
         }
-        if let (Map::Divided { mut slots, mut peers }, Some(peer)) = (Map::clone(&map), self.enlist(&mut roster, node)) {
+        if let (Map::Divided { mut slots, mut peers }, Some(peer)) = (Map::clone(&map), self.enlist(&mut roster, node))
+        {
             let place = peers.iter().position(|known| known.id == peer.id).unwrap_or_else(|| {
                 peers.push(peer);
                 peers.len() - 1
@@ -175,15 +177,10 @@ impl Topology {
             Found::Primary(node) => Map::Whole(self.enlist(&mut roster, node)),
             Found::Slots(ranges) => self.divided(&mut roster, ranges),
         };
-        let serving: HashSet<ShardId> = map.peers().map(|peer| peer.id).collect();
-        let primary = map.peers().next().map(|peer| peer.node.clone());
+        let serving: HashSet<Node> = map.peers().map(|peer| peer.node.clone()).collect();
         self.map.store(Arc::new(map));
         roster.peers.retain(|node, peer| {
-            let serves = match found {
-                Found::Primary(_) => Some(node) == primary.as_ref(),
-                Found::Slots(_) => serving.contains(&peer.id),
-            };
-            let stays = serves || peer.used.swap(false, Ordering::Relaxed);
+            let stays = serving.contains(node) || peer.used.swap(false, Ordering::Relaxed);
             if !stays {
                 peer.lanes.iter().for_each(|lane| lane.close());
             }
@@ -241,7 +238,11 @@ impl Topology {
         if shards.is_empty() {
             shards.push(ShardInfo { id: UNSERVED, name: self.address.servers(), warning: None });
         } else if !map.is_whole() {
-            shards.push(ShardInfo { id: UNSERVED, name: "unserved".to_owned(), warning: Some("no node serves some slots".to_owned()) });
+            shards.push(ShardInfo {
+                id: UNSERVED,
+                name: "unserved".to_owned(),
+                warning: Some("no node serves some slots".to_owned()),
+            });
         }
         shards.sort_by_key(|shard| shard.id);
         shards
@@ -250,8 +251,14 @@ impl Topology {
     /// All lanes to nodes that serve something or may.
     pub(super) fn lanes(&self) -> Vec<(Arc<Peer>, Arc<Lane>)> {
         let roster = self.roster();
-        let all = roster.peers.values().flat_map(|peer| peer.lanes.iter().map(|lane| (Arc::clone(peer), Arc::clone(lane))));
+        let all =
+            roster.peers.values().flat_map(|peer| peer.lanes.iter().map(|lane| (Arc::clone(peer), Arc::clone(lane))));
         all.collect()
+    }
+
+    /// A connection to each node that has one now.
+    pub(super) fn links(&self) -> Vec<Link> {
+        self.roster().peers.values().filter_map(|peer| peer.lanes.iter().find_map(|lane| lane.link())).collect()
     }
 
     /// Resolves when there are new lanes.
@@ -284,7 +291,8 @@ impl Topology {
         }
         let id = if self.is_cluster() { roster.number(node) } else { ShardId(0) };
         let lanes = (0..self.pool).map(|_| Arc::new(Lane::new(node.clone()))).collect();
-        let peer = Arc::new(Peer { id, node: node.clone(), lanes, warning: Mutex::default(), used: AtomicBool::new(false) });
+        let peer =
+            Arc::new(Peer { id, node: node.clone(), lanes, warning: Mutex::default(), used: AtomicBool::new(false) });
         roster.peers.insert(node.clone(), Arc::clone(&peer));
         self.newcomers.notify_one();
         Some(peer)

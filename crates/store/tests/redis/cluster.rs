@@ -62,7 +62,8 @@ async fn slow_claims_find_their_nodes_by_one_of_them() {
     let shards = tended.store.shards();
     assert_eq!(shards.iter().map(|shard| shard.id).collect::<BTreeSet<_>>(), places);
     let names: BTreeSet<String> = shards.into_iter().map(|shard| shard.name).collect();
-    let primaries: BTreeSet<String> = (0..3).map(|number| format!("127.0.0.1:{}", cluster.node(number).port())).collect();
+    let primaries: BTreeSet<String> =
+        (0..3).map(|number| format!("127.0.0.1:{}", cluster.node(number).port())).collect();
     assert_eq!(names, primaries);
     let stats = tended.store.stats();
     assert!(stats.calls > stats.batches && stats.batches < stats.claims, "{stats:?}");

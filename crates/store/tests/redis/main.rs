@@ -16,7 +16,8 @@ use smallvec::smallvec;
 use tokio::task::JoinHandle;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
+    Value,
 };
 use tollgate_store::redis::{RedisConfig, RedisStore};
 use tollgate_store::sharded::{Failure, Record, Sharded};
@@ -75,7 +76,11 @@ impl Drop for Tended {
 
 impl Rule {
     fn new(amount: u64) -> Rule {
-        let limit = Limit::new(amount, Period::fixed(Span::from_secs(86_400)).unwrap(), Algorithm::SlidingWindow { sub_windows: 1 });
+        let limit = Limit::new(
+            amount,
+            Period::fixed(Span::from_secs(86_400)).unwrap(),
+            Algorithm::SlidingWindow { sub_windows: 1 },
+        );
         let limit = limit.unwrap();
         Rule { scope: Scope::new("shop", "all", limit.algorithm(), limit.period(), Home::Caller(0)), limit }
     }

@@ -168,7 +168,13 @@ fn settings_that_can_not_be_used_are_told() {
     plain.ca = Some(Vec::new());
     let mut empty = config("rediss://localhost");
     empty.ca = Some(b"no certificate".to_vec());
-    let rows = [(braces, "no braces"), (none, "1 to 64"), (many, "1 to 64"), (plain, "rediss://"), (empty, "BEGIN CERTIFICATE")];
+    let rows = [
+        (braces, "no braces"),
+        (none, "1 to 64"),
+        (many, "1 to 64"),
+        (plain, "rediss://"),
+        (empty, "BEGIN CERTIFICATE"),
+    ];
     for (config, part) in rows {
         let error = config.build().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

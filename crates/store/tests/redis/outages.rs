@@ -142,7 +142,8 @@ async fn no_more_wait_than_may() {
         askers.spawn(async move { tended.take(&rule, "me", 1, PATIENCE).await.unwrap_err() });
     }
     let failures = askers.join_all().await;
-    let refused = failures.iter().filter(|failure| matches!(failure, Failure::Refused(why) if why.contains("10000 claims wait")));
+    let refused =
+        failures.iter().filter(|failure| matches!(failure, Failure::Refused(why) if why.contains("10000 claims wait")));
     assert_eq!(refused.count(), 5);
     let unreachable = failures.iter().filter(|failure| matches!(failure, Failure::Unreachable(_)));
     assert_eq!(unreachable.count(), MOST);

@@ -40,7 +40,10 @@ async fn slow_what_sentinels_do_not_know_is_told() {
     let other = sentinel.url().replace("/tollgate", "/other");
     let tended = Tended::at(&other);
     let failed = tended.take(&Rule::new(1), "me", 1, PATIENCE).await;
-    assert!(matches!(&failed, Err(Failure::Refused(why)) if why.contains("no primary of the name other")), "{failed:?}");
+    assert!(
+        matches!(&failed, Err(Failure::Refused(why)) if why.contains("no primary of the name other")),
+        "{failed:?}"
+    );
     assert!(tended.store.probe(ShardId(0), PATIENCE).await.is_err());
     assert!(other.ends_with(&tended.store.shards()[0].name), "{:?}", tended.store.shards());
 }

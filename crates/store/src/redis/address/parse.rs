@@ -110,7 +110,11 @@ fn servers(scheme: &str, tls: bool, kind: Kind, rest: &str) -> Result<Address, A
         primary = primary.or(path);
     }
     if nodes.len() > Address::MOST_NODES {
-        return wrong(format!("{} nodes, at most {}: a few are enough to find the others", nodes.len(), Address::MOST_NODES));
+        return wrong(format!(
+            "{} nodes, at most {}: a few are enough to find the others",
+            nodes.len(),
+            Address::MOST_NODES
+        ));
     }
     let (user, password) = who.unwrap_or_default();
     Ok(Address { layout: layout(kind, nodes, primary)?, tls, user, password })
@@ -175,7 +179,9 @@ fn node(text: &str, default: u16) -> Result<Node, AddressError> {
 
 fn credentials(text: &str) -> Result<Credentials, AddressError> {
     if text.contains(['@', ',', '/']) {
-        return wrong("in a user or password write @ as %40, , as %2C and / as %2F; both stand before the first host only");
+        return wrong(
+            "in a user or password write @ as %40, , as %2C and / as %2F; both stand before the first host only",
+        );
     }
     let (user, password) = match text.split_once(':') {
         Some((user, password)) => (user, Some(password)),

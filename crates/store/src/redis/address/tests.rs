@@ -128,7 +128,26 @@ fn no_error_tells_a_password() {
 #[test]
 fn garbage_never_panics() {
     let mut random = fastrand::Rng::with_seed(7);
-    let pieces = ["redis", "rediss", "+cluster", "+sentinel", "unix", "://", ":", "@", ",", "/", "[", "]", "%", "%4", "é", "a", "1", "\0"];
+    let pieces = [
+        "redis",
+        "rediss",
+        "+cluster",
+        "+sentinel",
+        "unix",
+        "://",
+        ":",
+        "@",
+        ",",
+        "/",
+        "[",
+        "]",
+        "%",
+        "%4",
+        "é",
+        "a",
+        "1",
+        "\0",
+    ];
     for _ in 0..50_000 {
         let text: String = (0..random.usize(..12)).map(|_| pieces[random.usize(..pieces.len())]).collect();
         if let Ok(address) = text.parse::<Address>() {
