@@ -53,7 +53,7 @@ enum State {
 
 /// A claim that waits for its turn.
 pub(super) struct Job {
-    pub(super) packet: Packet,
+    pub(super) packet: Box<Packet>,
     pub(super) slot: u16,
     pub(super) manner: Manner,
     /// How often the script was not there.
@@ -77,7 +77,7 @@ pub(super) enum Answer {
     /// The script's answer.
     Settled(Part),
     /// It did not run, or the server says why not. The packet comes back, to be sent elsewhere.
-    Refused(Packet, Fault),
+    Refused(Box<Packet>, Fault),
     /// Nobody knows.
     Failed(Failure),
 }
@@ -93,7 +93,7 @@ pub(super) struct Part {
 /// Why a claim was not taken.
 pub(super) enum Rejected {
     /// The lane has closed: another one serves the slot.
-    Closed(Packet),
+    Closed(Box<Packet>),
     Failed(Failure),
 }
 
@@ -150,10 +150,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes what waits, up to the bounds of a round trip. Whoever no longer waits for an answer is not charged.
+    /// Adds what waits to a batch, up to the bounds of a round trip. Whoever no longer waits for an answer is not charged.
     pub(super) fn take(&self, batch: &mut Vec<Job>) {
         let mut queue = self.queue();
-        let mut bytes = 0;
+        let mut bytes = batch.iter().map(|job| job.packet.size()).sum::<usize>();
         while batch.len() < MOST_AT_ONCE
             && let Some(job) = queue.jobs.front()
         {
@@ -168,15 +168,6 @@ impl Lane {
                 bytes += more;
                 batch.extend(job);
             }
-        }
-    }
-
-    /// Puts claims that did not run back to where they were.
-    pub(super) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) {
-        let mut queue = self.queue();
-        for job in jobs.rev() {
-            queue.bytes += job.packet.size();
-            queue.jobs.push_front(job);
         }
     }
 

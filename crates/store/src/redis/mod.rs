@@ -9,6 +9,7 @@
 //! run; claims may come from any thread and any runtime.
 
 mod address;
+mod batch;
 mod codec;
 mod connect;
 mod discover;
@@ -194,7 +195,7 @@ impl Sharded for RedisStore {
         within: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
-        let packet = Packet::of(claim, record, &self.shared.names, self.shared.now());
+        let packet = Box::new(Packet::of(claim, record, &self.shared.names, self.shared.now()));
         let mut sending = Sending::new(&self.shared, place.slot);
         let part = match timeout(within, sending.settle(packet)).await {
             Ok(settled) => settled?,

@@ -35,7 +35,7 @@ impl<'s> Sending<'s> {
     }
 
     /// Sends a claim until there is an answer. Who drops this before it was sent is not charged.
-    pub(super) async fn settle(&mut self, mut packet: Packet) -> Result<Part, Failure> {
+    pub(super) async fn settle(&mut self, mut packet: Box<Packet>) -> Result<Part, Failure> {
         let topology = &self.shared.topology;
         let hash = packet.partition();
         let mut manner = Manner::Together;

@@ -3,11 +3,12 @@
 //! One map, swapped whole, that every claim reads. What changes it: discovery ([`discover`](super::discover)) and what nodes say when
 //! they are asked for a slot that is not theirs.
 
+mod map;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -17,6 +18,9 @@ use super::address::{Address, Layout, Node};
 use super::connect::Link;
 use super::lane::Lane;
 use crate::sharded::{Failure, Place, ShardId, ShardInfo};
+use map::Map;
+
+pub(super) use map::Peer;
 
 /// Where everything is, as far as is known.
 pub(super) struct Topology {
@@ -31,15 +35,6 @@ pub(super) struct Topology {
     newcomers: Notify,
 }
 
-/// Which node serves a slot.
-#[derive(Clone)]
-enum Map {
-    /// One for all, once it is known.
-    Whole(Option<Arc<Peer>>),
-    /// For each slot a place in the list.
-    Divided { slots: Vec<Option<u16>>, peers: Vec<Arc<Peer>> },
-}
-
 /// All nodes that there are lanes to, whether they serve slots or not.
 #[derive(Default)]
 struct Roster {
@@ -47,16 +42,6 @@ struct Roster {
     /// Numbers of nodes, also of some that are gone and may come back.
     ids: HashMap<Node, ShardId>,
     last: u32,
-}
-
-/// A node, and the lanes to it.
-pub(super) struct Peer {
-    id: ShardId,
-    node: Node,
-    lanes: Vec<Arc<Lane>>,
-    warning: Mutex<Option<String>>,
-    /// Asked for although it serves no slot, since the map was last made.
-    used: AtomicBool,
 }
 
 /// Whether anybody has told us yet.
@@ -290,9 +275,7 @@ impl Topology {
             return None;
         }
         let id = if self.is_cluster() { roster.number(node) } else { ShardId(0) };
-        let lanes = (0..self.pool).map(|_| Arc::new(Lane::new(node.clone()))).collect();
-        let peer =
-            Arc::new(Peer { id, node: node.clone(), lanes, warning: Mutex::default(), used: AtomicBool::new(false) });
+        let peer = Arc::new(Peer::new(id, node.clone(), self.pool));
         roster.peers.insert(node.clone(), Arc::clone(&peer));
         self.newcomers.notify_one();
         Some(peer)
@@ -312,41 +295,6 @@ pub(super) enum Shard {
     Gone,
 }
 
-impl Map {
-    fn peer(&self, slot: u16) -> Option<&Arc<Peer>> {
-        match self {
-            Map::Whole(peer) => peer.as_ref(),
-            Map::Divided { slots, peers } => peers.get(usize::from((*slots.get(usize::from(slot))?)?)),
-        }
-    }
-
-    fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
-        let (one, many) = match self {
-            Map::Whole(peer) => (peer.as_ref(), &[][..]),
-            Map::Divided { peers, .. } => (None, &peers[..]),
-        };
-        one.into_iter().chain(many)
-    }
-
-    /// Whether a node of the list has slots: those that moved away may have been its last.
-    fn serves(&self, peer: &Peer) -> bool {
-        match self {
-            Map::Whole(_) => true,
-            Map::Divided { slots, peers } => {
-                let place = peers.iter().position(|known| known.id == peer.id).and_then(|at| u16::try_from(at).ok());
-                place.is_some() && slots.contains(&place)
-            }
-        }
-    }
-
-    fn is_whole(&self) -> bool {
-        match self {
-            Map::Whole(peer) => peer.is_some(),
-            Map::Divided { slots, .. } => !slots.contains(&None),
-        }
-    }
-}
-
 impl Roster {
     /// The number of a node: the same for as long as it is remembered.
     fn number(&mut self, node: &Node) -> ShardId {
@@ -359,26 +307,5 @@ impl Roster {
         self.last = self.last.wrapping_add(1).max(1);
         self.ids.insert(node.clone(), ShardId(self.last));
         ShardId(self.last)
-    }
-}
-
-impl Peer {
-    /// The lane for keys of this hash, so that claims on one key meet.
-    pub(super) fn lane(&self, hash: u64) -> Option<&Arc<Lane>> {
-        self.lanes.get((hash % self.lanes.len().max(1) as u64) as usize)
-    }
-
-    pub(super) fn lanes(&self) -> &[Arc<Lane>] {
-        &self.lanes
-    }
-
-    /// What is not as it should be, from now on.
-    pub(super) fn warn(&self, warning: Option<String>) {
-        *self.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
-    }
-
-    fn info(&self) -> ShardInfo {
-        let warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        ShardInfo { id: self.id, name: self.node.to_string(), warning }
     }
 }

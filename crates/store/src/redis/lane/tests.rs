@@ -27,7 +27,7 @@ fn job(slot: u16, bytes: usize) -> (Job, oneshot::Receiver<Answer>) {
     let claim = Claim { id: ClaimId(1), charges: smallvec![charge], once: None, patience: None };
     let packet = Packet::of(&claim, Record::Whole, &Names::new("tg:"), Timestamp::from_secs(1));
     let (answer, waits) = oneshot::channel();
-    (Job { packet, slot, manner: Manner::Together, unscripted: 0, answer }, waits)
+    (Job { packet: Box::new(packet), slot, manner: Manner::Together, unscripted: 0, answer }, waits)
 }
 
 fn lane() -> Lane {
@@ -76,14 +76,17 @@ fn who_no_longer_waits_is_not_sent() {
 }
 
 #[test]
-fn what_comes_back_is_the_first_to_go_again() {
+fn what_a_batch_has_already_counts() {
     let lane = lane();
-    let _waits = filled(&lane, 3, 1);
-    let batch = take(&lane);
-    let (last, _waits) = job(9, 1);
-    assert!(lane.push(last).is_ok());
-    lane.put_back(batch.into_iter());
-    assert_eq!(take(&lane).iter().map(|job| job.slot).collect::<Vec<_>>(), [0, 1, 2, 9]);
+    let _waits = filled(&lane, 3, MOST_BYTES_AT_ONCE / 3);
+    let mut batch = Vec::new();
+    lane.take(&mut batch);
+    assert_eq!(batch.len(), 2);
+    lane.take(&mut batch);
+    assert_eq!(batch.len(), 2);
+    batch.truncate(1);
+    lane.take(&mut batch);
+    assert_eq!(batch.iter().map(|job| job.slot).collect::<Vec<_>>(), [0, 2]);
     assert_eq!(lane.queue().bytes, 0);
 }
 
