@@ -50,8 +50,17 @@ async fn slow_what_sentinels_do_not_know_is_told() {
 
 #[tokio::test]
 async fn a_server_is_no_sentinel() {
-    let redis = Redis::start();
-    let tended = Tended::at(&format!("redis+sentinel://127.0.0.1:{}/primary", redis.port()));
-    let failed = tended.take(&Rule::new(1), "me", 1, PATIENCE).await;
-    assert!(matches!(&failed, Err(Failure::Refused(why)) if why.contains("unknown command")), "{failed:?}");
+    let open = Redis::start();
+    let guarded = Redis::start_with(&["--requirepass", "secret"]);
+    // Only one who has a password asks for ours.
+    for (who, redis, told) in [
+        ("", &open, "unknown command"),
+        (":secret@", &open, "unknown command"),
+        (":secret@", &guarded, "unknown command"),
+        ("", &guarded, "NOAUTH"),
+    ] {
+        let tended = Tended::at(&format!("redis+sentinel://{who}127.0.0.1:{}/primary", redis.port()));
+        let failed = tended.take(&Rule::new(1), "me", 1, PATIENCE).await;
+        assert!(matches!(&failed, Err(Failure::Refused(why)) if why.contains(told)), "{failed:?}");
+    }
 }
