@@ -24,8 +24,11 @@ const PUBLIC: Secret = Secret(0x746f_6c6c_6761_7465, 0x7265_6469_732f_6964);
 
 impl Names {
     pub(super) fn new(prefix: &str) -> Names {
-        Names { prefix: prefix.into(), replicas: format!("{prefix}{{replicas}}").into() }
+        Names { prefix: prefix.into(), replicas: format!("{prefix}{{{}}}", Names::REPLICAS).into() }
     }
+
+    /// The hash tag of the heartbeats.
+    pub(super) const REPLICAS: &str = "replicas";
 
     /// The key of the heartbeats.
     pub(super) fn replicas(&self) -> &str {
@@ -37,6 +40,18 @@ impl Names {
         let mut tag = Crc16(0);
         write_tag(&mut tag, key);
         tag.0 % 16_384
+    }
+
+    /// A value that only says that a node can be written to.
+    pub(super) fn probe(&self, tag: &str) -> String {
+        format!("{}{{{tag}}}:probe", self.prefix)
+    }
+
+    /// The slot of a name with this hash tag.
+    pub(super) fn slot_of(tag: &str) -> u16 {
+        let mut crc = Crc16(0);
+        let _ = crc.write_str(tag);
+        crc.0 % 16_384
     }
 
     /// The value in which a counter is packed with the others of its partition.
