@@ -134,9 +134,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             return;
         }
         let returned = self.local.settle(&giving_back, self.replicas.load(Ordering::Relaxed), absent.at);
-        for (at, returned) in took.into_iter().zip(returned) {
-            given_back(&mut readings[at], returned);
-        }
+        given_back(claim, &took, returned, readings);
     }
 
     /// Lets go of what is held here under a claim's name, if it gives that back: the store may not know of it.
@@ -206,11 +204,22 @@ pub(super) fn giving_back<'a>(
     (took, part)
 }
 
-/// The reading of a charge after what it took was given back: as that says, if it is known.
-pub(super) fn given_back(reading: &mut Reading, returned: Option<Reading>) {
-    (reading.taken, reading.delay) = (0, Span::ZERO);
-    if let Some(returned) = returned {
-        (reading.remaining, reading.reset_after) = (returned.remaining, returned.reset_after);
+/// What was taken was given back: the counters of those charges stand as that says, if it is known.
+pub(super) fn given_back(
+    claim: &Claim<'_>,
+    took: &[usize],
+    returned: impl IntoIterator<Item = Option<Reading>>,
+    readings: &mut [Reading],
+) {
+    for at in took {
+        (readings[*at].taken, readings[*at].delay) = (0, Span::ZERO);
+    }
+    let known = took.iter().zip(returned).filter_map(|(at, returned)| Some((&claim.charges[*at].key, returned?)));
+    for (key, returned) in known {
+        let same = claim.charges.iter().zip(&mut *readings).filter(|(charge, _)| charge.key == *key);
+        for (_, reading) in same {
+            (reading.remaining, reading.reset_after) = (returned.remaining, returned.reset_after);
+        }
     }
 }
 

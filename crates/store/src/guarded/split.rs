@@ -253,16 +253,16 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 
     /// Gives back what was taken, now or, if there is no time, later.
     async fn give_back(&mut self, left: Option<Duration>) {
-        let Some(left) = left else { return };
         let settled = self.parts.iter().filter(|part| part.outcome == Outcome::Settled);
         let mut returns: Vec<GiveBack<'_, 'a>> = settled.filter_map(Part::give_back).collect();
-        let guard = self.guard;
-        self.unsettled = false;
-        together(returns.iter_mut().map(|it| guard.give_back(it, left))).await;
+        if let Some(left) = left {
+            let guard = self.guard;
+            self.unsettled = false;
+            together(returns.iter_mut().map(|it| guard.give_back(it, left))).await;
+        }
         for it in returns {
-            for (nth, at) in it.took.into_iter().enumerate() {
-                policy::given_back(&mut self.readings[at], it.settlement.readings.get(nth).copied());
-            }
+            let returned = it.settlement.readings.into_iter().map(Some).chain(std::iter::repeat(None));
+            policy::given_back(self.claim, &it.took, returned, &mut self.readings);
         }
     }
 

@@ -10,7 +10,7 @@ use tollgate_core::{Claim, Settlement, Timestamp};
 use tollgate_store::conformance::{self, Subject};
 use tollgate_store::{GuardConfig, Guarded, ManualClock, Store};
 
-use crate::shards::Shards;
+use crate::shards::{Fleet, Shards};
 
 /// Drives the timers of claims that wait for each other.
 static RUNTIME: LazyLock<Runtime> =
@@ -22,7 +22,7 @@ struct Guard {
 }
 
 /// A store whose timers are the runtime's, on whichever thread it is asked.
-struct Entered(Guarded<Shards, ManualClock>);
+struct Entered(Guarded<Fleet, ManualClock>);
 
 impl Store for Entered {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
@@ -51,10 +51,8 @@ fn guard(shards: usize, slots: u16) -> Guard {
     let clock = ManualClock::default();
     // A busy machine is no failure.
     let config = GuardConfig { deadline: Duration::from_secs(60), ..GuardConfig::default() };
-    Guard {
-        store: Entered(Guarded::with_clock(Shards::new(shards, slots, clock.clone()), config, clock.clone())),
-        clock,
-    }
+    let fleet = Fleet(Shards::new(shards, slots, clock.clone()).into());
+    Guard { store: Entered(Guarded::with_clock(fleet, config, clock.clone())), clock }
 }
 
 macro_rules! conform {

@@ -2,5 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod breakers;
 mod conform;
+mod parts;
+mod policies;
 mod shards;
+mod world;

@@ -3,16 +3,23 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::key::Secret;
-use tollgate_core::{Claim, Key, Once, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
+use tollgate_core::{
+    Ask, Charge, Claim, ClaimId, Key, Once, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait,
+};
+use tollgate_store::conformance::block_on;
 use tollgate_store::sharded::{Failure, Place, Record, ShardId, ShardInfo, Sharded};
 use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStore, Store};
 
 /// How long a record stays pending whose verdict never comes.
 const PENDING: Span = Span::from_secs(1);
+
+/// The shards, for several servers.
+#[derive(Clone)]
+pub(crate) struct Fleet(pub(crate) Arc<Shards>);
 
 pub(crate) struct Shards {
     pub(crate) clock: ManualClock,
@@ -68,12 +75,11 @@ impl Shards {
         &self.nodes[self.place(key).shard.0 as usize]
     }
 
-    /// What each key of a claim reads in its shard, whatever becomes of the shard's callers.
-    pub(crate) fn look(&self, charge: &tollgate_core::Charge<'_>) -> Reading {
-        let look = tollgate_core::Charge { units: 0, ask: tollgate_core::Ask::Exactly, ..charge.clone() };
-        let claim = Claim { id: Default::default(), charges: [look].into_iter().collect(), once: None, patience: None };
-        let node = self.node(&charge.key);
-        tollgate_store::conformance::block_on(node.counters.settle(&claim)).readings[0]
+    /// How the counter of a charge stands in its shard, whatever becomes of the shard's callers.
+    pub(crate) fn look(&self, charge: &Charge<'_>) -> Reading {
+        let look = Charge { units: 0, ask: Ask::Exactly, ..charge.clone() };
+        let claim = Claim { id: ClaimId(u128::MAX), charges: [look].into_iter().collect(), once: None, patience: None };
+        block_on(self.node(&charge.key).counters.settle(&claim)).readings[0]
     }
 }
 
@@ -108,7 +114,7 @@ impl Node {
             };
         }
         let plain = Claim { once: None, ..claim.clone() };
-        let settlement = tollgate_store::conformance::block_on(self.counters.settle(&plain));
+        let settlement = block_on(self.counters.settle(&plain));
         if let Some((once, name)) = name {
             records.insert(name, kept(once, claim, record, &settlement, now));
         }
@@ -143,10 +149,16 @@ fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
     Settlement { readings: claim.charges.iter().map(|_| refused).collect(), at: now, replay: Replay::Conflict }
 }
 
-impl Sharded for Shards {
-    fn place(&self, key: &Key<'_>) -> Place {
+impl Shards {
+    pub(crate) fn place(&self, key: &Key<'_>) -> Place {
         let slot = (key.partition(Secret(1, 2)) % u128::from(self.slots)) as u16;
         Place { shard: ShardId(u32::from(slot) % self.nodes.len() as u32), slot }
+    }
+}
+
+impl Sharded for Fleet {
+    fn place(&self, key: &Key<'_>) -> Place {
+        self.0.place(key)
     }
 
     async fn settle_at(
@@ -161,14 +173,14 @@ impl Sharded for Shards {
         for key in keys {
             assert_eq!(self.place(key), place, "a key was sent to a place that it does not live in");
         }
-        let node = &self.nodes[place.shard.0 as usize];
+        let node = &self.0.nodes[place.shard.0 as usize];
         node.calls.fetch_add(1, Ordering::SeqCst);
         match node.fault() {
             Fault::Cut => return Err(Failure::Unreachable("cut off".to_owned())),
             Fault::Broken => return Err(Failure::Refused("broken".to_owned())),
             Fault::Stalled => pending().await,
             fault => {
-                *settlement = node.settle(claim, record, self.clock.now())?;
+                *settlement = node.settle(claim, record, self.0.clock.now())?;
                 if fault == Fault::Mute {
                     pending().await
                 }
@@ -178,7 +190,7 @@ impl Sharded for Shards {
     }
 
     async fn probe(&self, shard: ShardId, _within: Duration) -> Result<(), Failure> {
-        let node = &self.nodes[shard.0 as usize];
+        let node = &self.0.nodes[shard.0 as usize];
         node.probes.fetch_add(1, Ordering::SeqCst);
         match node.fault() {
             Fault::None => Ok(()),
@@ -190,12 +202,12 @@ impl Sharded for Shards {
 
     fn shards(&self) -> Vec<ShardInfo> {
         let info = |at| ShardInfo { id: ShardId(at), name: format!("shard-{at}"), warning: None };
-        (0..self.nodes.len() as u32).map(info).collect()
+        (0..self.0.nodes.len() as u32).map(info).collect()
     }
 
     async fn heartbeat(&self, _within: Duration) -> Result<u64, Failure> {
-        match self.nodes[0].fault() {
-            Fault::None => Ok(self.replicas.load(Ordering::SeqCst)),
+        match self.0.nodes[0].fault() {
+            Fault::None => Ok(self.0.replicas.load(Ordering::SeqCst)),
             _ => Err(Failure::Unreachable("cut off".to_owned())),
         }
     }
