@@ -4,7 +4,10 @@
 
 mod breakers;
 mod conform;
+mod debits;
+mod once;
 mod parts;
 mod policies;
+mod random;
 mod shards;
 mod world;
