@@ -158,3 +158,83 @@ pub(super) fn jittered(cool_down: Duration) -> Span {
     let micros = u64::try_from(cool_down.as_micros()).unwrap_or(u64::MAX);
     Span::from_micros((micros / 1_000).saturating_mul(fastrand::u64(800..=1_200)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_secs(1_000_000);
+    const HICCUP: Span = Span::from_micros(8_000);
+    const REST: Span = Span::from_secs(5);
+    const SHARD: ShardId = ShardId(7);
+
+    fn fail(breaker: &Breaker, now: Timestamp) -> bool {
+        breaker.failed(SHARD, &Failure::Timeout, now, HICCUP, REST)
+    }
+
+    fn opened(now: Timestamp) -> Breaker {
+        let breaker = Breaker::default();
+        for failed in 0..5 {
+            assert_eq!(fail(&breaker, now.before(Span::from_micros((4 - failed) * 8_000))), failed == 4);
+        }
+        breaker
+    }
+
+    #[test]
+    fn a_rest_is_the_cool_down_give_or_take_a_fifth() {
+        let rests: Vec<u64> = (0..2_000).map(|_| jittered(Duration::from_secs(5)).as_micros()).collect();
+        assert!(rests.iter().all(|rest| (4_000_000..=6_000_000).contains(rest)));
+        assert!(rests.iter().any(|rest| *rest < 4_200_000) && rests.iter().any(|rest| *rest > 5_800_000));
+    }
+
+    #[test]
+    fn it_is_probed_once_when_its_rest_is_over() {
+        let breaker = opened(START);
+        assert_eq!(breaker.due(START.after(Span::from_micros(4_999_999))), None);
+        assert_eq!(breaker.rests_for(START.after(Span::from_secs(1))), Span::from_secs(4));
+        let due = START.after(REST);
+        assert_eq!((breaker.due(due), breaker.due(due)), (Some(SHARD), None));
+        assert_eq!(breaker.circuit(), Circuit::HalfOpen);
+        breaker.probed(SHARD, &Err(Failure::Timeout), due, REST);
+        assert_eq!((breaker.circuit(), breaker.due(due)), (Circuit::Open, None));
+        assert_eq!(breaker.due(due.after(REST)), Some(SHARD));
+        breaker.probed(SHARD, &Ok(()), due.after(REST), REST);
+        assert!(breaker.is_closed());
+        assert!(!fail(&breaker, due.after(REST)), "what was before it closed no longer counts");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_nothing_up() {
+        let long_ago = START.before(Span::from_secs(3_600));
+        assert_eq!(opened(START).due(long_ago), Some(SHARD));
+        let breaker = Breaker::default();
+        (0..4).for_each(|failed| assert!(!fail(&breaker, START.after(Span::from_secs(failed)))));
+        for failed in 0..5u64 {
+            assert_eq!(fail(&breaker, long_ago.after(Span::from_micros(failed * 8_000))), failed == 4);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_pending_is_no_failure() {
+        let breaker = Breaker::default();
+        for second in 0..20 {
+            assert!(!breaker.failed(SHARD, &Failure::Pending, START.after(Span::from_secs(second)), HICCUP, REST));
+        }
+        assert_eq!(breaker.errors().1, None);
+    }
+
+    #[test]
+    fn shards_past_the_bound_share_breakers() {
+        let breakers = Breakers::new();
+        assert!(std::ptr::eq(breakers.of(ShardId(3)), breakers.of(ShardId(3 + MOST_SHARDS as u32))));
+        assert_eq!(breakers.all().count(), MOST_SHARDS);
+        breakers.of(ShardId(u32::MAX));
+    }
+
+    #[test]
+    fn errors_are_cut() {
+        let breaker = Breaker::default();
+        breaker.failed(SHARD, &Failure::Refused("é".repeat(10_000)), START, HICCUP, REST);
+        assert_eq!(breaker.errors().1.unwrap().chars().count(), LONGEST_ERROR);
+    }
+}

@@ -49,3 +49,21 @@ impl Errands {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{ClaimId, Timestamp};
+
+    #[test]
+    fn what_comes_past_the_bound_is_dropped_and_counted() {
+        let errands = Errands::default();
+        for id in 0..MOST_WAITING as u128 + 3 {
+            errands.push(Errand { id: ClaimId(id), charges: Vec::new(), verdict: None, until: Timestamp::MAX });
+        }
+        assert_eq!((errands.len(), errands.dropped()), (MOST_WAITING, 3));
+        let first: Vec<u128> = errands.take(2).iter().map(|errand| errand.id.0).collect();
+        assert_eq!((first, errands.len()), (vec![0, 1], MOST_WAITING - 2));
+        assert_eq!(errands.take(usize::MAX).len(), MOST_WAITING - 2);
+    }
+}
