@@ -12,7 +12,8 @@ use tollgate::{Limiter, LoadOptions, MemoryConfig, Problem};
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
 use crate::data_dir::{DataDir, OpenError};
-use crate::gate::{Counters, Gate};
+use crate::counters::Counters;
+use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::Closing;
 use crate::net::listener::Listener;
@@ -82,7 +83,7 @@ impl Parts {
             Some(snapshots) => snapshots.load(memory, &health),
             None => memory.build(),
         };
-        let limiter = Arc::new(Limiter::new(started.rules, store));
+        let limiter = Arc::new(Limiter::new(started.rules, Counters::from(store)));
         metrics.watch(limiter.clone(), health.clone());
         let follower = Follower::new(
             source,
@@ -146,7 +147,7 @@ impl Kept {
     /// Writes it, for the last time.
     pub(super) fn save(&self) {
         let Some(snapshots) = &self.snapshots else { return };
-        if let Err(error) = snapshots.save(self.limiter.store()) {
+        if let Err(error) = snapshots.save_of(&*self.limiter) {
             let path = snapshots.path();
             tracing::error!(path = %path.display(), %error, "the counters could not be kept");
         }

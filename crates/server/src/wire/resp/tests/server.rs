@@ -46,7 +46,7 @@ impl Server {
     }
 
     pub(super) fn with(settings: Settings) -> Server {
-        let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), MemoryConfig::default().build());
+        let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), MemoryConfig::default().build().into());
         let metrics = Metrics::new().wire("resp");
         let gate = Gate::new(Arc::new(limiter), settings.shadow, settings.most_in_flight, metrics);
         let resp = Resp::new(Arc::new(gate));
