@@ -1,5 +1,8 @@
 //! Where this server keeps its counters: in its own memory, or with a fleet of servers in a store that they share.
 
+#[cfg(test)]
+pub(crate) mod held;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;

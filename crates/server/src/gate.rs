@@ -12,6 +12,8 @@ use crate::observe::metrics::WireMetrics;
 use crate::observe::trace::Tracer;
 
 pub(crate) mod patience;
+#[cfg(test)]
+mod tests;
 mod throttles;
 
 pub(crate) use throttles::{Batch, MOST_TOGETHER, Throttled};

@@ -8,6 +8,7 @@ mod headers;
 mod openapi;
 mod others;
 mod status;
+mod waiting;
 
 use std::sync::Arc;
 
