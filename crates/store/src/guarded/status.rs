@@ -1,5 +1,9 @@
 //! What a guarded store says of itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sharded::Failure;
+
 /// How the shards are, and what passed without them.
 #[derive(Clone, Debug, Default)]
 pub struct GuardStatus {
@@ -60,6 +64,54 @@ pub enum Circuit {
     Open,
     /// They are not, and it is being tried.
     HalfOpen,
+}
+
+/// Why a claim, or a part of it, was not settled by the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Open,
+    Timeout,
+    Unreachable,
+    Refused,
+    Shed,
+    Panic,
+}
+
+/// How many claims passed although the store did not settle all of them.
+#[derive(Debug, Default)]
+pub(super) struct FailOpen([AtomicU64; Why::ALL.len()]);
+
+impl Why {
+    const ALL: [Why; 6] = [Why::Open, Why::Timeout, Why::Unreachable, Why::Refused, Why::Shed, Why::Panic];
+
+    pub(super) fn of(failure: &Failure) -> Why {
+        match failure {
+            Failure::Timeout | Failure::Pending => Why::Timeout,
+            Failure::Unreachable(_) => Why::Unreachable,
+            Failure::Refused(_) => Why::Refused,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Why::Open => "open",
+            Why::Timeout => "timeout",
+            Why::Unreachable => "unreachable",
+            Why::Refused => "refused",
+            Why::Shed => "shed",
+            Why::Panic => "panic",
+        }
+    }
+}
+
+impl FailOpen {
+    pub(super) fn count(&self, why: Why) {
+        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn by_reason(&self) -> Vec<(&'static str, u64)> {
+        Why::ALL.iter().map(|why| (why.name(), self.0[*why as usize].load(Ordering::Relaxed))).collect()
+    }
 }
 
 impl Level {
