@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 pub(crate) mod held;
+pub(crate) mod redis;
+pub(crate) mod watch;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 
 use tollgate::{MemoryStore, Source, Store};
 use tollgate_core::{Claim, Settlement};
+use tollgate_store::guarded::{GuardStatus, Level};
+use tollgate_store::redis::RedisStats;
 
 /// The store of every wire's gate.
 #[derive(Debug)]
@@ -21,16 +25,29 @@ pub(crate) enum Counters {
     Shared(Arc<dyn Shared>),
 }
 
-/// A store that other servers have too, whatever it is made of.
+/// A store that other servers have too.
 pub(crate) trait Shared: Debug + Send + Sync {
     /// As [`Store::settle_into`].
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a>;
 
     /// As [`Store::assume`].
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement);
+
+    /// How much of it answers, as was last looked. For every request, so it costs nothing.
+    fn level(&self) -> Level;
+
+    /// How it is, and what it did.
+    fn status(&self) -> SharedStatus;
 }
 
 pub(crate) type Settling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// What a shared store says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedStatus {
+    pub(crate) guard: GuardStatus,
+    pub(crate) redis: RedisStats,
+}
 
 impl Counters {
     /// Whether a check may have to wait.
@@ -43,6 +60,14 @@ impl Counters {
         match self {
             Counters::Memory(store) => Some(store),
             Counters::Shared(_) => None,
+        }
+    }
+
+    /// The store that other servers have too, if it is one.
+    pub(crate) fn shared(&self) -> Option<&dyn Shared> {
+        match self {
+            Counters::Memory(_) => None,
+            Counters::Shared(store) => Some(&**store),
         }
     }
 }

@@ -37,11 +37,11 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders,
+    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders,
     TlsClients,
 };
 pub(crate) use settings::{
-    Access, Data, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
+    Data, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
 };
 
 /// What was gathered at the start.

@@ -1,12 +1,13 @@
 //! A store that answers when a test lets it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset, Source, Span, Store};
 use tollgate_core::{Claim, Settlement};
+use tollgate_store::guarded::Level;
 
-use super::{Counters, Settling, Shared};
+use super::{Counters, Settling, Shared, SharedStatus};
 
 /// Counters in memory, behind a door that is shut at first.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Held {
     open: watch::Sender<bool>,
     /// How patient each asker was, in the order in which they came.
     asked: watch::Sender<Vec<Option<Span>>>,
+    status: Mutex<SharedStatus>,
 }
 
 impl Held {
@@ -23,6 +25,7 @@ impl Held {
             memory: MemoryConfig::default().build(),
             open: watch::Sender::new(false),
             asked: watch::Sender::default(),
+            status: Mutex::default(),
         })
     }
 
@@ -34,6 +37,11 @@ impl Held {
     /// Answers all that was asked, and what will be.
     pub(crate) fn open(&self) {
         self.open.send_replace(true);
+    }
+
+    /// Says of itself what the test wants.
+    pub(crate) fn says(&self, status: SharedStatus) {
+        *self.status.lock().unwrap() = status;
     }
 
     /// Waits until so many have asked, and gives how patient each was.
@@ -54,5 +62,13 @@ impl Shared for Held {
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
         self.memory.assume(claim, source, settlement);
+    }
+
+    fn level(&self) -> Level {
+        self.status().guard.level
+    }
+
+    fn status(&self) -> SharedStatus {
+        self.status.lock().unwrap().clone()
     }
 }
