@@ -51,7 +51,7 @@ impl Connections {
 }
 
 /// Keeps as many calls under way as there may be, and prints how many were answered a second.
-pub fn flood(address: &str, streams: usize, asking: Asking, servers: Vec<u32>, seconds: f64) {
+pub fn flood(address: &str, streams: usize, asking: Asking, servers: &[u32], seconds: f64) {
     let mut messages = Stock::messages(asking);
     let length = messages.draw().len();
     let mut connections = Connections::open(address, streams, asking);

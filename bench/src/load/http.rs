@@ -25,7 +25,7 @@ struct Connection {
 }
 
 /// Keeps a request under way on every connection, and prints how many were answered a second.
-pub fn flood(api: &str, address: &str, servers: Vec<u32>, seconds: f64) {
+pub fn flood(api: &str, address: &str, servers: &[u32], seconds: f64) {
     let mut posts = posts(api, address);
     let mut poll = Poll::new().expect("a poll");
     let mut connections: Vec<Connection> = (0..HTTP_CONNECTIONS).map(|_| Connection::open(address)).collect();

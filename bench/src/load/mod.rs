@@ -30,13 +30,13 @@ pub fn run(asked: &[String]) {
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     match asked[..] {
         ["grpc", address, servers, seconds] => {
-            calls::flood(address, GRPC_STREAMS, Asking::One, numbers(servers), number(seconds));
+            calls::flood(address, GRPC_STREAMS, Asking::One, &numbers(servers), number(seconds));
         }
         ["fleet", asking, address, servers, seconds] => {
-            calls::flood(address, FLEET_STREAMS, Asking::named(asking), numbers(servers), number(seconds));
+            calls::flood(address, FLEET_STREAMS, Asking::named(asking), &numbers(servers), number(seconds));
         }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
-        ["http", api, address, servers, seconds] => http::flood(api, address, numbers(servers), number(seconds)),
+        ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),
         _ => panic!("there is no load {asked:?}"),
     }
 }

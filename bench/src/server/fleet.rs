@@ -30,6 +30,9 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 1000000}
 ";
 
+/// What keeps all counters of a customer together.
+const ENTITY: &str = "entity: customer\n";
+
 /// How long a check waits for Redis while it is flooded: so long that none passes uncounted for the machine's hiccups.
 const PATIENT: [&str; 2] = ["--store-deadline", "500ms"];
 
@@ -52,37 +55,48 @@ pub fn run() {
 /// As many decisions as two cores make.
 fn flood(program: &str, asking: Asking, rules: &str) {
     println!(
-        "gRPC on one Redis, all on two cores, {} descriptors: {}, {GRPC_CONNECTIONS} connections with {FLEET_STREAMS} calls at a \
+        "gRPC on one Redis, all on two cores, descriptors: {}, {}, {GRPC_CONNECTIONS} connections with {FLEET_STREAMS} calls at a \
          time each",
         asking.name(),
         keys()
     );
-    let (redis, theirs) = (peers::redis_on(BOTH_CORES), peers::redis_on(BOTH_CORES));
-    let start =
-        |wires: &[&str], settings: &[&str]| tollgate::start_as(on_cores(BOTH_CORES, program), rules, wires, settings);
-    let store = format!("redis://{}", redis.address("redis"));
-    let (ours, _rules) = start(&["grpc", "admin"], &[&["--store", &store], &PATIENT[..]].concat());
-    let (memory, _rules) = start(&["grpc"], &[]);
+    let [redis, of_entity, theirs] = [(); 3].map(|()| peers::redis_on(BOTH_CORES));
+    let start = |rules: &str, wires: &[&str], settings: &[&str]| {
+        tollgate::start_as(on_cores(BOTH_CORES, program), rules, wires, settings)
+    };
+    let start_on = |redis: &Server, rules: &str| {
+        let store = format!("redis://{}", redis.address("redis"));
+        start(rules, &["grpc", "admin"], &[&["--store", &store], &PATIENT[..]].concat())
+    };
+    let (ours, _rules) = start_on(&redis, rules);
+    let (entity, _rules) = start_on(&of_entity, &format!("{ENTITY}{rules}"));
+    let (memory, _rules) = start(rules, &["grpc"], &[]);
     let peer = peers::ratelimit(rules, &theirs);
     let ask = |servers: &[&Server], seconds| {
         Turn::on(BOTH_CORES, &["fleet", asking.name()], servers[0].address("grpc"), servers, seconds)
     };
     let ask_ours = |seconds| ask(&[&ours, &redis], seconds);
+    let ask_entity = |seconds| ask(&[&entity, &of_entity], seconds);
     let ask_memory = |seconds| ask(&[&memory], seconds);
     let ask_peer = |seconds| ask(&[&peer.as_ref().expect("a peer that is there").0, &theirs], seconds);
-    let mut contenders: Vec<Contender<'_>> =
-        vec![("tollgate on Redis", &ask_ours), ("tollgate in memory", &ask_memory)];
+    let second: Contender<'_> = match asking {
+        Asking::One => ("tollgate in memory", &ask_memory),
+        Asking::Four => ("tollgate on Redis, `entity: customer` added", &ask_entity),
+    };
+    let mut contenders: Vec<Contender<'_>> = vec![("tollgate on Redis", &ask_ours), second];
     if peer.is_some() {
         contenders.push(("envoyproxy/ratelimit", &ask_peer));
     }
     let turns = take_turns(&contenders);
-    tell_uncounted(&ours);
-    // With four there is more to decide on either side; the one with one is the harder.
+    [&ours, &entity].into_iter().for_each(tell_uncounted);
     if matches!(asking, Asking::One) {
         at_least("on Redis to in memory", turns[0].to(&turns[1]), 0.4);
     }
     if let Some(peer) = turns.get(2) {
         at_least("tollgate to envoyproxy/ratelimit", turns[0].to(peer), 2.0);
+        if matches!(asking, Asking::Four) {
+            at_least("tollgate with `entity` to envoyproxy/ratelimit", turns[1].to(peer), 2.0);
+        }
     }
 }
 

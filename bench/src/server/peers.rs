@@ -1,6 +1,7 @@
 //! The servers of others.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use super::process::{Server, free_address, on_cores, on_server_core};
 use super::{BOTH_CORES, SERVER_CORE};
@@ -37,7 +38,7 @@ pub fn throttlecrab(wire: &str) -> Option<Server> {
 /// envoyproxy/ratelimit with these rules and this Redis, if it could be built; and its folder, there as long as it is.
 pub fn ratelimit(rules: &str, redis: &Server) -> Option<(Server, Folder)> {
     let Some(program) = std::env::var("RATELIMIT").ok().filter(|program| Path::new(program).exists()) else {
-        println!("  without envoyproxy/ratelimit, skipped: no go (make bench builds it where there is one)");
+        println!("  without envoyproxy/ratelimit, skipped: no go, or it could not be built (make bench does that)");
         return None;
     };
     let folder = Folder::new();
@@ -55,7 +56,7 @@ pub fn ratelimit(rules: &str, redis: &Server) -> Option<(Server, Folder)> {
     command.env("REDIS_SOCKET_TYPE", "tcp").env("REDIS_URL", redis.address("redis"));
     // What it offers for speed: no statistics, few words, and the window that its documentation recommends.
     command.env("DISABLE_STATS", "true").env("LOG_LEVEL", "error").env("REDIS_PIPELINE_WINDOW", "150us");
-    Some((Server::start_at(&grpc, &mut command), folder))
+    Some((Server::start_at(&grpc, command.stderr(Stdio::null())), folder))
 }
 
 /// A folder that ends with this.

@@ -9,8 +9,9 @@ use crate::load;
 pub struct Turn {
     /// Answers a second.
     pub rate: f64,
-    /// The shares of their cores that server and load used.
+    /// The shares of a core that the server, those that it asks in turn and the load used.
     pub server: f64,
+    pub asked: f64,
     pub load: f64,
 }
 
@@ -35,8 +36,13 @@ impl Turn {
     pub fn on(cores: &str, load: &[&str], address: &str, servers: &[&Server], seconds: f64) -> Turn {
         let servers: Vec<String> = servers.iter().map(|server| server.id().to_string()).collect();
         let told = process::load(cores, &[load, &[address, &servers.join(","), &seconds.to_string()]].concat());
-        let [rate, server, load] = told[..] else { panic!("three numbers from the load, not {told:?}") };
-        Turn { rate, server, load }
+        let [rate, server, asked, load] = told[..] else { panic!("four numbers from the load, not {told:?}") };
+        Turn { rate, server, asked, load }
+    }
+
+    /// How much of a core was used where it was used most. What shares two cores had both of them, and could use them all.
+    fn busiest(&self) -> f64 {
+        if self.asked > 0.0 { (self.server + self.asked + self.load) / 2.0 } else { self.server.max(self.load) }
     }
 
     fn cost(&self) -> f64 {
@@ -112,14 +118,17 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
     }
     for ((name, _), turns) in contenders.iter().zip(&turns) {
         let (median, least, most) = turns.rate();
-        let (server, load) = (turns.median_of(|turn| turn.server * 100.0), turns.median_of(|turn| turn.load * 100.0));
+        let percent = |figure: fn(&Turn) -> f64| format!("{:.0} %", 100.0 * turns.median_of(figure));
+        let (server, asked, load) =
+            (percent(|turn| turn.server), percent(|turn| turn.asked), percent(|turn| turn.load));
+        let asked = if asked == "0 %" { String::new() } else { format!(", Redis {asked}") };
         println!(
-            "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server:.0} %, load {load:.0} %"
+            "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{asked}, load {load}"
         );
     }
     // The first is ours, and never waits of its own accord.
     if let Some(ours) = turns.first()
-        && ours.median_of(|turn| turn.server.max(turn.load)) < BUSY
+        && ours.median_of(|turn| turn.busiest()) < BUSY
     {
         println!(
             "  ! neither server nor load filled its core: other programs had a part of it, and the figures are noise"
