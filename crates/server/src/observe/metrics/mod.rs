@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tollgate::{Limiter, Source, Span, Timestamp};
 
-use crate::gate::Counters;
+use crate::counters::Counters;
 use crate::health::Health;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use tollgate::{Limiter, MemoryStats};
+use tollgate::{Limiter, MemoryStats, MemoryStore};
 
-use crate::gate::Counters;
+use crate::counters::Counters;
 use crate::health::Health;
 
 /// The parts.
@@ -37,7 +37,8 @@ impl Collector for Scrape {
         let parts = self.0.get();
         build(&mut encoder)?;
         rules(&mut encoder, &parts.map(|parts| Rules::in_force(&parts.limiter)).unwrap_or_default())?;
-        store(&mut encoder, &parts.map(|parts| parts.limiter.store().stats()).unwrap_or_default())?;
+        let counters = parts.map(|parts| parts.limiter.store());
+        memory(&mut encoder, &counters.and_then(Counters::memory).map(MemoryStore::stats).unwrap_or_default())?;
         health(&mut encoder, parts.map(|parts| &*parts.health))
     }
 }
@@ -71,7 +72,7 @@ fn rules(encoder: &mut DescriptorEncoder, rules: &Rules) -> Result<(), Error> {
     gauge(encoder, "rules_loaded", "Rules in force.", &rules.rules)
 }
 
-fn store(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Error> {
+fn memory(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Error> {
     gauge(encoder, "store_keys", "Counters in memory, stale ones that are not swept yet included.", &stats.keys)?;
     counter(encoder, "store_swept_keys", "Stale counters that were removed.", stats.swept)?;
     let help = "Live counters that were removed because the store was full: their callers start afresh.";

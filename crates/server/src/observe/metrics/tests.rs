@@ -27,7 +27,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
         "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute}\n- {name: all, key: [], limit: 9/minute}\n";
     let source = RuleSource { name: "shop.yaml".into(), text: text.into() };
     let loaded = load_sources(&[source], &tollgate::LoadOptions::default()).unwrap();
-    Arc::new(Limiter::new(Ruleset::compile(loaded.domains, 7).unwrap(), MemoryConfig::default().build()))
+    Arc::new(Limiter::new(Ruleset::compile(loaded.domains, 7).unwrap(), MemoryConfig::default().build().into()))
 }
 
 /// Every family that docs/observability.md promises.
@@ -183,7 +183,7 @@ fn parts_are_read_when_somebody_asks() {
         cost: 1,
         claim: None,
     };
-    assert!(limiter.session().check_now(&request).unwrap().allowed());
+    assert!(tollgate::now(limiter.check(&request)).unwrap().unwrap().allowed());
     let samples = scraped(&metrics);
     assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (1.0, 2.0));
     assert_eq!(samples[r#"tollgate_degraded{part="rules"}"#], 1.0);

@@ -50,7 +50,7 @@ rules:
 pub(super) fn envoy(extras: Extras, shadow: bool) -> Envoy {
     let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
-    let limiter = Limiter::new(Ruleset::compile(domains, 1).unwrap(), MemoryConfig::default().build());
+    let limiter = Limiter::new(Ruleset::compile(domains, 1).unwrap(), MemoryConfig::default().build().into());
     Envoy::new(Arc::new(Gate::new(Arc::new(limiter), shadow, 100, Metrics::new().wire("grpc"))), extras)
 }
 
@@ -81,11 +81,11 @@ fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
 }
 
 fn ask(envoy: &Envoy, request: &RateLimitRequest) -> RateLimitResponse {
-    now(envoy.should_rate_limit(request, &HeaderMap::new())).unwrap().unwrap()
+    now(envoy.should_rate_limit(request, &HeaderMap::new(), None)).unwrap().unwrap()
 }
 
 fn refused(envoy: &Envoy, request: &RateLimitRequest) -> String {
-    let Refusal(reason) = now(envoy.should_rate_limit(request, &HeaderMap::new())).unwrap().unwrap_err();
+    let Refusal(reason) = now(envoy.should_rate_limit(request, &HeaderMap::new(), None)).unwrap().unwrap_err();
     reason
 }
 
