@@ -21,6 +21,8 @@ pub use tollgate_core::{
     Algorithm, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, Request, Source, Span, Timestamp, Wait,
 };
 pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
+#[cfg(feature = "redis")]
+pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
 
 /// The example of the README compiles.

@@ -16,10 +16,17 @@ pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
+pub mod remembered;
+mod secret;
+#[cfg(feature = "redis")]
 pub mod sharded;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(feature = "redis")]
+pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};
+#[cfg(feature = "redis")]
+pub use remembered::Remembered;
 
 /// Settles claims.
 pub trait Store: Send + Sync {

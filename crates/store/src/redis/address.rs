@@ -54,6 +54,21 @@ impl Address {
     /// The most nodes that an address names.
     pub const MOST_NODES: usize = 64;
 
+    /// Whether it names a user.
+    pub fn has_user(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Whether it has a password.
+    pub fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
     /// The servers without who may use them, for people.
     pub(super) fn servers(&self) -> String {
         match &self.layout {

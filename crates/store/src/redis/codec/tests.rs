@@ -1,6 +1,5 @@
 //! The script against the core: the same claims, the same readings.
 
-mod cpu;
 mod direct;
 mod random;
 

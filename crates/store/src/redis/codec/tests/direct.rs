@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use tollgate_core::{Claim, Settlement, Timestamp};
 
-use super::super::{Call, Packet, Reply, SCRIPT, read};
+use super::super::{Call, Packet, Reply, read};
 use crate::conformance::Subject;
 use crate::redis::names::Names;
+use crate::redis::script::SCRIPT;
 use crate::sharded::{Failure, Record};
 use crate::{Clock, ManualClock, Store};
 
@@ -67,35 +68,6 @@ impl Direct {
             read(parsed.at, &reply[answer.clone()], claim, &mut settlement).map(|()| settlement)
         };
         claims.iter().zip(&parsed.answers).map(read).collect()
-    }
-
-    pub(super) fn settle_all_live(&self, claims: &[Claim<'_>]) {
-        let packets: Vec<Packet> =
-            claims.iter().map(|claim| Packet::of(claim, Record::Whole, &self.names, Timestamp::default())).collect();
-        let call = Call::of(packets.iter(), None);
-        let count = call.keys.len().to_string();
-        let mut command: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
-        command.extend(call.keys.iter().map(|key| key.as_bytes()));
-        command.push(&call.body);
-        let Answer::Text(reply) = self.command(&command) else { panic!("no text") };
-        Reply::of(&reply, claims.len()).unwrap();
-    }
-
-    pub(super) fn pipeline(&self, commands: &[Vec<&[u8]>]) {
-        let mut connection = self.connection();
-        let mut bytes = Vec::new();
-        for arguments in commands {
-            bytes.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
-            for argument in arguments {
-                bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-                bytes.extend_from_slice(argument);
-                bytes.extend_from_slice(b"\r\n");
-            }
-        }
-        connection.get_mut().write_all(&bytes).unwrap();
-        for _ in commands {
-            answer(&mut connection);
-        }
     }
 
     pub(super) fn unsound(&self) -> u64 {

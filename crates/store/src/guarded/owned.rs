@@ -1,0 +1,126 @@
+//! Keys and small claims that outlive their requests.
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Scope, Settlement, Span, Timestamp, Value,
+};
+
+/// A key that borrows nothing.
+#[derive(Clone, Debug)]
+pub(super) struct OwnedKey {
+    scope: Scope,
+    values: SmallVec<[OwnedValue; 2]>,
+}
+
+#[derive(Clone, Debug)]
+enum OwnedValue {
+    Absent,
+    Text(Box<str>),
+    Bytes(Box<[u8]>),
+    Network { address: [u64; 2], prefix: u8 },
+}
+
+/// Something to tell a place of the store later: all of its keys live there.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    pub(super) id: ClaimId,
+    pub(super) charges: Vec<Owing>,
+    pub(super) verdict: Option<Box<Pronounced>>,
+    /// From when on it makes no difference.
+    pub(super) until: Timestamp,
+}
+
+/// What is given back or debited.
+#[derive(Clone, Debug)]
+pub(super) struct Owing {
+    pub(super) key: OwnedKey,
+    pub(super) limit: Limit,
+    pub(super) ask: Ask,
+    pub(super) units: u64,
+}
+
+/// The verdict on a claim that is settled once.
+#[derive(Clone, Debug)]
+pub(super) struct Pronounced {
+    pub(super) key: OwnedKey,
+    pub(super) body: u64,
+    /// How long the record of it lasts.
+    pub(super) keep: Span,
+    pub(super) settlement: Settlement,
+}
+
+impl OwnedKey {
+    pub(super) fn of(key: &Key<'_>) -> OwnedKey {
+        let values = key.values().iter().map(|value| match *value {
+            Value::Absent => OwnedValue::Absent,
+            Value::Text(text) => OwnedValue::Text(text.into()),
+            Value::Bytes(bytes) => OwnedValue::Bytes(bytes.into()),
+            Value::Network { address, prefix } => OwnedValue::Network { address, prefix },
+        });
+        OwnedKey { scope: key.scope().clone(), values: values.collect() }
+    }
+
+    pub(super) fn key(&self) -> Key<'_> {
+        let values = self.values.iter().map(|value| match value {
+            OwnedValue::Absent => Value::Absent,
+            OwnedValue::Text(text) => Value::Text(text),
+            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
+            OwnedValue::Network { address, prefix } => Value::Network { address: *address, prefix: *prefix },
+        });
+        Key::new(&self.scope, values.collect())
+    }
+}
+
+impl Errand {
+    /// What a claim, which is to be sent in one piece, asks for.
+    pub(super) fn of(claim: &Claim<'_>, now: Timestamp) -> Errand {
+        let charges = claim.charges.iter().map(|charge| Owing {
+            key: OwnedKey::of(&charge.key),
+            limit: charge.limit.clone(),
+            ask: charge.ask,
+            units: charge.units,
+        });
+        // A sliding window counts what was taken in the period before.
+        let lasts = |charge: &Charge<'_>| Span::from_micros(charge.limit.period().span().as_micros().saturating_mul(2));
+        let longest = claim.charges.iter().map(lasts).max().unwrap_or_default();
+        Errand { id: claim.id, charges: charges.collect(), verdict: None, until: now.after(longest) }
+    }
+
+    /// The record of a verdict.
+    pub(super) fn pronounce(
+        id: ClaimId,
+        once: &Once<'_>,
+        settlement: &Settlement,
+        keep: Span,
+        now: Timestamp,
+    ) -> Errand {
+        let settlement = settlement.clone();
+        let verdict = Pronounced { key: OwnedKey::of(&once.key), body: once.body, keep, settlement };
+        Errand { id, charges: Vec::new(), verdict: Some(Box::new(verdict)), until: now.after(keep) }
+    }
+
+    /// One of the keys, by which its place is found.
+    pub(super) fn key(&self) -> Option<Key<'_>> {
+        let verdict = self.verdict.as_ref().map(|verdict| &verdict.key);
+        verdict.or(self.charges.first().map(|charge| &charge.key)).map(OwnedKey::key)
+    }
+
+    /// The claim that does it.
+    pub(super) fn claim(&self) -> Claim<'_> {
+        let charges = self.charges.iter().map(|owing| Charge {
+            key: owing.key.key(),
+            limit: &owing.limit,
+            ask: owing.ask,
+            units: owing.units,
+            mode: Mode::Enforce,
+            on_failure: OnFailure::Deny,
+            strict: false,
+        });
+        let once = self.verdict.as_ref().map(|verdict| Once {
+            key: verdict.key.key(),
+            body: verdict.body,
+            keep: verdict.keep,
+        });
+        Claim { id: self.id, charges: charges.collect(), once, patience: None }
+    }
+}

@@ -1,0 +1,128 @@
+//! What goes on beside the claims: heartbeats, probes of shards that failed, and what the store is told later.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate_core::{Settlement, Span, Timestamp};
+
+use super::Guarded;
+use super::breaker::{Breaker, jittered};
+use super::owned::Errand;
+use super::status::{Circuit, GuardStatus, Level, ShardStatus};
+use super::together::{in_time, together};
+use crate::clock::Clock;
+use crate::sharded::{HEARTBEAT, Record, ShardId, Sharded};
+
+/// How often is looked for shards to probe and errands to run.
+const BEAT: Duration = Duration::from_millis(50);
+/// How many errands are run in a beat: 1,000 a second.
+const ERRANDS_A_BEAT: usize = 50;
+/// How long after a request passed that nobody counted the store as a whole counts as open.
+const OPEN_FOR: Span = Span::from_secs(10);
+
+impl<S: Sharded, C: Clock> Guarded<S, C> {
+    /// Says that this server lives, tries shards that failed, and tells them what was counted without them. It never ends:
+    /// whoever owns the store runs it beside the claims.
+    pub async fn tend(&self) {
+        tokio::join!(self.live(), self.probe(), self.run_errands());
+    }
+
+    /// How the shards are, and what passed without them.
+    pub fn status(&self) -> GuardStatus {
+        let shard = |info: crate::sharded::ShardInfo| {
+            let breaker = self.breakers.of(info.id);
+            let (errors, last_error) = breaker.errors();
+            ShardStatus { name: info.name, circuit: breaker.circuit(), errors, last_error, warning: info.warning }
+        };
+        let shards: Vec<ShardStatus> = self.inner.shards().into_iter().map(shard).collect();
+        let (local, owed) = self.local.counts();
+        GuardStatus {
+            level: self.level(&shards),
+            shards,
+            replicas: self.replicas.load(Ordering::Relaxed),
+            unheard: self.unheard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ToString::to_string),
+            fail_open: self.fail_open.by_reason(),
+            local,
+            owed,
+            waiting: self.errands.len(),
+            dropped: self.errands.dropped(),
+        }
+    }
+
+    fn level(&self, shards: &[ShardStatus]) -> Level {
+        let away = shards.iter().filter(|shard| shard.circuit != Circuit::Closed).count();
+        let uncounted_at = Timestamp::from_micros(self.uncounted_at.load(Ordering::Relaxed));
+        let is_open = uncounted_at > Timestamp::default() && self.clock.now().since(uncounted_at) < OPEN_FOR;
+        match away {
+            // A store that knows no shard yet has the breakers of those that it asked for.
+            0 if shards.is_empty() && self.breakers.all().any(|breaker| !breaker.is_closed()) => Level::LocalOnly,
+            0 => Level::Normal,
+            _ if away < shards.len() => Level::Degraded,
+            _ if is_open => Level::Open,
+            _ => Level::LocalOnly,
+        }
+    }
+
+    async fn live(&self) {
+        loop {
+            let beat = in_time(HEARTBEAT, self.inner.heartbeat(HEARTBEAT)).await;
+            // The last number that was heard of counts until there is another.
+            if let Ok(replicas) = &beat {
+                self.replicas.store((*replicas).max(1), Ordering::Relaxed);
+            }
+            *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
+            tokio::time::sleep(HEARTBEAT).await;
+        }
+    }
+
+    async fn probe(&self) {
+        loop {
+            let now = self.clock.now();
+            let due = self.breakers.all().filter_map(|breaker| Some((breaker, breaker.due(now)?)));
+            together(due.map(|(breaker, shard)| self.probe_one(breaker, shard))).await;
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    async fn probe_one(&self, breaker: &Breaker, shard: ShardId) {
+        let deadline = self.config.deadline;
+        let found = in_time(deadline, self.inner.probe(shard, deadline)).await;
+        breaker.probed(shard, &found, self.clock.now(), jittered(self.config.cool_down));
+        if found.is_ok() {
+            tracing::info!(shard = self.name(shard), "a shard of the store is back");
+        }
+    }
+
+    async fn run_errands(&self) {
+        loop {
+            let now = self.clock.now();
+            let mut errands = self.errands.take(ERRANDS_A_BEAT);
+            let replicas = self.replicas.load(Ordering::Relaxed);
+            let most = ERRANDS_A_BEAT - errands.len();
+            errands.extend(
+                self.local.tell(most, replicas, now, |key| self.breakers.of(self.inner.place(key).shard).is_closed()),
+            );
+            together(errands.into_iter().map(|errand| self.run(errand, now))).await;
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    /// Runs an errand. It is not run twice, so that one whose outcome is not known is over.
+    async fn run(&self, errand: Errand, now: Timestamp) {
+        let Some(place) = errand.key().map(|key| self.inner.place(&key)) else { return };
+        if errand.until <= now {
+            return;
+        }
+        if !self.breakers.of(place.shard).is_closed() {
+            return self.errands.push(errand);
+        }
+        let verdict = errand.verdict.as_ref();
+        let record = verdict
+            .map_or(Record::Whole, |verdict| Record::Verdict { settlement: &verdict.settlement, keep: verdict.keep });
+        let deadline = self.config.deadline;
+        if self.ask(place, &errand.claim(), record, deadline, &mut Settlement::default()).await.is_err() {
+            self.errands.drop_one();
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The guarded store over shards that fail when they are told to.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod breakers;
+mod conform;
+mod debits;
+mod once;
+mod parts;
+mod policies;
+mod random;
+mod shards;
+mod world;

@@ -1,0 +1,175 @@
+//! Claims that are settled once, over several places.
+
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Claim, OnFailure, Once, Reading, Replay, Settlement, Source, Span, Verdict, Wait};
+use tollgate_store::Circuit;
+
+use crate::shards::Fault;
+use crate::world::{Rule, Server, claim, skip};
+
+const MS: Duration = Duration::from_millis(1);
+const KEEP: Span = Span::from_secs(600);
+
+/// Takes from shards 1 and 2; the record is in shard 0, in which it takes nothing.
+struct Order {
+    rule: Rule,
+    names: Rule,
+    name: String,
+    values: [String; 2],
+}
+
+impl Order {
+    fn new(server: &Server) -> Order {
+        let (rule, names) =
+            (Rule::ten(OnFailure::Deny), Rule::new("names", 1, Algorithm::FixedWindow, OnFailure::Deny));
+        let (name, values) = (server.value(&names, 0, 0), [1, 2].map(|shard| server.value(&rule, shard, 0)));
+        Order { rule, names, name, values }
+    }
+
+    fn claim(&self, units: u64, body: u64) -> Claim<'_> {
+        let once = Once { key: self.names.key(&self.name), body, keep: KEEP };
+        Claim { once: Some(once), ..claim(self.values.iter().map(|value| self.rule.take(value, units))) }
+    }
+
+    fn used(&self, server: &Server) -> [u64; 2] {
+        [0, 1].map(|at| 10 - server.shards.look(&self.rule.take(&self.values[at], 0)).remaining)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_name_is_answered_alike() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    let first = server.settle(&order.claim(2, 7)).await;
+    assert_eq!((first.replay, first.readings.len(), order.used(&server)), (Replay::First, 2, [2, 2]));
+    for _ in 0..3 {
+        skip(&server.shards.clock, 1_000 * MS);
+        let again = server.settle(&order.claim(2, 7)).await;
+        assert_eq!(again, Settlement { replay: Replay::Again, ..first.clone() });
+    }
+    let conflict = server.settle(&order.claim(2, 8)).await;
+    assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 2));
+    assert!(conflict.readings.iter().all(|reading| !reading.admits && reading.taken == 0));
+    assert_eq!(order.used(&server), [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn duplicates_at_the_same_time_pay_once() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    let mut all = Vec::new();
+    for _ in 0..50 {
+        all.push(Box::pin(async { server.settle(&order.claim(1, 7)).await }));
+    }
+    // Each is begun before any goes on.
+    let mut settlements = Vec::new();
+    while !all.is_empty() {
+        let mut waiting = Vec::new();
+        for mut settling in all {
+            match tokio::time::timeout(Duration::ZERO, &mut settling).await {
+                Ok(settlement) => settlements.push(settlement),
+                Err(_) => waiting.push(settling),
+            }
+        }
+        all = waiting;
+        tokio::time::sleep(MS).await;
+    }
+    let first: Vec<_> = settlements.iter().filter(|settlement| settlement.replay == Replay::First).collect();
+    assert_eq!((first.len(), order.used(&server)), (1, [1, 1]));
+    assert!(settlements.iter().all(|settlement| settlement.readings == first[0].readings));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_repeated_for_its_wait() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    server.one(order.rule.take(&order.values[1], 10)).await;
+    skip(&server.shards.clock, 30_000 * MS);
+    let refused = server.settle(&order.claim(1, 7)).await;
+    assert!(!refused.readings[1].admits && refused.readings[0].taken == 0);
+    assert_eq!(refused.readings[1].wait, Wait::For(Span::from_secs(30)));
+    assert_eq!(order.used(&server), [0, 10]);
+    skip(&server.shards.clock, 29_999 * MS);
+    assert_eq!(server.settle(&order.claim(1, 7)).await, Settlement { replay: Replay::Again, ..refused });
+    skip(&server.shards.clock, MS);
+    assert_eq!(server.settle(&order.claim(1, 7)).await.replay, Replay::First);
+    assert_eq!(order.used(&server), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_at_home_is_the_whole_answer_too() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    let home = server.value(&order.rule, 0, 0);
+    server.one(order.rule.take(&home, 10)).await;
+    let mut asked = order.claim(1, 7);
+    // The charge at home may live beside the record or not; what counts is that it is asked first.
+    asked.charges.push(order.rule.take(&home, 1));
+    let refused = server.settle(&asked).await;
+    assert_eq!(refused.readings.len(), 3);
+    assert!(!Verdict::reach(&asked, &refused).allowed);
+    assert_eq!(server.settle(&asked).await, Settlement { replay: Replay::Again, ..refused });
+    assert_eq!(order.used(&server), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_somebody_else_does_not_finish_is_refused_for_now() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    server.node(2).set(Fault::Stalled);
+    let gone = tokio::time::timeout(4 * MS, server.settle(&order.claim(1, 7))).await;
+    assert!(gone.is_err(), "whoever settles it goes away");
+    server.node(2).set(Fault::None);
+    let late = async {
+        tokio::time::sleep(6 * MS).await;
+        skip(&server.shards.clock, 8 * MS);
+    };
+    let asked = order.claim(1, 7);
+    let (refused, ()) = tokio::join!(server.settle(&asked), late);
+    assert_eq!(refused.readings.len(), 2);
+    for reading in &refused.readings {
+        let told = (reading.admits, reading.wait, reading.source);
+        assert_eq!(told, (false, Wait::For(Reading::TRY_AGAIN), Source::Store));
+    }
+    let status = server.guard.status();
+    assert_eq!(status.shards[0].errors, [("timeout", 0), ("unreachable", 0), ("refused", 0)]);
+    // The record is pending for no longer than a second.
+    skip(&server.shards.clock, 1_000 * MS);
+    assert_eq!(server.settle(&order.claim(1, 7)).await.replay, Replay::First);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_there_is_no_time_for_is_written_later() {
+    let mut server = Server::new(3);
+    let order = Order::new(&server);
+    server.node(2).set(Fault::Stalled);
+    let late = async {
+        tokio::time::sleep(6 * MS).await;
+        skip(&server.shards.clock, 8 * MS);
+    };
+    let asked = order.claim(1, 7);
+    let (first, ()) = tokio::join!(server.settle(&asked), late);
+    assert_eq!(server.guard.status().waiting, 2, "what was taken, and the verdict");
+    server.node(2).set(Fault::None);
+    server.tend();
+    server.pass(100 * MS).await;
+    assert_eq!((server.guard.status().waiting, order.used(&server)), (0, [0, 0]));
+    assert_eq!(server.settle(&asked).await, Settlement { replay: Replay::Again, ..first });
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_home_of_the_record_it_is_settled_all_the_same() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    for used in 1..=5 {
+        server.node(0).set(Fault::Cut);
+        let settlement = server.settle(&order.claim(1, 7)).await;
+        assert_eq!((settlement.replay, order.used(&server)), (Replay::First, [used, used]));
+        assert!(settlement.readings.iter().all(|reading| reading.source == Source::Store));
+        skip(&server.shards.clock, 10 * MS);
+    }
+    assert_eq!(server.circuit(0), Circuit::Open);
+    server.settle(&order.claim(1, 7)).await;
+    assert_eq!(order.used(&server), [6, 6]);
+}
