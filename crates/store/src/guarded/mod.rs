@@ -18,7 +18,7 @@ mod together;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Claim, Settlement, Source, Span, Timestamp, settle_into};
+use tollgate_core::{Claim, Settlement, Source, Span, Timestamp, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -199,9 +199,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
 
 impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
-        if claim.charges.iter().any(|charge| {
-            matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
-        }) {
+        if claim.charges.iter().any(policy::is_release) {
             self.release(claim);
         }
         let Some(within) = self.within(claim) else {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Source, Span, Timestamp, Vote, Wait,
+    Algorithm, Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Source, Span, Timestamp, Vote, Wait,
 };
 
 use super::Guarded;
@@ -140,10 +140,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// Lets go of what is held here under a claim's name, if it gives that back: the store may not know of it.
     #[cold]
     pub(super) fn release(&self, claim: &Claim<'_>) {
-        let returns = (0..claim.charges.len()).filter(|at| matches!(claim.charges[*at].ask, Ask::Return { .. }));
-        let holds: Charges = returns
-            .filter(|at| claim.charges[*at].limit.algorithm() == tollgate_core::Algorithm::Concurrency)
-            .collect();
+        let holds: Charges = (0..claim.charges.len()).filter(|at| is_release(&claim.charges[*at])).collect();
         self.local.settle(&part_of(claim, &holds), self.replicas.load(Ordering::Relaxed), self.clock.now());
     }
 }
@@ -241,6 +238,11 @@ fn assumed(charge: &Charge<'_>, silence: Silence) -> Reading {
         _ if !reading.admits => Reading { wait: Wait::For(silence.wait), ..reading },
         _ => reading,
     }
+}
+
+/// Whether a charge gives back a hold.
+pub(super) fn is_release(charge: &Charge<'_>) -> bool {
+    matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
 }
 
 /// Facts are kept whatever the policy: the store is told of them later.
