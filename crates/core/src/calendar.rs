@@ -83,6 +83,17 @@ impl Calendar {
         }
     }
 
+    /// The boundaries around a second: the starts of its period, of the two before it and of the four after it. For those who have
+    /// to decide by a clock that is near ours and can't ask a calendar.
+    pub fn bounds(&self, second: u64) -> [u64; 7] {
+        let this = self.around(second);
+        let before = self.around(this.start.saturating_sub(1)).start;
+        let next = self.around(this.end).end;
+        let after_next = self.around(next).end;
+        let last = self.around(after_next).end;
+        [self.around(before.saturating_sub(1)).start, before, this.start, this.end, next, after_next, last]
+    }
+
     /// The first day of the period that the local date of `second` belongs to.
     fn first_day(&self, second: u64) -> Option<Date> {
         let instant = Instant::from_second(i64::try_from(second).ok()?).ok()?;

@@ -1,5 +1,6 @@
 //! Limits that come with each request, and need no rule.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use smallvec::smallvec;
@@ -42,6 +43,13 @@ pub struct Throttler<S> {
 #[derive(Debug)]
 struct Known {
     throttle: Throttle,
+    /// Shared with those who are still waiting for their answers when others take its place here.
+    terms: Arc<Terms>,
+}
+
+/// What a throttle comes to in the words of claims.
+#[derive(Debug)]
+struct Terms {
     limit: Limit,
     scope: Scope,
 }
@@ -66,10 +74,33 @@ impl<S: Store> Throttler<S> {
     /// If the limit can't be counted exactly.
     pub async fn take(&mut self, key: &[u8], throttle: &Throttle, units: u64) -> Result<Reading, LimitError> {
         let at = self.find(throttle)?;
-        let (known, settlement) = (&self.known[at], &mut self.settlement);
-        let claim = known.claim(key, units);
+        let (terms, settlement) = (&*self.known[at].terms, &mut self.settlement);
+        let claim = terms.claim(key, units);
         self.limiter.settle(&claim, settlement).await;
-        Ok(known.read(&claim, settlement))
+        Ok(terms.read(&claim, settlement))
+    }
+
+    /// The same for those who ask for more before they have the answer. What is polled first is asked first.
+    ///
+    /// # Errors
+    /// If the limit can't be counted exactly.
+    pub fn taking(
+        &mut self,
+        key: &[u8],
+        throttle: &Throttle,
+        units: u64,
+    ) -> Result<impl Future<Output = Reading> + Send + use<S>, LimitError>
+    where
+        S: 'static,
+    {
+        let at = self.find(throttle)?;
+        let (limiter, terms, key) = (self.limiter.clone(), self.known[at].terms.clone(), Box::<[u8]>::from(key));
+        Ok(async move {
+            let mut settlement = Settlement::default();
+            let claim = terms.claim(&key, units);
+            limiter.settle(&claim, &mut settlement).await;
+            terms.read(&claim, &settlement)
+        })
     }
 
     /// The answer of a limiter that has too much to do to look: the key passes.
@@ -78,10 +109,10 @@ impl<S: Store> Throttler<S> {
     /// If the limit can't be counted exactly.
     pub fn shed(&mut self, key: &[u8], throttle: &Throttle, units: u64) -> Result<Reading, LimitError> {
         let at = self.find(throttle)?;
-        let (known, settlement) = (&self.known[at], &mut self.settlement);
-        let claim = known.claim(key, units);
+        let (terms, settlement) = (&*self.known[at].terms, &mut self.settlement);
+        let claim = terms.claim(key, units);
         self.limiter.store().assume(&claim, Source::Shed, settlement);
-        Ok(known.read(&claim, settlement))
+        Ok(terms.read(&claim, settlement))
     }
 
     /// The place of a limit among the known ones.
@@ -106,9 +137,12 @@ impl Known {
         let period = Period::fixed(throttle.period)?;
         let algorithm = Algorithm::Bucket { burst: throttle.burst, paced: false };
         let scope = Scope::new(space, RULE, algorithm, &period, Home::Own);
-        Ok(Known { throttle, limit: Limit::new(throttle.count, period, algorithm)?, scope })
+        let limit = Limit::new(throttle.count, period, algorithm)?;
+        Ok(Known { throttle, terms: Arc::new(Terms { limit, scope }) })
     }
+}
 
+impl Terms {
     fn claim<'a>(&'a self, key: &'a [u8], units: u64) -> Claim<'a> {
         let charge = Charge {
             key: Key::new(&self.scope, smallvec![Value::bytes(key)]),

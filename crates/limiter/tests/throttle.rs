@@ -214,3 +214,21 @@ fn a_failing_store_and_too_much_to_do_let_pass() {
     assert_eq!((shed.admits, shed.remaining, shed.source), (true, 3, Source::Shed));
     assert!(throttler.shed(b"k", &per_minute(1 << 53, 3), 1).is_err());
 }
+
+#[test]
+fn what_is_asked_together_is_settled_in_the_order_of_the_polls() {
+    let mut world = world();
+    let limit = per_minute(30, 2);
+    let first = world.throttler.taking(b"k", &limit, 1).unwrap();
+    let second = world.throttler.taking(b"k", &limit, 1).unwrap();
+    // Limits that push this one out change nothing for those who have asked.
+    for count in 1..=2 * Throttler::<MemoryStore>::MOST_KNOWN as u64 {
+        world.take(b"other", &per_minute(count, 1), 1);
+    }
+    let third = world.throttler.taking(b"k", &limit, 1).unwrap();
+    let left = |reading: Reading| (reading.admits, reading.remaining);
+    assert_eq!(left(now(third).unwrap()), (true, 1));
+    assert_eq!(left(now(first).unwrap()), (true, 0));
+    assert_eq!(left(now(second).unwrap()), (false, 0));
+    assert!(world.throttler.taking(b"k", &per_minute(u64::MAX, 1), 1).is_err());
+}

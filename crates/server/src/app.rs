@@ -2,6 +2,7 @@
 
 mod banner;
 mod parts;
+mod store;
 
 use std::io;
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Re
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let _inside = runtime.enter();
     let mut parts = Parts::build(settings, metrics)?;
-    let (kept, _traces) = (parts.kept.clone(), parts.traces.take());
+    let (kept, _traces, _tending) = (parts.kept.clone(), parts.traces.take(), parts.tending.take());
     let served = runtime.block_on(serve(settings, parts));
     // Connections that did not end in time end here, before the counters are written for the last time.
     drop(runtime);

@@ -4,32 +4,27 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
-use tollgate::{Decision, Explanation, Limiter, MemoryStore, Request, RequestError};
+use tollgate::{Decision, Explanation, Limiter, Request, RequestError, Span};
+use tollgate_store::guarded::Level;
 
-use tollgate_store::Immediate;
-
+use crate::counters::Counters;
 use crate::observe::Masked;
 use crate::observe::metrics::WireMetrics;
 use crate::observe::trace::Tracer;
 
+pub(crate) mod patience;
+#[cfg(test)]
+mod tests;
 mod throttles;
 
-pub(crate) use throttles::{Batch, Throttled};
-
-/// Where this server keeps its counters.
-pub(crate) type Counters = MemoryStore;
-
-/// Wires poll a check once (`tollgate::now`) and do not make it part of their own futures, which are moved for every request and
-/// had better be small. So the store must be one that never waits.
-const _: () = {
-    const fn never_waits<S: Immediate>() {}
-    never_waits::<Counters>();
-};
+pub(crate) use throttles::{Batch, MOST_TOGETHER, Throttled};
 
 /// A wire's access to the limiter.
 #[derive(Debug)]
 pub(crate) struct Gate {
     limiter: Arc<Limiter<Counters>>,
+    /// Whether a check may have to wait. What does not is polled once, and is no part of a wire's own futures.
+    waits: bool,
     /// Every refusal is told and nothing is refused.
     shadow: bool,
     /// The most checks that wait for the store at a time. Those past it are decided without it.
@@ -54,7 +49,8 @@ impl Gate {
         most_in_flight: usize,
         metrics: WireMetrics,
     ) -> Gate {
-        Gate { limiter, shadow, most_in_flight, metrics, traced_as: "", tracer: Tracer::off() }
+        let waits = limiter.store().wait();
+        Gate { limiter, waits, shadow, most_in_flight, metrics, traced_as: "", tracer: Tracer::off() }
     }
 
     /// With traces of its checks.
@@ -62,12 +58,23 @@ impl Gate {
         Gate { traced_as, tracer, ..self }
     }
 
-    /// Decides a request. The headers that it came with may have a trace in them that the check belongs to.
-    pub(crate) async fn check(&self, request: &Request<'_>, headers: &HeaderMap) -> Result<Decision, RequestError> {
+    /// Whether a check may have to wait. If not, its future is ready at the first poll (`tollgate::now`).
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Decides a request for one who waits no longer than `patience`. The headers that it came with may have a trace in them
+    /// that the check belongs to.
+    pub(crate) async fn check(
+        &self,
+        request: &Request<'_>,
+        headers: &HeaderMap,
+        patience: Option<Span>,
+    ) -> Result<Decision, RequestError> {
         let traceparent = || headers.get(TRACEPARENT)?.to_str().ok();
         let span = self.tracer.check_span(self.traced_as, traceparent);
         let decided = match self.admit() {
-            Some(_flight) => self.limiter.check(request).await,
+            Some(_flight) => self.limiter.check_within(request, patience).await,
             None => self.limiter.shed(request),
         };
         if let Ok(decision) = &decided {
@@ -78,7 +85,7 @@ impl Gate {
         }
         match (span, &decided) {
             (None, _) => {}
-            (Some(span), Ok(decision)) => span.decided(decision),
+            (Some(span), Ok(decision)) => span.decided(decision, self.level()),
             (Some(span), Err(_)) => span.failed(),
         }
         decided
@@ -87,6 +94,15 @@ impl Gate {
     /// Whether the caller may pass: what was decided, unless refusals are only told.
     pub(crate) fn passes(&self, decision: &Decision) -> bool {
         decision.allowed() || self.shadow
+    }
+
+    /// How much of the store answers, where that is not all of it.
+    pub(crate) fn level(&self) -> Option<&'static str> {
+        if !self.waits {
+            return None;
+        }
+        let level = self.limiter.store().shared()?.level();
+        (level != Level::Normal).then(|| level.name())
     }
 
     /// What every rule makes of a request. Consumes nothing.

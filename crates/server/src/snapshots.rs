@@ -18,6 +18,7 @@ use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Span, SystemClock, Tim
 use tollgate_store::{Restored, SnapshotError, SnapshotStats};
 use tracing::{debug, info, warn};
 
+use crate::counters::Counters;
 use crate::health::Health;
 use crate::net::Closing;
 use crate::observe::metrics::SnapshotMetrics;
@@ -33,6 +34,14 @@ pub(crate) struct Snapshots {
 pub(crate) struct Watched {
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: SnapshotMetrics,
+}
+
+/// What has counters in memory to take snapshots of.
+pub(crate) trait InMemory: Send + Sync + 'static {
+    type Clock: Clock;
+
+    /// The counters; none if they are kept elsewhere.
+    fn memory(&self) -> Option<&MemoryStore<Self::Clock>>;
 }
 
 /// What was found at the start.
@@ -71,6 +80,11 @@ impl Snapshots {
     /// Where the snapshot is.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(NAME)
+    }
+
+    /// The same as [`Snapshots::save`] of whatever has counters in memory; nothing if they are elsewhere.
+    pub(crate) fn save_of(&self, kept: &impl InMemory) -> io::Result<SnapshotStats> {
+        kept.memory().map_or_else(|| Ok(SnapshotStats::default()), |store| self.save(store))
     }
 
     /// Replaces the snapshot with one of the store as it is. What fails leaves the last one as it was.
@@ -173,9 +187,9 @@ impl Snapshots {
 
     /// Saves every interval, if anything changed, until the server is about to stop. The last snapshot is for the one who stops
     /// it to save, when all is answered: this ends only when no other is being written.
-    pub(crate) async fn keep<C: Clock + 'static>(
+    pub(crate) async fn keep<K: InMemory>(
         self,
-        limiter: Arc<Limiter<MemoryStore<C>>>,
+        kept: Arc<K>,
         interval: Duration,
         watched: Watched,
         mut closing: Closing,
@@ -187,17 +201,18 @@ impl Snapshots {
                 () = tokio::time::sleep(pause) => {}
                 () = closing.begun() => return,
             }
-            let changes = limiter.store().changes();
+            let Some(store) = kept.memory() else { return };
+            let changes = store.changes();
             if saved == Some(changes) {
                 pause = interval;
                 continue;
             }
-            let begun = limiter.store().clock().now();
+            let begun = store.clock().now();
             let done = {
-                let (snapshots, limiter) = (self.clone(), Arc::clone(&limiter));
-                tokio::task::spawn_blocking(move || snapshots.save(limiter.store())).await
+                let (snapshots, kept) = (self.clone(), Arc::clone(&kept));
+                tokio::task::spawn_blocking(move || snapshots.save_of(&*kept)).await
             };
-            let took = limiter.store().clock().now().since(begun);
+            let took = store.clock().now().since(begun);
             let done = done.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
             saved = done.is_ok().then_some(changes);
             self.tell(done, begun, took, &watched);
@@ -227,6 +242,14 @@ impl Snapshots {
                 health.degrade(PART, format!("{} can't be written: {error}", path.display()));
             }
         }
+    }
+}
+
+impl InMemory for Limiter<Counters> {
+    type Clock = SystemClock;
+
+    fn memory(&self) -> Option<&MemoryStore> {
+        self.store().memory()
     }
 }
 

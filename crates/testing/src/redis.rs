@@ -1,21 +1,36 @@
 //! redis-server, from Debian.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::resp::{Connection, Reply};
 use crate::{Process, eventually, free_port};
 
-/// One server, without a disk.
+/// One server, without a disk: a restart loses what it had.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
     port: u16,
+    /// What it was started with, besides.
+    arguments: Vec<String>,
     /// Removed when the server has ended.
     directory: TempDir,
+}
+
+/// A certificate, its key, and the authority that signed it: files.
+#[derive(Clone, Copy, Debug)]
+pub struct Certificate<'a> {
+    /// The server's certificate.
+    pub cert: &'a Path,
+    /// Its key.
+    pub key: &'a Path,
+    /// Who signed it; clients that show a certificate must show one of the same authority.
+    pub authority: &'a Path,
 }
 
 /// How often a port that somebody else took meanwhile is replaced by another.
@@ -29,7 +44,32 @@ impl Redis {
 
     /// A server with these arguments besides.
     pub fn start_with(arguments: &[&str]) -> Redis {
-        (0..TRIES).find_map(|_| Redis::try_start(arguments)).unwrap_or_else(|| panic!("redis-server did not start"))
+        Redis::start_by(|_| arguments.iter().map(|argument| (*argument).to_owned()).collect())
+    }
+
+    /// A server that listens with TLS too, and its port for that.
+    pub fn start_tls(certificate: Certificate<'_>) -> (Redis, u16) {
+        let path = |path: &Path| path.display().to_string();
+        let mut port = 0;
+        let redis = Redis::start_by(|_| {
+            port = free_port();
+            let mut arguments = vec!["--tls-port".to_owned(), port.to_string()];
+            arguments.extend(["--tls-cert-file".to_owned(), path(certificate.cert)]);
+            arguments.extend(["--tls-key-file".to_owned(), path(certificate.key)]);
+            arguments.extend(["--tls-ca-cert-file".to_owned(), path(certificate.authority)]);
+            arguments.extend(["--tls-auth-clients", "optional"].map(str::to_owned));
+            arguments
+        });
+        (redis, port)
+    }
+
+    /// A server with arguments that are new at each try: those that have to do with its port, which they are made from.
+    pub(crate) fn start_by(mut arguments: impl FnMut(u16) -> Vec<String>) -> Redis {
+        let started = (0..TRIES).find_map(|_| {
+            let port = free_port();
+            Redis::try_start(port, arguments(port))
+        });
+        started.unwrap_or_else(|| panic!("redis-server did not start"))
     }
 
     /// Where it listens.
@@ -48,8 +88,32 @@ impl Redis {
     }
 
     /// Its own directory.
-    pub fn directory(&self) -> &std::path::Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it where it is: its connections stay open and nobody answers.
+    pub fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) {
+        self.process.resume();
+    }
+
+    /// Starts it again on the same port, in the same directory, with the same arguments. It is killed first if it still runs.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = spawn(self.port, &self.arguments, self.directory.path());
+        if !is_up(&mut self.process, self.port) {
+            panic!("redis-server did not start again on port {}", self.port);
+        }
     }
 
     /// Sends an inline command over a connection of its own and gives back the first 64 KiB of the answer as they are.
@@ -57,32 +121,64 @@ impl Redis {
         say(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    fn try_start(arguments: &[&str]) -> Option<Redis> {
+    /// Sends a command over a connection of its own. Its arguments may be any bytes.
+    pub fn ask<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Reply {
+        let name = || arguments.first().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned());
+        ask(self.port, arguments).unwrap_or_else(|error| panic!("{}: {error}", name().unwrap_or_default()))
+    }
+
+    /// A field of `INFO`.
+    pub fn info(&self, section: &str, field: &str) -> Option<String> {
+        let answer = self.say(&format!("INFO {section}"));
+        let value = answer.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        Some(value.trim_end().to_owned())
+    }
+
+    /// How often a command was called, since the start or the last `CONFIG RESETSTAT`. What a script calls is counted too.
+    pub fn commandstats(&self, command: &str) -> u64 {
+        let stats = self.info("commandstats", &format!("cmdstat_{}", command.to_ascii_lowercase()));
+        let calls = stats.as_deref().and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("calls=")));
+        calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
+    }
+
+    /// The processor's time that it has used, in seconds: its own and the system's for it.
+    pub fn cpu_seconds(&self) -> f64 {
+        let used = |field| self.info("cpu", field).and_then(|used| used.parse::<f64>().ok());
+        match (used("used_cpu_user"), used("used_cpu_sys")) {
+            (Some(user), Some(system)) => user + system,
+            _ => panic!("INFO cpu does not say"),
+        }
+    }
+
+    fn try_start(port: u16, arguments: Vec<String>) -> Option<Redis> {
         let directory = TempDir::new().unwrap_or_else(|error| panic!("no directory for Redis: {error}"));
-        let port = free_port();
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--daemonize", "no", "--dir"])
-            .arg(directory.path())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = child.unwrap_or_else(|error| panic!("redis-server: {error}; `make setup-tests` installs it"));
-        let mut process = Process(child);
-        let ready = |answer: String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
-        let up = eventually(|| {
-            if !process.runs() {
-                return Some(false);
-            }
-            say(port, "PING").is_ok_and(ready).then_some(true)
-        });
-        (up == Some(true)).then_some(Redis { process, port, directory })
+        let mut process = spawn(port, &arguments, directory.path());
+        is_up(&mut process, port).then_some(Redis { process, port, arguments, directory })
     }
 }
 
-fn say(port: u16, command: &str) -> std::io::Result<String> {
+fn spawn(port: u16, arguments: &[String], directory: &Path) -> Process {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    Process::start(command.args(["--daemonize", "no", "--dir"]).arg(directory).args(arguments))
+}
+
+/// Waits until it answers, itself and not another that has the port. It never does if it ended, for instance because of that.
+pub(crate) fn is_up(process: &mut Process, port: u16) -> bool {
+    let own = format!("process_id:{}\r\n", process.id());
+    let ready = |answer: Reply| answer.text().contains(&own) || answer.text().starts_with("NOAUTH");
+    let up = eventually(|| match process.runs() {
+        true => ask(port, &["INFO", "server"]).is_ok_and(ready).then_some(true),
+        false => Some(false),
+    });
+    up == Some(true)
+}
+
+pub(crate) fn ask<A: AsRef<[u8]>>(port: u16, arguments: &[A]) -> io::Result<Reply> {
+    Connection::open(port)?.ask(arguments)
+}
+
+fn say(port: u16, command: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;

@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tollgate::Limiter;
 use tracing::debug;
 
-use crate::gate::Counters;
+use crate::counters::Counters;
 use crate::health::Health;
 use crate::health::pages::{Reader, pages};
 use crate::net::http1::{Http1Settings, serve_http1};

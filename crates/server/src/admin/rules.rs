@@ -13,7 +13,7 @@ use tollgate::{Limiter, Rule, Ruleset};
 use tollgate_rules::Domain;
 use tollgate_rules::model::{Policy, RuleMode};
 
-use crate::gate::Counters;
+use crate::counters::Counters;
 use crate::words;
 
 /// Which of the rules or domains.

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tollgate::{Limiter, LoadOptions, MemoryConfig, Problem};
+use tollgate::{Limiter, LoadOptions, Problem};
 
+use super::store;
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
+use crate::counters::redis::Tending;
+use crate::counters::{Counters, watch};
 use crate::data_dir::{DataDir, OpenError};
-use crate::gate::{Counters, Gate};
+use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::Closing;
 use crate::net::listener::Listener;
@@ -41,6 +44,8 @@ pub(super) struct Parts {
     /// What goes on beside serving, until the server is about to stop.
     pub(super) background: Vec<Task>,
     pub(super) kept: Kept,
+    /// Redis is spoken to as long as this is held: until the last connection has ended.
+    pub(super) tending: Option<Tending>,
     /// Spans are sent as long as this is held.
     pub(super) traces: Option<TraceGuard>,
 }
@@ -76,13 +81,9 @@ impl Parts {
         for warning in &started.warnings {
             tracing::warn!("{warning}");
         }
-        let snapshots = data.as_ref().map(|data| Snapshots::within(data.path()));
-        let memory = MemoryConfig { max_keys: settings.max_keys, ..MemoryConfig::default() };
-        let store = match &snapshots {
-            Some(snapshots) => snapshots.load(memory, &health),
-            None => memory.build(),
-        };
-        let limiter = Arc::new(Limiter::new(started.rules, store));
+        let store = store::Kept::build(settings, data.as_ref().map(|data| data.path()), &health);
+        let store::Kept { counters, snapshots, redis } = store.map_err(|reason| vec![reason])?;
+        let limiter = Arc::new(Limiter::new(started.rules, counters));
         metrics.watch(limiter.clone(), health.clone());
         let follower = Follower::new(
             source,
@@ -122,6 +123,13 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
+        let mut tending = None;
+        if let Some(redis) = redis {
+            let started = redis.tend().map_err(|error| vec![format!("no thread for Redis: {error}")])?;
+            tending = Some(started);
+            let health = health.clone();
+            background.push(Box::new(move |closing| Box::pin(watch::watch(redis, health, closing))));
+        }
         Ok(Parts {
             doors: [grpc, http, resp].into_iter().flatten().collect(),
             admin,
@@ -130,6 +138,7 @@ impl Parts {
             health,
             background,
             kept: Kept { limiter, snapshots, _data: data },
+            tending,
             traces,
         })
     }
@@ -146,7 +155,7 @@ impl Kept {
     /// Writes it, for the last time.
     pub(super) fn save(&self) {
         let Some(snapshots) = &self.snapshots else { return };
-        if let Err(error) = snapshots.save(self.limiter.store()) {
+        if let Err(error) = snapshots.save_of(&*self.limiter) {
             let path = snapshots.path();
             tracing::error!(path = %path.display(), %error, "the counters could not be kept");
         }

@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::read::{Reader, mismatch, time_of};
 use super::settings::{
     AdminSettings, Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, RespSettings, ResponseHeaders,
-    RulesSettings, Settings, Store, Tls, TlsClients, Url, Workers,
+    RulesSettings, Settings, Tls, TlsClients, Url, Workers,
 };
 use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
 use super::text;
@@ -143,16 +143,6 @@ impl Reader<'_> {
 
     fn resp(&mut self) -> Option<RespSettings> {
         whole!(RespSettings { listen: self.listen("resp"), max_in_flight: self.count("resp_max_in_flight") })
-    }
-
-    fn store(&mut self) -> Option<Store> {
-        self.read("store", |text, _| match text {
-            "memory" => Ok(Store::Memory),
-            other => {
-                let other = quoted(&text::without_password(other));
-                Err(Fault::new(format!("{other}: this version keeps counters in memory only"), "write memory"))
-            }
-        })
     }
 
     fn data(&mut self) -> Option<Data> {

@@ -4,6 +4,7 @@
 //! nothing here is named in a warning, never ignored in silence.
 
 mod meaning;
+mod redis;
 mod unneeded;
 
 use std::path::{Path, PathBuf};
@@ -34,8 +35,8 @@ const PREFIXES: [&str; 11] = [
     "DEBUG_",
 ];
 
-/// Reads what is set, and takes its defaults for the rest.
-pub(super) fn read(environment: &Environment, problems: &mut Problems) -> Layer {
+/// Reads what is set, and takes its defaults for the rest. `stronger` is what was said in Tollgate's own words.
+pub(super) fn read(environment: &Environment, stronger: &Values, problems: &mut Problems) -> Layer {
     let reader = Reader { environment };
     let mut layer = Layer::new();
     for Direct { variable, setting, default, convert } in DIRECT {
@@ -49,6 +50,10 @@ pub(super) fn read(environment: &Environment, problems: &mut Problems) -> Layer 
     layer.insert("every_file", given(&[], Ok("true".to_owned())));
     reader.tls(&mut layer, problems);
     reader.tracing(&mut layer, problems);
+    // Who says otherwise where counters are does not mean its Redis, nor the password for it.
+    if stronger.given("store").is_none_or(|given| given.origin == Origin::Default) {
+        reader.redis(&mut layer, problems);
+    }
     tell_of_unneeded(environment, problems);
     layer
 }

@@ -9,6 +9,7 @@ use tollgate_rules::yaml::{self, Entry, Kind as Form, Yaml};
 
 use super::origin::{Given, Layer, Origin, Problems};
 use super::table::{Kind, Said, Setting, find, table};
+use super::text::without_password;
 
 /// The settings of a file.
 pub(super) fn read(path: &Path, problems: &mut Problems) -> Layer {
@@ -115,7 +116,7 @@ fn item_text(item: &Yaml) -> Result<String, Fault> {
     match &item.kind {
         Form::Scalar(scalar) if scalar.is_null() => Err(no_value()),
         Form::Scalar(scalar) if scalar.text.contains(',') => {
-            let message = format!("{} has a comma in it, which parts values", quoted(&scalar.text));
+            let message = format!("{} has a comma in it, which parts values", quoted(&without_password(&scalar.text)));
             Err(Fault::new(message, "write each value in a line of its own, without commas"))
         }
         Form::Scalar(scalar) => Ok(scalar.text.clone()),

@@ -14,6 +14,7 @@ mod read;
 #[cfg(test)]
 mod reference;
 mod settings;
+mod store;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -36,10 +37,12 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    AdminSettings, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders, Store,
-    TlsClients,
+    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings,
+    ResponseHeaders, TlsClients,
 };
-pub(crate) use settings::{Data, Listen, LogFormat, RulesSettings, Settings, Tls, Workers};
+pub(crate) use settings::{
+    Data, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
+};
 
 /// What was gathered at the start.
 #[derive(Debug)]
@@ -80,7 +83,7 @@ pub(crate) fn gather(
     };
     let without_envoy = Values::strongest(&[&flags, &own, &file]);
     let envoy = match Reader::new(&without_envoy, &mut problems).switch("envoy_env") {
-        Some(true) => envoy::read(&environment, &mut problems),
+        Some(true) => envoy::read(&environment, &without_envoy, &mut problems),
         _ => Layer::new(),
     };
     let values = Values::strongest(&[&flags, &own, &file, &envoy]);

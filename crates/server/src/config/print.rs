@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::origin::Given;
-use super::table::{Said, Setting};
-use super::text::without_password;
+use super::table::{Said, Secret, Setting};
+use super::text::{HIDDEN, without_password};
 use super::values::Values;
 
 /// How far the comments are moved to the right at most: a long value has its comment behind it.
@@ -30,7 +30,11 @@ pub(super) fn print(values: &Values) -> String {
 /// The value as it may be shown.
 fn shown(setting: &Setting, given: &Given) -> String {
     let text = given.text.as_deref().unwrap_or_default().trim();
-    if setting.secret { without_password(text) } else { text.to_owned() }
+    match setting.secret {
+        Secret::Password => without_password(text),
+        Secret::Everything if text != setting.default => HIDDEN.to_owned(),
+        Secret::Everything | Secret::Nothing => text.to_owned(),
+    }
 }
 
 /// A text as a YAML scalar: in quotes, unless nothing in it could mean anything else.

@@ -100,6 +100,7 @@ fn notes(setting: &Setting) -> String {
         Kind::Percent { off } => format!("; 0% to 100%{}", or_off(off)),
         Kind::Word(choice) => format!("; {}", words(choice)),
         Kind::Words(choice) => format!("; `all`, `none`, or some of {}", words(choice)),
+        Kind::Rate { most } => format!("; 1/second to {most}/second, or `off`"),
         Kind::Directory => "; a path, or `off`".to_owned(),
         _ => String::new(),
     };

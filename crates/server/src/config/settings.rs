@@ -6,6 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tollgate_store::redis::{Address as RedisAddress, Password};
+
 use crate::net::Address;
 use crate::wire::http::{AuthorizeSettings, Dialects, ScopeValues};
 
@@ -139,9 +141,54 @@ pub(crate) struct RespSettings {
 }
 
 /// Where counters are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
+    Redis(Box<RedisSettings>),
+}
+
+/// A Redis, several or a cluster, and how they are treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RedisSettings {
+    /// May have a user and a password in it, which it does not show.
+    pub(crate) address: RedisAddress,
+    pub(crate) access: Access,
+    /// What every key begins with.
+    pub(crate) prefix: String,
+    /// Connections to each server.
+    pub(crate) pool: usize,
+    /// How long a check waits.
+    pub(crate) deadline: Duration,
+    /// How long a server that failed is left alone.
+    pub(crate) cool_down: Duration,
+    /// Requests a second that may pass uncounted; `None` sets no bound.
+    pub(crate) last_resort: Option<u64>,
+}
+
+/// Who we are to Redis, and how we know that it is Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<PasswordFrom>,
+    /// In PEM; `None` is the authorities that the system trusts.
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<Certificate>,
+}
+
+/// Where a password is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PasswordFrom {
+    Text(Password),
+    File(PathBuf),
+}
+
+/// What we show to those who ask for a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    /// In PEM.
+    pub(crate) cert: PathBuf,
+    /// Its private key, in PEM.
+    pub(crate) key: PathBuf,
 }
 
 /// What outlives the process: counters, the last good rules.

@@ -20,8 +20,18 @@ pub(crate) struct Setting {
     pub(crate) help: Cow<'static, str>,
     /// Where it can be said.
     pub(crate) said: Said,
-    /// It may hold a password, which is never shown.
-    pub(crate) secret: bool,
+    /// What of it is never shown.
+    pub(crate) secret: Secret,
+}
+
+/// What of a setting is never shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secret {
+    Nothing,
+    /// The password of a URL.
+    Password,
+    /// All of it.
+    Everything,
 }
 
 /// What the text of a setting means.
@@ -68,8 +78,14 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// `attribute=Header-Name` pairs, or `none`
     Attributes,
-    /// Where counters are kept
+    /// `memory`, or where a Redis is
     Store,
+    /// The beginning of keys
+    Prefix,
+    /// So many a second, or `off`
+    Rate {
+        most: u64,
+    },
     /// A directory, or `off`
     Directory,
     /// A number up to this, or `auto`
@@ -158,7 +174,9 @@ impl Kind {
             Kind::Word(words) => return words.join("|"),
             Kind::Words(_) => "NAME,…",
             Kind::Attributes => "NAME=HEADER,…",
-            Kind::Store => "STORE",
+            Kind::Store => "memory|URL,…",
+            Kind::Prefix => "TEXT",
+            Kind::Rate { .. } => "N/second",
             Kind::Directory => "DIR",
             Kind::LogLevel => "LEVEL",
             Kind::Url => "URL",
@@ -168,6 +186,6 @@ impl Kind {
 
     /// Whether it takes several values, parted by commas.
     pub(crate) fn is_list(self) -> bool {
-        matches!(self, Kind::Paths | Kind::Texts | Kind::Words(_) | Kind::Attributes)
+        matches!(self, Kind::Paths | Kind::Texts | Kind::Words(_) | Kind::Attributes | Kind::Store)
     }
 }

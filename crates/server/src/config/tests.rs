@@ -5,6 +5,7 @@ mod errors;
 mod printed;
 mod random;
 mod sources;
+mod store;
 
 use std::fs;
 

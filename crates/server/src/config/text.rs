@@ -205,13 +205,37 @@ pub(super) fn url(text: &str) -> Result<String, Fault> {
     Err(Fault::new(message, "write for instance http://127.0.0.1:4317"))
 }
 
+/// What is shown of a password.
+pub(super) const HIDDEN: &str = "***";
+
 /// A URL with `***` for its password. What has none is left as it is.
 pub(super) fn without_password(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     // A password that was not escaped may hold any of these, so the last `@` counts.
     let Some((user, host)) = rest.rsplit_once('@') else { return text.to_owned() };
     match user.split_once(':') {
-        Some((name, _)) => format!("{scheme}://{name}:***@{host}"),
-        None => format!("{scheme}://***@{host}"),
+        Some((name, _)) => format!("{scheme}://{name}:{HIDDEN}@{host}"),
+        None => format!("{scheme}://{HIDDEN}@{host}"),
     }
+}
+
+/// So many a second: `100/second`.
+pub(super) fn rate(text: &str, most: u64) -> Result<u64, Fault> {
+    let count = text.strip_suffix("/second").or_else(|| text.strip_suffix("/s"));
+    count.map(str::trim_end).and_then(|count| number(count, 1, most).ok()).ok_or_else(|| {
+        let message = format!("{} is not a number of requests a second from 1 to {most}", quoted(text));
+        Fault::new(message, "write for instance 1000/second")
+    })
+}
+
+/// The beginning of keys in Redis.
+pub(super) fn prefix(text: &str) -> Result<String, Fault> {
+    const LONGEST: usize = 64;
+    // What is in braces says which node of a cluster a key is on.
+    let sound = |c: char| c.is_ascii_graphic() && !matches!(c, '{' | '}');
+    if text.len() <= LONGEST && text.chars().all(sound) {
+        return Ok(text.to_owned());
+    }
+    let message = format!("{} can't begin a key", quoted(text));
+    Err(Fault::new(message, format!("write up to {LONGEST} ASCII characters without spaces and braces, such as tg:")))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate::{Clock as _, Limiter, LoadOptions, Problem, Ruleset, SystemClock};
 use tollgate_rules::{Files, Source};
 
-use crate::gate::Counters;
+use crate::counters::Counters;
 use crate::health::Health;
 use crate::observe::metrics::RulesMetrics;
 

@@ -16,6 +16,14 @@ const CONFIG: MemoryConfig = MemoryConfig { max_keys: 1_000, max_once: 10, grace
 
 type Limits = Limiter<MemoryStore<ManualClock>>;
 
+impl InMemory for Limits {
+    type Clock = ManualClock;
+
+    fn memory(&self) -> Option<&MemoryStore<ManualClock>> {
+        Some(self.store())
+    }
+}
+
 fn limiter(store: MemoryStore<ManualClock>) -> Arc<Limits> {
     let text = "domain: d\nrules:\n  - {name: r, key: [k], limit: 10/h}\n".to_owned();
     let loaded = load_sources(&[Source { name: "rules.yaml".to_owned(), text }], &LoadOptions::default()).unwrap();

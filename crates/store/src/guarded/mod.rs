@@ -15,6 +15,7 @@ mod status;
 mod tend;
 mod together;
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub struct Guarded<S, C = SystemClock> {
     last_resort: Option<LastResort>,
     /// Servers that live, as last heard.
     replicas: AtomicU64,
+    /// Why the last heartbeat failed, if it did.
+    unheard: Mutex<Option<Failure>>,
     fail_open: FailOpen,
     /// When a request last passed that nobody counted, in microseconds.
     uncounted_at: AtomicU64,
@@ -100,6 +103,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             errands: Errands::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
             replicas: AtomicU64::new(1),
+            unheard: Mutex::default(),
             fail_open: FailOpen::default(),
             uncounted_at: AtomicU64::new(0),
         }

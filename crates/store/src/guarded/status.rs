@@ -13,6 +13,8 @@ pub struct GuardStatus {
     pub shards: Vec<ShardStatus>,
     /// Servers that live, this one included, as last heard.
     pub replicas: u64,
+    /// Why the last heartbeat failed, if it did: so a store that nobody asks anything is missed too.
+    pub unheard: Option<String>,
     /// Claims that passed although the store did not answer all of them, by the reason why it did not, since the start.
     pub fail_open: Vec<(&'static str, u64)>,
     /// Counters in local memory.

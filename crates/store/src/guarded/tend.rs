@@ -1,5 +1,6 @@
 //! What goes on beside the claims: heartbeats, probes of shards that failed, and what the store is told later.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             level: self.level(&shards),
             shards,
             replicas: self.replicas.load(Ordering::Relaxed),
+            unheard: self.unheard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ToString::to_string),
             fail_open: self.fail_open.by_reason(),
             local,
             owed,
@@ -64,10 +66,12 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
 
     async fn live(&self) {
         loop {
+            let beat = in_time(HEARTBEAT, self.inner.heartbeat(HEARTBEAT)).await;
             // The last number that was heard of counts until there is another.
-            if let Ok(replicas) = in_time(HEARTBEAT, self.inner.heartbeat(HEARTBEAT)).await {
-                self.replicas.store(replicas.max(1), Ordering::Relaxed);
+            if let Ok(replicas) = &beat {
+                self.replicas.store((*replicas).max(1), Ordering::Relaxed);
             }
+            *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
             tokio::time::sleep(HEARTBEAT).await;
         }
     }

@@ -54,6 +54,17 @@ pub(in crate::config) const COMPOSED: &[(&str, &str, &str)] = &[
     ("GRPC_CLIENT_TLS_SAN", "", "grpc_tls_client_sans"),
     ("TRACING_ENABLED", "false", "otlp_endpoint"),
     ("TRACING_EXPORTER_PROTOCOL", "http", "otlp_endpoint"),
+    ("BACKEND_TYPE", "redis", "store"),
+    ("REDIS_URL", "", "store"),
+    ("REDIS_TYPE", "SINGLE", "store"),
+    ("REDIS_SOCKET_TYPE", "", "store"),
+    ("REDIS_TLS", "false", "store"),
+    ("REDIS_AUTH", "", "store_password"),
+    ("REDIS_TLS_CACERT", "", "store_ca"),
+    ("REDIS_TLS_CLIENT_CERT", "", "store_cert"),
+    ("REDIS_TLS_CLIENT_KEY", "", "store_key"),
+    ("REDIS_POOL_SIZE", "", "store_pool"),
+    ("CACHE_KEY_PREFIX", "", "store_prefix"),
 ];
 
 const fn direct(

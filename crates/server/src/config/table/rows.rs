@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, Kind, LOG_FORMATS, SCOPE_VALUES, Said, Setting};
+use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, Kind, LOG_FORMATS, SCOPE_VALUES, Said, Secret, Setting};
 
 /// The most connections, or checks at a time, that can be asked for.
 const MOST_AT_ONCE: u64 = 1_000_000;
@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Setting> {
         listener("admin"),
         listener("resp"),
         state(),
+        redis(),
         observe(),
     ];
     groups.into_iter().flatten().collect()
@@ -254,7 +255,16 @@ fn authorize() -> Vec<Setting> {
 fn state() -> Vec<Setting> {
     const GROUP: &str = "Counters and data";
     vec![
-        Setting { secret: true, ..row(GROUP, "store", Kind::Store, "memory", "Where counters are kept") },
+        Setting {
+            secret: Secret::Password,
+            ..row(
+                GROUP,
+                "store",
+                Kind::Store,
+                "memory",
+                "Where counters are kept: in memory, or in the Redis at this URL, or in the Redis Cluster of these nodes",
+            )
+        },
         row(
             GROUP,
             "max_keys",
@@ -279,6 +289,56 @@ fn state() -> Vec<Setting> {
     ]
 }
 
+fn redis() -> Vec<Setting> {
+    const GROUP: &str = "Counters in Redis";
+    vec![
+        row(GROUP, "store_user", Kind::Text, "none", "Who the server is to Redis"),
+        Setting {
+            secret: Secret::Everything,
+            ..row(GROUP, "store_password", Kind::Text, "none", "The password for Redis; a file keeps it out of `ps`")
+        },
+        row(GROUP, "store_password_file", Kind::Path, "none", "The file that has the password, and nothing else"),
+        row(
+            GROUP,
+            "store_ca",
+            Kind::Path,
+            "none",
+            "The authorities that vouch for Redis, in PEM; none is the system's",
+        ),
+        row(GROUP, "store_cert", Kind::Path, "none", "The certificate that is shown to Redis, in PEM"),
+        row(GROUP, "store_key", Kind::Path, "none", "The private key of that certificate, in PEM"),
+        row(GROUP, "store_prefix", Kind::Prefix, "tg:", "What every key in Redis begins with"),
+        row(
+            GROUP,
+            "store_pool",
+            Kind::Number { least: 1, most: 64 },
+            "2",
+            "Connections to each Redis; claims share them",
+        ),
+        row(
+            GROUP,
+            "store_deadline",
+            time(1, 1_000),
+            "8ms",
+            "How long a check waits for Redis; less where its caller waits less",
+        ),
+        row(
+            GROUP,
+            "store_cool_down",
+            time(100, 300_000),
+            "5s",
+            "How long a Redis that failed is left alone before it is tried again, give or take a fifth",
+        ),
+        row(
+            GROUP,
+            "last_resort",
+            Kind::Rate { most: 1_000_000_000 },
+            "off",
+            "The most requests a second that pass this server while nobody can count them",
+        ),
+    ]
+}
+
 fn observe() -> Vec<Setting> {
     const GROUP: &str = "Logs and traces";
     vec![
@@ -291,7 +351,7 @@ fn observe() -> Vec<Setting> {
         ),
         row(GROUP, "log_format", Kind::Word(LOG_FORMATS), "text", "Lines for people, or JSON"),
         Setting {
-            secret: true,
+            secret: Secret::Password,
             ..row(GROUP, "otlp_endpoint", Kind::Url, "none", "Where to send traces, by OTLP over gRPC")
         },
         row(GROUP, "otlp_sample", Kind::Percent { off: false }, "1%", "The share of requests that are traced"),
@@ -313,7 +373,7 @@ fn row(
         default,
         help: help.into(),
         said: Said::Everywhere,
-        secret: false,
+        secret: Secret::Nothing,
     }
 }
 

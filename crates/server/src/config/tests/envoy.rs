@@ -63,6 +63,29 @@ fn variables_become_settings() {
             "http://c:4317",
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         ),
+        (&["REDIS_URL=redis:6379"], "store", "redis://redis:6379", "REDIS_URL"),
+        (&["REDIS_URL=/run/r.sock"], "store", "redis+unix:///run/r.sock", "REDIS_URL"),
+        (&["REDIS_URL=redis://x", "BACKEND_TYPE=redis"], "store", "redis://x", "REDIS_URL"),
+        (
+            &["REDIS_URL=redis:6379", "REDIS_SOCKET_TYPE=tcp", "REDIS_TLS=true"],
+            "store",
+            "rediss://redis:6379",
+            "REDIS_URL and REDIS_SOCKET_TYPE and REDIS_TLS",
+        ),
+        (&["REDIS_URL=a:1,b:2", "REDIS_TYPE=CLUSTER"], "store", "redis+cluster://a:1,b:2", "REDIS_URL and REDIS_TYPE"),
+        (
+            &["REDIS_URL=main,a:1,b:2", "REDIS_TYPE=sentinel"],
+            "store",
+            "redis+sentinel://a:1,b:2/main",
+            "REDIS_URL and REDIS_TYPE",
+        ),
+        (&["REDIS_URL=a:1", "REDIS_AUTH=p:w"], "store_user", "p", "REDIS_AUTH"),
+        (&["REDIS_URL=a:1", "REDIS_AUTH=p:w"], "store_password", "w", "REDIS_AUTH"),
+        (&["REDIS_URL=a:1", "REDIS_AUTH=pw"], "store_password", "pw", "REDIS_AUTH"),
+        (&["REDIS_URL=a:1", "REDIS_TLS=1", "REDIS_TLS_CACERT=c"], "store_ca", "c", "REDIS_TLS_CACERT"),
+        (&["REDIS_URL=a:1", "REDIS_POOL_SIZE=10"], "store_pool", "10", "REDIS_POOL_SIZE"),
+        (&["REDIS_URL=a:1", "REDIS_POOL_SIZE=500"], "store_pool", "64", "REDIS_POOL_SIZE"),
+        (&["REDIS_URL=a:1", "CACHE_KEY_PREFIX=rl_"], "store_prefix", "rl_", "CACHE_KEY_PREFIX"),
         (&TLS, "grpc_tls_cert", "c.pem", "GRPC_SERVER_TLS_CERT"),
         (&TLS, "grpc_tls_key", "k.pem", "GRPC_SERVER_TLS_KEY"),
         (&TLS, "grpc_tls_client_ca", "ca.pem", "GRPC_CLIENT_TLS_CACERT"),
@@ -94,7 +117,7 @@ const QUIET: [&str; 4] = ["--envoy-env", "--grpc=off", "--http=off", "--admin=of
 
 #[test]
 fn what_it_has_wrong_is_an_error() {
-    let rows: [(&[&str], &[&str]); 8] = [
+    let rows: [(&[&str], &[&str]); 12] = [
         (
             &["SHADOW_MODE=yes"],
             &["SHADOW_MODE: error: `shadow_mode`: `yes` is neither true nor false; write true or false"],
@@ -124,6 +147,26 @@ fn what_it_has_wrong_is_an_error() {
         (
             &["TRACING_ENABLED=2"],
             &["TRACING_ENABLED: error: `otlp_endpoint`: `2` is neither true nor false; write true or false"],
+        ),
+        (
+            &["REDIS_URL=a:1", "REDIS_TYPE=ring"],
+            &["REDIS_URL and REDIS_TYPE: error: `store`: REDIS_TYPE is `ring`; write single, sentinel or cluster"],
+        ),
+        (
+            &["REDIS_URL=a:1", "REDIS_TYPE=SENTINEL"],
+            &[
+                "REDIS_URL and REDIS_TYPE: error: `store`: REDIS_URL has no sentinels; write the primary's name, a comma, and host:port of each sentinel",
+            ],
+        ),
+        (
+            &["REDIS_URL=a:1", "REDIS_SOCKET_TYPE=udp"],
+            &["REDIS_URL and REDIS_SOCKET_TYPE: error: `store`: REDIS_SOCKET_TYPE is `udp`; write tcp or unix"],
+        ),
+        (
+            &["REDIS_URL=a:1", "REDIS_TLS_CACERT=ca"],
+            &[
+                "REDIS_TLS_CACERT: error: `store_ca`: Redis is not reached by TLS; write rediss:// in `store`, or remove it",
+            ],
         ),
         (
             &["GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_KEY=k"],
@@ -175,8 +218,37 @@ fn what_means_nothing_here_is_told_where_it_is_set() {
             assert_eq!(start(&[], &[&format!("{name}=secret")], "").warnings(), [""; 0], "nobody asked");
         }
     }
-    let told = start(&QUIET, &["REDIS_URL=redis:6379"], "").warnings();
-    assert!(told[0].contains("keeps counters in memory"), "{told:?}");
+}
+
+#[test]
+fn its_redis_is_not_meant_where_another_store_is_named() {
+    let its = ["REDIS_URL=redis:6379", "REDIS_AUTH=secret", "REDIS_POOL_SIZE=5"];
+    for (flag, text) in [("--store=memory", "memory"), ("--store=redis://mine", "redis://mine")] {
+        let start = start(&[&QUIET[..], &[flag]].concat(), &its, "");
+        assert_eq!(start.warnings(), [""; 0]);
+        assert_eq!(start.value("store").0, text);
+        assert_eq!(start.value("store_password").0, "none");
+    }
+    // Without an address its counters are in memory, and what is said of Redis is told.
+    let start = start(&QUIET, &["REDIS_AUTH=secret", "REDIS_TYPE=SINGLE"], "");
+    assert_eq!(start.value("store").0, "memory");
+    let nothing = "it has no effect while REDIS_URL is not set; set that, or unset this";
+    assert_eq!(
+        start.warnings(),
+        [format!("REDIS_TYPE: warning: {nothing}"), format!("REDIS_AUTH: warning: {nothing}")]
+    );
+}
+
+#[test]
+fn memcached_is_told() {
+    let start = start(&QUIET, &["BACKEND_TYPE=memcache", "REDIS_URL=redis:6379"], "");
+    assert_eq!(start.value("store").0, "memory");
+    assert_eq!(
+        start.warnings(),
+        [
+            "BACKEND_TYPE: warning: counters are in Redis or in memory, and not in memcached; set it to redis, or unset it"
+        ]
+    );
 }
 
 #[test]

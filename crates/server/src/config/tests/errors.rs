@@ -49,10 +49,33 @@ const BAD: &[(&str, &str, &str)] = &[
     ("grpc_max_connection_age", "1", "`1` has no unit; write 1s for seconds or 1ms for milliseconds, or off"),
     (
         "store",
-        "redis://me:secret@host/0",
-        "`redis://me:***@host/0`: this version keeps counters in memory only; write memory",
+        "disk",
+        "an address begins with redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://; write for instance redis://localhost:6379; write memory, or a URL as docs/redis.md has them",
     ),
-    ("store", "disk", "`disk`: this version keeps counters in memory only; write memory"),
+    (
+        "store",
+        "redis://me:secret@host:x",
+        "after host comes a colon and a port from 1 to 65535; an IPv6 address is in brackets; write memory, or a URL as docs/redis.md has them",
+    ),
+    (
+        "store_prefix",
+        "a{b}",
+        "`a{b}` can't begin a key; write up to 64 ASCII characters without spaces and braces, such as tg:",
+    ),
+    ("store_pool", "0", "`0` is out of range; write a number from 1 to 64"),
+    ("store_deadline", "1001ms", "`1001ms` is too long; write 1s or shorter"),
+    ("store_deadline", "8", "`8` has no unit; write 8s for seconds or 8ms for milliseconds"),
+    ("store_cool_down", "99ms", "`99ms` is too short; write 100ms or longer"),
+    (
+        "last_resort",
+        "100",
+        "`100` is not a number of requests a second from 1 to 1000000000; write for instance 1000/second, or off",
+    ),
+    (
+        "last_resort",
+        "0/second",
+        "`0/second` is not a number of requests a second from 1 to 1000000000; write for instance 1000/second, or off",
+    ),
     (
         "grpc_limit_header",
         "a b",

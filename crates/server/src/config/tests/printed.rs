@@ -68,6 +68,28 @@ fn passwords_are_not_shown() {
     assert_eq!(shown.matches("http://me:***@collector:4317").count(), 2, "{shown}");
 }
 
+#[test]
+fn the_password_of_redis_is_not_shown() {
+    let rows: [&[&str]; 4] = [
+        &["--store=redis://me:s3cret@host"],
+        &["--store=redis://:s3cret@a,b:7002"],
+        &["--store=redis://host", "--store-password=s3cret"],
+        &["--store=redis://a:7001", "--store=redis://b", "--store-user=me", "--store-password=s3cret"],
+    ];
+    for flags in rows {
+        let gathered = start(flags, &[], "").gathered();
+        let shown = format!("{}{:?}", gathered.print(), gathered.settings);
+        assert!(!shown.contains("s3cret") && shown.contains("***"), "{shown}");
+    }
+    // What is wrong with an address is told without it.
+    for wrong in ["redis://me:s3cret@host/9", "redis://me:s3cret@", "http://s3cret@host", "redis://a,s3cret@b:0"] {
+        let told = start(&[&format!("--store={wrong}")], &[], "").problems().join("\n");
+        assert!(told.starts_with("--store: error: `store`: ") && !told.contains("s3cret"), "{told}");
+    }
+    let told = start(&[], &[], "store: ['redis://:s3,cret@a', 'redis://b']").problems().join("\n");
+    assert!(told.contains("has a comma in it") && !told.contains("s3"), "{told}");
+}
+
 proptest! {
     #[test]
     fn any_text_is_printed_as_it_was(text in "\\PC{1,20}|.{1,20}") {

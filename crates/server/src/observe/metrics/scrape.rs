@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use tollgate::{Limiter, MemoryStats};
+use tollgate::{Limiter, MemoryStats, MemoryStore};
 
-use crate::gate::Counters;
+use super::shared;
+use crate::counters::{Counters, SharedStatus};
 use crate::health::Health;
 
 /// The parts.
@@ -19,10 +20,11 @@ pub(super) struct Parts {
 }
 
 /// Reads them.
+#[derive(Debug)]
 pub(super) struct Scrape(pub(super) Arc<OnceLock<Parts>>);
 
 /// Parts whose health has a series from the start.
-const HEALTH_OF: [&str; 3] = ["data", "rules", "tls"];
+const HEALTH_OF: [&str; 5] = ["data", "rules", "store", "store_config", "tls"];
 
 /// What the rules in force are.
 #[derive(Default)]
@@ -37,14 +39,23 @@ impl Collector for Scrape {
         let parts = self.0.get();
         build(&mut encoder)?;
         rules(&mut encoder, &parts.map(|parts| Rules::in_force(&parts.limiter)).unwrap_or_default())?;
-        store(&mut encoder, &parts.map(|parts| parts.limiter.store().stats()).unwrap_or_default())?;
+        let counters = parts.map(|parts| parts.limiter.store());
+        memory(&mut encoder, &counters.and_then(Counters::memory).map(MemoryStore::stats).unwrap_or_default())?;
+        shared::encode(&mut encoder, &parts.map(Parts::shared).unwrap_or_default())?;
         health(&mut encoder, parts.map(|parts| &*parts.health))
     }
 }
 
-impl std::fmt::Debug for Scrape {
+impl Parts {
+    /// What a store that servers share says of itself; nothing where there is none.
+    pub(super) fn shared(&self) -> SharedStatus {
+        self.limiter.store().shared().map(|store| store.status()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scrape").finish_non_exhaustive()
+        f.debug_struct("Parts").finish_non_exhaustive()
     }
 }
 
@@ -71,7 +82,7 @@ fn rules(encoder: &mut DescriptorEncoder, rules: &Rules) -> Result<(), Error> {
     gauge(encoder, "rules_loaded", "Rules in force.", &rules.rules)
 }
 
-fn store(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Error> {
+fn memory(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Error> {
     gauge(encoder, "store_keys", "Counters in memory, stale ones that are not swept yet included.", &stats.keys)?;
     counter(encoder, "store_swept_keys", "Stale counters that were removed.", stats.swept)?;
     let help = "Live counters that were removed because the store was full: their callers start afresh.";
@@ -100,7 +111,7 @@ pub(super) fn gauge(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
 }
 
-fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Result<(), Error> {
+pub(super) fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Result<(), Error> {
     encoder
         .encode_descriptor(name, help, None, MetricType::Counter)?
         .encode_counter::<NoLabelSet, u64, f64>(&value, None)

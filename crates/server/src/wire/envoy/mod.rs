@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::HeaderMap;
-use tollgate::RequestError;
+use tollgate::{RequestError, Span};
 
 use crate::gate::Gate;
 use ask::Asked;
@@ -55,19 +55,17 @@ impl Envoy {
         &self.gate
     }
 
-    /// Decides one request, which came with these headers.
+    /// Decides one request, which came with these headers, for one who waits no longer than `patience`.
     pub(crate) async fn should_rate_limit(
         &self,
         request: &RateLimitRequest,
         headers: &HeaderMap,
+        patience: Option<Span>,
     ) -> Result<RateLimitResponse, Refusal> {
         let limits = ask::limits(request, &self.gate)?;
         let asked = Asked::new(request, &limits);
-        match self.gate.check(&asked.request(&asked.descriptors()), headers).await {
-            Ok(decision) => {
-                let passes = self.gate.passes(&decision);
-                Ok(answer::respond(&decision, passes, request.descriptors.len(), &self.extras))
-            }
+        match self.gate.check(&asked.request(&asked.descriptors()), headers, patience).await {
+            Ok(decision) => Ok(answer::respond(&decision, &self.gate, request.descriptors.len(), &self.extras)),
             Err(RequestError::UnknownDomain) => Ok(answer::nothing_applies(request.descriptors.len())),
             Err(error) => Err(Refusal(error.to_string())),
         }

@@ -15,6 +15,7 @@ use http_body_util::{BodyExt as _, Limited};
 use utoipa::OpenApi;
 
 use super::{Envoy, Refusal, json};
+use crate::gate::patience;
 use crate::net::within;
 
 /// The longest body.
@@ -66,7 +67,7 @@ async fn decide(route: &Route, headers: &HeaderMap, body: Body) -> Result<(Statu
     let body = read(body, route.patience).await?;
     let bad = |reason: String| (StatusCode::BAD_REQUEST, reason);
     let request = json::read(&body).map_err(|error| bad(format!("the body is not a RateLimitRequest: {error}")))?;
-    let asked = route.envoy.should_rate_limit(&request, headers).await;
+    let asked = route.envoy.should_rate_limit(&request, headers, patience::of_http(headers)).await;
     let response = asked.map_err(|Refusal(reason)| bad(reason))?;
     let status = match response.overall_code() {
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

@@ -6,6 +6,8 @@
 mod body;
 mod others;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -24,6 +26,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
 use tollgate::now;
 
+use crate::gate::patience;
 use crate::net::budget::Budget;
 use crate::net::{Closing, Stream, within};
 use crate::wire::envoy::{Envoy, Refusal};
@@ -137,16 +140,19 @@ impl Grpc {
         let message = self.read(&head.headers, body).await?;
         let request = RateLimitRequest::decode(message)
             .map_err(|error| Status::invalid(format!("not a RateLimitRequest: {error}")))?;
-        let response = match now(self.envoy.should_rate_limit(&request, &head.headers)) {
-            Some(Ok(response)) => response,
-            Some(Err(Refusal(reason))) => return Err(Status::invalid(reason)),
-            None => return Err(Status::internal("the store did not answer at once".to_owned())),
-        };
-        let length = response.encoded_len();
-        let mut bytes = BytesMut::with_capacity(PREFIX + length);
-        body::put_prefix(&mut bytes, length);
-        response.encode(&mut bytes).map_err(|error| Status::internal(error.to_string()))?;
-        Ok(bytes.freeze())
+        if self.envoy.gate().waits() {
+            return Box::pin(self.decide(request, head.headers)).await;
+        }
+        match now(self.envoy.should_rate_limit(&request, &head.headers, None)) {
+            Some(decided) => framed(decided),
+            None => Err(Status::internal("the store did not answer at once".to_owned())),
+        }
+    }
+
+    /// The same on a store that makes wait. It is boxed and has all that it needs, so that the future of a call, which is moved,
+    /// is as small as if no store did.
+    async fn decide(&self, request: RateLimitRequest, headers: HeaderMap) -> Result<Bytes, Status> {
+        framed(self.envoy.should_rate_limit(&request, &headers, patience::of_grpc(&headers)).await)
     }
 
     /// The one message of a call.
@@ -200,6 +206,16 @@ impl Grpc {
             false => Err(Status::cut_off()),
         }
     }
+}
+
+/// The answer as a message of the protocol.
+fn framed(decided: Result<RateLimitResponse, Refusal>) -> Result<Bytes, Status> {
+    let response = decided.map_err(|Refusal(reason)| Status::invalid(reason))?;
+    let length = response.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    body::put_prefix(&mut bytes, length);
+    response.encode(&mut bytes).map_err(|error| Status::internal(error.to_string()))?;
+    Ok(bytes.freeze())
 }
 
 /// Ends when a connection is old; ages differ by a tenth, so that those of one moment do not end in one moment.

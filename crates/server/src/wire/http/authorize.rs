@@ -25,7 +25,15 @@ static METHODS: [HeaderName; 2] =
 static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
 /// Decides the request that headers describe.
-pub(super) fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
+pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    if wire.gate.waits() {
+        // Boxed, so that the future of a request is as small as if no store made wait.
+        return Box::pin(decide(wire, headers)).await;
+    }
+    now(decide(wire, headers)).unwrap_or_default()
+}
+
+async fn decide(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let settings = &wire.authorize;
     let values: SmallVec<[_; 8]> = settings
         .attributes
@@ -44,14 +52,15 @@ pub(super) fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> 
         1
     });
     let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
-    match now(wire.gate.check(&request, headers)) {
-        Some(Ok(decision)) => {
+    // Nobody's patience: the headers are those of somebody who only wants to pass.
+    match wire.gate.check(&request, headers, None).await {
+        Ok(decision) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();
             }
-            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
+            answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Bare)
         }
-        Some(Err(_)) | None => {
+        Err(_) => {
             wire.gate.metrics().authorize_unmatched.inc();
             Response::new(Full::default())
         }
@@ -70,7 +79,7 @@ pub(super) fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> 
     )
 )]
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, headers: HeaderMap) -> axum::response::Response {
-    answer(&wire, &headers).map(axum::body::Body::new)
+    answer(&wire, &headers).await.map(axum::body::Body::new)
 }
 
 impl AuthorizeSettings {

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::Full;
-use tollgate::now;
+use tollgate::{Span, now};
 
 use super::answer::{self, Detail};
 use super::asked::Asked;
 use super::problem::Problem;
 use super::{Wire, body};
+use crate::gate::patience;
 
 /// Decides the request that a body describes.
 pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(
@@ -21,25 +22,24 @@ pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(
     body: B,
 ) -> Response<Full<Bytes>> {
     match body::whole(body, wire.times.body).await {
-        Ok(bytes) => decide(wire, headers, &bytes),
+        // Boxed, so that the future of a request is as small as if no store made wait.
+        Ok(bytes) if wire.gate.waits() => Box::pin(decide(wire, headers, bytes, patience::of_http(headers))).await,
+        Ok(bytes) => now(decide(wire, headers, bytes, None)).unwrap_or_else(|| Problem::no_answer().into_answer()),
         Err(problem) => refuse(wire, problem),
     }
 }
 
-fn decide(wire: &Wire, headers: &HeaderMap, bytes: &[u8]) -> Response<Full<Bytes>> {
-    let asked = match Asked::read(bytes) {
+async fn decide(wire: &Wire, headers: &HeaderMap, bytes: Bytes, patience: Option<Span>) -> Response<Full<Bytes>> {
+    let asked = match Asked::read(&bytes) {
         Ok(asked) => asked,
         Err(problem) => return refuse(wire, problem),
     };
     let pairs = asked.pairs();
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
-    match now(wire.gate.check(&request, headers)) {
-        Some(Ok(decision)) => {
-            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole)
-        }
-        Some(Err(error)) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
-        None => Problem::no_answer().into_answer(),
+    match wire.gate.check(&request, headers, patience).await {
+        Ok(decision) => answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Whole),
+        Err(error) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
     }
 }
 

@@ -150,7 +150,7 @@ impl Http {
                 check::answer(&self.wire, &head.headers, body).await.map(Either::Left)
             }
             (&Method::GET | &Method::HEAD | &Method::POST, AUTHORIZE) => {
-                authorize::answer(&self.wire, request.headers()).map(Either::Left)
+                authorize::answer(&self.wire, request.headers()).await.map(Either::Left)
             }
             _ => match self.router.clone().oneshot(request).await {
                 Ok(response) => response.map(Either::Right),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tollgate::Wait;
 
-use super::command::{Asked, Catalogue, Client, Command, Form, Hello};
+use super::command::{Catalogue, Client, Command, Form, Hello};
 use super::frame::Arguments;
 use super::reply::{Protocol, Replies};
 use super::{Counts, catalogue};
@@ -128,23 +128,23 @@ impl Peer {
 }
 
 /// The five integers. Times are whole seconds, rounded up: at that time it is so, and a refusal is never told to come at once.
-pub(super) fn throttled(asked: &Asked<'_>, throttled: &Throttled, replies: &mut Replies) {
+pub(super) fn throttled(form: Form, burst: u64, throttled: &Throttled, replies: &mut Replies) {
     /// There is nothing to wait for: it passes, or it never will.
     const NO_WAIT: i64 = -1;
     let Throttled { passes, reading } = throttled;
     let retry_after = match reading.wait {
         Wait::For(span) if !passes => whole(span.as_secs_ceil()),
-        _ if *passes && asked.form == Form::Crab => 0,
+        _ if *passes && form == Form::Crab => 0,
         _ => NO_WAIT,
     };
     let reset_after = whole(reading.reset_after.as_secs_ceil());
-    let (first, times) = match asked.form {
+    let (first, times) = match form {
         Form::Cell => (!passes, [retry_after, reset_after]),
         Form::Crab => (*passes, [reset_after, retry_after]),
     };
     replies.array(5);
     replies.integer(i64::from(first));
-    replies.integer(whole(asked.throttle.burst));
+    replies.integer(whole(burst));
     replies.integer(whole(reading.remaining));
     times.into_iter().for_each(|time| replies.integer(time));
 }

@@ -12,10 +12,11 @@ use tollgate::Throttler;
 
 use super::Resp;
 use super::answers::{self, Peer, Then};
-use super::command::{self, Fault, Order};
+use super::command::{self, Asked, Fault, Form, Order};
 use super::frame::{Arguments, Parser};
 use super::reply::Replies;
-use crate::gate::{Batch, Counters};
+use crate::counters::Counters;
+use crate::gate::{Batch, MOST_TOGETHER};
 use crate::net::{Closing, Stream};
 
 /// A client and what it has said that is not answered yet.
@@ -37,6 +38,8 @@ pub(super) struct Connection {
 struct Desk {
     peer: Peer,
     throttler: Throttler<Counters>,
+    /// Of the throttles that were asked for and are not answered: whose answer is expected, and the most at once.
+    asked: Vec<(Form, u64)>,
 }
 
 /// What is to be done when the answers have been sent.
@@ -73,7 +76,7 @@ impl Connection {
             room: LEAST_ROOM,
             parser: Parser::default(),
             replies: Replies::default(),
-            desk: Desk { peer: Peer::new(id), throttler },
+            desk: Desk { peer: Peer::new(id), throttler, asked: Vec::new() },
         }
     }
 
@@ -110,6 +113,7 @@ impl Connection {
                 Ok(Some(length)) => length,
                 Ok(None) => break Next::Read,
                 Err(malformed) => {
+                    desk.catch_up(&mut batch, replies).await;
                     replies.error("ERR", &malformed);
                     break Next::Close;
                 }
@@ -127,6 +131,7 @@ impl Connection {
                 break Next::Answer;
             }
         };
+        desk.catch_up(&mut batch, replies).await;
         drop(batch);
         inbox.advance(read);
         resp.counts.answered(commands);
@@ -204,10 +209,18 @@ impl Desk {
         batch: &mut Batch<'_>,
         replies: &mut Replies,
     ) -> Then {
-        match command::read(arguments) {
+        let order = command::read(arguments);
+        if batch.waits() {
+            match order {
+                Ok(Order::Throttle(asked)) => return self.ask(&asked, batch, replies).await,
+                // Answers keep the order of what was asked.
+                _ => self.catch_up(batch, replies).await,
+            }
+        }
+        match order {
             Ok(Order::Throttle(asked)) => {
                 match batch.throttle(&mut self.throttler, asked.key, &asked.throttle, asked.units).await {
-                    Ok(throttled) => answers::throttled(&asked, &throttled, replies),
+                    Ok(throttled) => answers::throttled(asked.form, asked.throttle.burst, &throttled, replies),
                     Err(error) => refuse(&Fault::Uncountable(error, asked.form), batch, replies),
                 }
                 Then::GoOn
@@ -217,6 +230,32 @@ impl Desk {
             Err(fault) => {
                 refuse(&fault, batch, replies);
                 Then::GoOn
+            }
+        }
+    }
+
+    /// Asks for a throttle, and goes on before it is answered: what one read brought is one wait for the store, not one after
+    /// the other.
+    async fn ask(&mut self, asked: &Asked<'_>, batch: &mut Batch<'_>, replies: &mut Replies) -> Then {
+        match batch.ask(&mut self.throttler, asked.key, &asked.throttle, asked.units) {
+            Ok(()) => self.asked.push((asked.form, asked.throttle.burst)),
+            Err(error) => {
+                self.catch_up(batch, replies).await;
+                refuse(&Fault::Uncountable(error, asked.form), batch, replies);
+            }
+        }
+        if self.asked.len() >= MOST_TOGETHER {
+            self.catch_up(batch, replies).await;
+        }
+        Then::GoOn
+    }
+
+    /// Answers all that was asked for.
+    async fn catch_up(&mut self, batch: &mut Batch<'_>, replies: &mut Replies) {
+        if !self.asked.is_empty() {
+            let answered = batch.answers().await;
+            for ((form, burst), throttled) in self.asked.drain(..).zip(answered) {
+                answers::throttled(form, burst, &throttled, replies);
             }
         }
     }

@@ -8,6 +8,7 @@ mod headers;
 mod openapi;
 mod others;
 mod status;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ fn ruleset(text: &str) -> Ruleset {
 
 /// What a wire is made of, with everything told and nothing drawn.
 fn config(rules: &str, shadow: bool, most_in_flight: usize) -> HttpConfig {
-    let limiter = Arc::new(Limiter::new(ruleset(rules), MemoryConfig::default().build()));
+    let limiter = Arc::new(Limiter::new(ruleset(rules), MemoryConfig::default().build().into()));
     HttpConfig {
         gate: Arc::new(Gate::new(limiter, shadow, most_in_flight, Metrics::new().wire("http"))),
         health: Arc::new(Health::default()),

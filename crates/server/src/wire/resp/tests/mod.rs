@@ -4,4 +4,5 @@ mod clients;
 mod conduct;
 mod frames;
 mod server;
+mod waiting;
 mod words;

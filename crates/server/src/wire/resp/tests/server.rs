@@ -11,6 +11,7 @@ use std::time::Duration;
 use tollgate::{Limiter, MemoryConfig, Ruleset};
 
 use super::super::Resp;
+use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::net::Stream;
 use crate::net::closing::Closer;
@@ -46,7 +47,11 @@ impl Server {
     }
 
     pub(super) fn with(settings: Settings) -> Server {
-        let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), MemoryConfig::default().build());
+        Server::on(MemoryConfig::default().build().into(), settings)
+    }
+
+    pub(super) fn on(counters: Counters, settings: Settings) -> Server {
+        let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), counters);
         let metrics = Metrics::new().wire("resp");
         let gate = Gate::new(Arc::new(limiter), settings.shadow, settings.most_in_flight, metrics);
         let resp = Resp::new(Arc::new(gate));

@@ -1,0 +1,78 @@
+//! A store that answers when a test lets it.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset, Source, Span, Store};
+use tollgate_core::{Claim, Settlement};
+use tollgate_store::guarded::Level;
+
+use super::{Counters, Settling, Shared, SharedStatus};
+
+/// Counters in memory, behind a door that is shut at first.
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory: MemoryStore,
+    open: watch::Sender<bool>,
+    /// How patient each asker was, in the order in which they came.
+    asked: watch::Sender<Vec<Option<Span>>>,
+    status: Mutex<SharedStatus>,
+}
+
+impl Held {
+    pub(crate) fn new() -> Arc<Held> {
+        Arc::new(Held {
+            memory: MemoryConfig::default().build(),
+            open: watch::Sender::new(false),
+            asked: watch::Sender::default(),
+            status: Mutex::default(),
+        })
+    }
+
+    /// A limiter on it.
+    pub(crate) fn limiter(self: &Arc<Held>, rules: Ruleset) -> Arc<Limiter<Counters>> {
+        Arc::new(Limiter::new(rules, Counters::Shared(self.clone())))
+    }
+
+    /// Answers all that was asked, and what will be.
+    pub(crate) fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Says of itself what the test wants.
+    pub(crate) fn says(&self, status: SharedStatus) {
+        *self.status.lock().unwrap() = status;
+    }
+
+    pub(crate) fn is_at(&self, level: Level) {
+        self.status.lock().unwrap().guard.level = level;
+    }
+
+    /// Waits until so many have asked, and gives how patient each was.
+    pub(crate) async fn asked(&self, count: usize) -> Vec<Option<Span>> {
+        let mut asked = self.asked.subscribe();
+        asked.wait_for(|asked| asked.len() >= count).await.unwrap().clone()
+    }
+}
+
+impl Shared for Held {
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a> {
+        Box::pin(async move {
+            self.asked.send_modify(|asked| asked.push(claim.patience));
+            self.open.subscribe().wait_for(|open| *open).await.unwrap();
+            self.memory.settle_into(claim, settlement).await;
+        })
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        self.memory.assume(claim, source, settlement);
+    }
+
+    fn level(&self) -> Level {
+        self.status().guard.level
+    }
+
+    fn status(&self) -> SharedStatus {
+        self.status.lock().unwrap().clone()
+    }
+}

@@ -1,0 +1,96 @@
+//! What waits for a store, and what does not.
+
+use tokio::task::JoinSet;
+use tollgate::{Descriptor, LoadOptions, Ruleset, Source};
+use tollgate_rules::{Source as File, load_sources};
+
+use super::*;
+use crate::counters::held::Held;
+use crate::observe::metrics::Metrics;
+
+const RULES: &str = "
+domain: d
+rules:
+  - {name: comfort, key: [user], limit: 100/day}
+  - {name: login, key: [address], limit: 100/day, policy: security}
+";
+
+fn rules() -> Ruleset {
+    let file = File { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
+    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap()
+}
+
+fn gate(held: &Arc<Held>, most: usize) -> Arc<Gate> {
+    Arc::new(Gate::new(held.limiter(rules()), false, most, Metrics::new().wire("grpc")))
+}
+
+/// Whether it may pass, and who says so.
+async fn check(gate: Arc<Gate>, attribute: &'static str) -> (bool, Source) {
+    let entries = [(attribute, "x")];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let decision = gate.check(&request, &HeaderMap::new(), None).await.unwrap();
+    (decision.allowed(), decision.source())
+}
+
+#[tokio::test]
+async fn no_more_than_the_bound_wait_for_the_store_and_the_others_follow_their_policies() {
+    const MOST: usize = 3;
+    let held = Held::new();
+    let gate = gate(&held, MOST);
+    assert!(gate.waits());
+    let mut checks: JoinSet<_> = (0..MOST).map(|_| check(gate.clone(), "user")).collect();
+    held.asked(MOST).await;
+    for _ in 0..10 {
+        assert_eq!(check(gate.clone(), "user").await, (true, Source::Shed));
+        assert_eq!(check(gate.clone(), "address").await, (false, Source::Shed));
+    }
+    assert_eq!(held.asked(0).await.len(), MOST, "the store hears of no other");
+    assert_eq!(gate.metrics().in_flight().get(), MOST as i64);
+    assert!(checks.try_join_next().is_none(), "the store has not answered");
+    held.open();
+    while let Some(decided) = checks.join_next().await {
+        assert_eq!(decided.unwrap(), (true, Source::Store));
+    }
+    assert_eq!(check(gate.clone(), "address").await, (true, Source::Store));
+    assert_eq!(gate.metrics().in_flight().get(), 0);
+}
+
+#[tokio::test]
+async fn who_goes_away_makes_room() {
+    let held = Held::new();
+    let gate = gate(&held, 1);
+    let gone = tokio::spawn(check(gate.clone(), "user"));
+    held.asked(1).await;
+    assert_eq!(check(gate.clone(), "user").await, (true, Source::Shed));
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    let next = tokio::spawn(check(gate.clone(), "user"));
+    held.asked(2).await;
+    held.open();
+    assert_eq!(next.await.unwrap(), (true, Source::Store));
+}
+
+#[tokio::test]
+async fn throttles_that_are_asked_for_together_are_each_in_flight() {
+    let held = Held::new();
+    let gate = gate(&held, 2);
+    let throttle = tollgate::Throttle { count: 60, period: Span::from_secs(3_600), burst: 2 };
+    let mut throttler = gate.throttler("t");
+    let mut batch = gate.batch();
+    for _ in 0..5 {
+        batch.ask(&mut throttler, b"k", &throttle, 1).unwrap();
+    }
+    assert_eq!(gate.metrics().in_flight().get(), 2);
+    held.open();
+    let answers: Vec<_> = batch.answers().await.iter().map(|one| (one.passes, one.reading.source)).collect();
+    let (asked, shed) = ((true, Source::Store), (true, Source::Shed));
+    assert_eq!(answers, [asked, asked, shed, shed, shed]);
+    assert_eq!(gate.metrics().in_flight().get(), 0);
+    batch.ask(&mut throttler, b"k", &throttle, 1).unwrap();
+    assert_eq!(batch.answers().await[0].reading.remaining, 0);
+    let uncountable = tollgate::Throttle { count: u64::MAX, ..throttle };
+    assert!(batch.ask(&mut throttler, b"k", &uncountable, 1).is_err());
+    assert!(batch.answers().await.is_empty());
+    assert_eq!(gate.metrics().in_flight().get(), 0);
+}

@@ -1,0 +1,250 @@
+//! Claims as they travel to the script, and its answers.
+//!
+//! All numbers are little-endian and have the bytes that they need: what is counted and moments in ticks seven (they are below
+//! 2^53), lengths two or four. A call is a header (the clock, where it is set by hand; how many limits and claims), the limits,
+//! each once, and the claims. An answer has a reading of fixed size for each charge.
+
+mod answer;
+mod call;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+use std::hash::BuildHasher;
+use tollgate_core::{Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Once, Span, Timestamp};
+
+use super::names::{self, Id, Names, id};
+use crate::sharded::Record;
+
+pub(super) use answer::{Reply, read};
+pub(super) use call::Call;
+
+/// A claim as it travels: all that a call needs of it.
+#[derive(Debug)]
+pub(super) struct Packet {
+    /// The names of the values that it needs, each once.
+    keys: SmallVec<[Box<str>; 1]>,
+    /// The limits, as they are written.
+    limits: SmallVec<[LimitCode; 1]>,
+    charges: SmallVec<[ChargeCode; 1]>,
+    flags: u8,
+    claim: u128,
+    once: Option<OnceCode>,
+}
+
+/// A limit as it is written.
+type LimitCode = SmallVec<[u8; 32]>;
+
+#[derive(Clone, Copy, Debug)]
+struct ChargeCode {
+    /// The place of its value's name in `keys`.
+    key: u16,
+    limit: u16,
+    how: u8,
+    units: u64,
+    id: Id,
+    /// Whether the id depends on the request.
+    varies: bool,
+    /// For a `Return`, in microseconds: those of one moment are one, which one tick does not make them.
+    taken_at: Option<u64>,
+}
+
+#[derive(Debug)]
+struct OnceCode {
+    op: u8,
+    key: u16,
+    body: u64,
+    keep: Span,
+    /// For a verdict.
+    answer: Option<Vec<u8>>,
+}
+
+/// Charges meet: on one key, or because they do more than ask.
+const TANGLED: u8 = 1;
+/// The claim's name comes along: holds need it.
+const NAMED: u8 = 2;
+const ONCE: u8 = 4;
+/// The same units of a few small counters in one value: most claims.
+const SIMPLE: u8 = 8;
+/// The most charges of a simple claim.
+const MOST_SIMPLE: usize = 32;
+
+/// The largest number of units that matters: more than any limit has, and exact.
+const MOST_UNITS: u64 = tollgate_core::EXACT - 1;
+
+impl Packet {
+    /// The claim, whose calendar periods are those around `now`.
+    pub(super) fn of(claim: &Claim<'_>, record: Record<'_>, names: &Names, now: Timestamp) -> Packet {
+        let mut packet = Packet {
+            keys: SmallVec::new(),
+            limits: SmallVec::new(),
+            charges: SmallVec::new(),
+            flags: 0,
+            claim: claim.id.0,
+            once: None,
+        };
+        let mut before: Option<(&Key<'_>, u16)> = None;
+        for charge in &claim.charges {
+            let is_packed = is_packed(charge.limit);
+            let key = match before {
+                Some((other, key)) if is_packed && charge.key.is_beside(other) => key,
+                _ if is_packed => packet.name(names.packed(&charge.key)),
+                _ => packet.name(names.own(&charge.key)),
+            };
+            if is_packed {
+                before = Some((&charge.key, key));
+            }
+            packet.add(charge, key, now);
+        }
+        if let Some(once) = &claim.once {
+            packet.record(once, record, names);
+        }
+        if packet.is_simple(claim) {
+            packet.flags = SIMPLE;
+        }
+        packet
+    }
+
+    /// About how many bytes it adds to a call.
+    pub(super) fn size(&self) -> usize {
+        let keys: usize = self.keys.iter().map(|key| key.len() + 16).sum();
+        let answer = self.once.as_ref().and_then(|once| once.answer.as_ref()).map_or(0, Vec::len);
+        keys + 40 * (self.limits.len() + self.charges.len() + 1) + answer
+    }
+
+    /// The same for claims on the same counters, so that they can be sent together.
+    pub(super) fn partition(&self) -> u64 {
+        FixedState::default().hash_one(self.keys.first())
+    }
+
+    fn is_simple(&self, claim: &Claim<'_>) -> bool {
+        let units = self.charges.first().map(|charge| charge.units);
+        self.flags == 0
+            && self.keys.len() == 1
+            && (1..=MOST_SIMPLE).contains(&self.charges.len())
+            && self.charges.iter().all(|charge| Some(charge.units) == units)
+            && claim.charges.iter().all(|charge| is_packed(charge.limit))
+    }
+
+    fn name(&mut self, name: String) -> u16 {
+        let known = self.keys.iter().position(|key| **key == *name);
+        // A claim has at most `Claim::MOST_CHARGES` charges.
+        known.unwrap_or_else(|| {
+            self.keys.push(name.into());
+            self.keys.len() - 1
+        }) as u16
+    }
+
+    fn add(&mut self, charge: &Charge<'_>, key: u16, now: Timestamp) {
+        let (units, is_hold) = match charge.limit.algorithm() {
+            Algorithm::Concurrency => (charge.units.min(1), true),
+            _ => (charge.units.min(MOST_UNITS), false),
+        };
+        let taken_at = match charge.ask {
+            Ask::Return { taken_at } => Some(taken_at.as_micros()),
+            _ => None,
+        };
+        let code = ChargeCode {
+            key,
+            limit: self.limit(charge.limit, now),
+            how: 4 * ask(charge.ask) + mode(charge.mode),
+            units,
+            id: id(&charge.key),
+            varies: names::varies(&charge.key),
+            taken_at,
+        };
+        let meets = |other: &ChargeCode| other.key == code.key && other.id == code.id;
+        if charge.ask != Ask::Exactly || self.charges.iter().any(meets) {
+            self.flags |= TANGLED;
+        }
+        if is_hold {
+            self.flags |= NAMED;
+        }
+        self.charges.push(code);
+    }
+
+    fn limit(&mut self, limit: &Limit, now: Timestamp) -> u16 {
+        let code = limit_code(limit, now);
+        let known = self.limits.iter().position(|other| *other == code);
+        known.unwrap_or_else(|| {
+            self.limits.push(code);
+            self.limits.len() - 1
+        }) as u16
+    }
+
+    fn record(&mut self, once: &Once<'_>, record: Record<'_>, names: &Names) {
+        let (op, keep, answer) = match record {
+            Record::Whole => (1, once.keep, None),
+            Record::Pending => (2, once.keep, None),
+            Record::Verdict { settlement, keep } => (3, keep, Some(answer::recorded(settlement))),
+        };
+        self.flags |= ONCE;
+        let key = self.name(names.once(&once.key));
+        self.once = Some(OnceCode { op, key, body: once.body, keep, answer });
+    }
+}
+
+/// Whether a limit's counters are small, and share a value with others of their partition.
+fn is_packed(limit: &Limit) -> bool {
+    matches!(
+        limit.algorithm(),
+        Algorithm::Bucket { .. } | Algorithm::FixedWindow | Algorithm::SlidingWindow { sub_windows: 1 }
+    )
+}
+
+fn ask(ask: Ask) -> u8 {
+    match ask {
+        Ask::Exactly => 0,
+        Ask::UpTo => 1,
+        Ask::Regardless => 2,
+        Ask::Return { .. } => 3,
+    }
+}
+
+fn mode(mode: Mode) -> u8 {
+    match mode {
+        Mode::Enforce => 0,
+        Mode::AnyOf => 1,
+        Mode::Shadow => 2,
+        Mode::Soft => 3,
+    }
+}
+
+/// What the script calls an algorithm.
+fn kind(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Bucket { .. } => 1,
+        Algorithm::FixedWindow => 2,
+        Algorithm::SlidingWindow { sub_windows: 1 } => 3,
+        Algorithm::SlidingWindow { .. } => 4,
+        Algorithm::SlidingLog => 5,
+        Algorithm::Concurrency => 6,
+    }
+}
+
+fn limit_code(limit: &Limit, now: Timestamp) -> LimitCode {
+    let (paced, parts) = match limit.algorithm() {
+        Algorithm::Bucket { paced, .. } => (u8::from(paced), 0),
+        // At most `Limit::MOST_SUB_WINDOWS`.
+        Algorithm::SlidingWindow { sub_windows } => (0, sub_windows as u8),
+        _ => (0, 0),
+    };
+    let period = limit.period();
+    let bounds = period.as_calendar().map(|calendar| calendar.bounds(now.as_micros() / 1_000_000));
+    let bounds = bounds.as_ref().map_or(&[][..], |bounds| &bounds[..]);
+    let mut code = LimitCode::new();
+    code.push(kind(limit.algorithm()));
+    code.extend_from_slice(&(period.tick().micros() as u32).to_le_bytes());
+    code.extend_from_slice(&[paced, parts, bounds.len() as u8]);
+    for number in [limit.amount(), limit.quota(), period.ticks()].iter().chain(bounds) {
+        code.extend_from_slice(&seven(*number));
+    }
+    code
+}
+
+fn seven(number: u64) -> [u8; 7] {
+    let [a, b, c, d, e, f, g, _] = number.to_le_bytes();
+    [a, b, c, d, e, f, g]
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests;

@@ -1,0 +1,247 @@
+//! What the script answers, and what is recorded of a verdict.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
+use tollgate_core::{
+    Algorithm, Charge, Claim, EXACT, Reading, Replay, Settlement, Slot, Source, Span, State, Timestamp, Wait,
+    settle_into,
+};
+
+use super::seven;
+use crate::sharded::Failure;
+
+/// The answer to a call.
+#[derive(Debug)]
+pub(in crate::redis) struct Reply {
+    /// When it was settled, by the script's clock.
+    pub(in crate::redis) at: Timestamp,
+    /// How many values were not what they should be, and counted as fresh.
+    pub(in crate::redis) unsound: u16,
+    /// Where the answer to each packet is, in their order.
+    pub(in crate::redis) answers: Vec<Range<usize>>,
+}
+
+const FIRST: u8 = 0;
+const AGAIN: u8 = 1;
+const CONFLICT: u8 = 2;
+const UNDER_WAY: u8 = 3;
+/// Not readings but what the value was, or the states in it.
+const BEFORE: u8 = 4;
+const STATES_BEFORE: u8 = 5;
+
+/// A record of readings as the script made them, or of a verdict over several places.
+const IN_TICKS: u8 = 0;
+const IN_MICROS: u8 = 1;
+
+/// What a reading says. Whatever else it is: there is no room now, and there will be soon.
+const ADMITS: u8 = 1;
+const LATER: u8 = 2;
+const NEVER: u8 = 4;
+
+/// Bytes of a reading in ticks: what it says and five numbers of seven bytes.
+const TICKS: usize = 36;
+/// Bytes of a reading in microseconds: what it says, two numbers of seven bytes, three of eight.
+const MICROS: usize = 39;
+
+/// Bytes of a packed value before its names, and of a name.
+const VALUE_HEAD: usize = 7;
+const NAME: usize = 17;
+
+/// An answer that can't be read.
+const GARBLED: &str = "the script's answer can't be read: is the key prefix shared with another program?";
+
+impl Reply {
+    /// Finds the answers. `None` if that is not what the script answers to so many packets.
+    pub(in crate::redis) fn of(reply: &[u8], packets: usize) -> Option<Reply> {
+        let mut rest = Bytes(reply);
+        let (at, unsound) = (rest.number(8)?, rest.number(2)?);
+        let mut answers = Vec::with_capacity(packets);
+        for _ in 0..packets {
+            let length = usize::try_from(rest.number(4)?).ok()?;
+            let start = reply.len() - rest.0.len();
+            // And the status.
+            rest.take(length.checked_add(1)?)?;
+            answers.push(start..start + 1 + length);
+        }
+        rest.0.is_empty().then_some(Reply { at: Timestamp::from_micros(at), unsound: unsound as u16, answers })
+    }
+}
+
+/// Reads the answer to a claim that was settled at this moment.
+pub(in crate::redis) fn read(
+    at: Timestamp,
+    answer: &[u8],
+    claim: &Claim<'_>,
+    settlement: &mut Settlement,
+) -> Result<(), Failure> {
+    settlement.readings.clear();
+    settlement.at = at;
+    let mut rest = Bytes(answer);
+    let read = match rest.number(1).map(|status| status as u8) {
+        Some(FIRST) => {
+            settlement.replay = Replay::First;
+            in_ticks(&mut rest, claim, settlement)
+        }
+        Some(AGAIN) => again(&mut rest, claim, settlement),
+        Some(CONFLICT) => {
+            conflict(claim, settlement);
+            Some(())
+        }
+        Some(BEFORE) => rest.skip_names(claim.charges.len()).and_then(|()| from_before(&mut rest, claim, settlement)),
+        Some(STATES_BEFORE) => from_before(&mut rest, claim, settlement),
+        Some(UNDER_WAY) => return Err(Failure::Pending),
+        _ => None,
+    };
+    read.ok_or_else(|| Failure::Refused(GARBLED.to_owned()))
+}
+
+/// What is recorded of a verdict over several places.
+pub(super) fn recorded(settlement: &Settlement) -> Vec<u8> {
+    let mut record = Vec::with_capacity(1 + MICROS * settlement.readings.len());
+    record.push(IN_MICROS);
+    for reading in &settlement.readings {
+        let (said, wait) = match (reading.admits, reading.wait) {
+            (true, _) => (ADMITS, Span::ZERO),
+            (false, Wait::None) => (0, Span::ZERO),
+            (false, Wait::For(span)) => (LATER, span),
+            (false, Wait::Forever) => (NEVER, Span::ZERO),
+        };
+        record.push(said);
+        record.extend_from_slice(&seven(reading.taken));
+        record.extend_from_slice(&seven(reading.remaining));
+        for span in [wait, reading.reset_after, reading.delay] {
+            record.extend_from_slice(&span.as_micros().to_le_bytes());
+        }
+    }
+    record
+}
+
+fn in_ticks(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
+    for charge in &claim.charges {
+        let reading = reading_in_ticks(rest, charge, settlement.at)?;
+        settlement.readings.push(reading);
+    }
+    rest.0.is_empty().then_some(())
+}
+
+/// Does what the script did, on what the counters were: the core says what that means for every charge.
+fn from_before(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
+    let mut slots = SmallVec::<[Slot; 4]>::new();
+    if rest.0.is_empty() {
+        slots.extend(claim.charges.iter().map(|_| Slot::default()));
+    } else {
+        for charge in &claim.charges {
+            let stale_at = Timestamp::from_secs(rest.number(5)?);
+            slots.push(Slot::new(small_state(rest, charge.limit.algorithm())?, stale_at));
+        }
+    }
+    settle_into(claim, &mut slots, settlement.at, settlement);
+    rest.0.is_empty().then_some(())
+}
+
+/// The state of a counter that is packed with others.
+fn small_state(rest: &mut Bytes<'_>, algorithm: Algorithm) -> Option<State> {
+    let (one, two) = (rest.number(7)?, rest.number(7)?);
+    Some(match algorithm {
+        Algorithm::Bucket { .. } => State::Bucket(Bucket { level: one, at: two }),
+        Algorithm::FixedWindow => State::FixedWindow(FixedWindow { start: one, used: two }),
+        Algorithm::SlidingWindow { sub_windows: 1 } => {
+            State::SlidingWindow(SlidingWindow { start: one, counts: [two, rest.number(7)?] })
+        }
+        _ => return None,
+    })
+}
+
+/// What was answered the first time. If that was for other charges, the rules have changed since and it is another claim.
+fn again(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
+    let found_at = settlement.at;
+    settlement.at = Timestamp::from_micros(rest.number(8)?);
+    settlement.replay = Replay::Again;
+    let (form, count) = (rest.number(1)? as u8, claim.charges.len());
+    let read = match form {
+        IN_TICKS if rest.0.len() == TICKS * count => in_ticks(rest, claim, settlement),
+        IN_MICROS if rest.0.len() == MICROS * count => (0..count).try_for_each(|_| {
+            settlement.readings.push(reading_in_micros(rest)?);
+            Some(())
+        }),
+        _ => None,
+    };
+    if read.is_none() {
+        settlement.readings.clear();
+        settlement.at = found_at;
+        conflict(claim, settlement);
+    }
+    Some(())
+}
+
+fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
+    settlement.replay = Replay::Conflict;
+    settlement.readings.extend(claim.charges.iter().map(|_| Reading {
+        admits: false,
+        taken: 0,
+        remaining: 0,
+        wait: Wait::Forever,
+        reset_after: Span::ZERO,
+        delay: Span::ZERO,
+        source: Source::Store,
+    }));
+}
+
+fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
+    let tick = charge.limit.period().tick();
+    let said = rest.number(1)? as u8;
+    let (taken, remaining) = (rest.units()?, rest.units()?);
+    let until = |ticks: u64| tick.until(now, tick.at(now).saturating_add(ticks));
+    let (wait, reset_after, delay) = (until(rest.number(7)?), until(rest.number(7)?), tick.span(rest.number(7)?));
+    let wait = wait_said(said, wait);
+    Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
+}
+
+fn reading_in_micros(rest: &mut Bytes<'_>) -> Option<Reading> {
+    let said = rest.number(1)? as u8;
+    let (taken, remaining) = (rest.units()?, rest.units()?);
+    let [wait, reset_after, delay] = [rest.number(8)?, rest.number(8)?, rest.number(8)?].map(Span::from_micros);
+    let wait = wait_said(said, wait);
+    Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
+}
+
+fn wait_said(said: u8, wait: Span) -> Wait {
+    match said {
+        LATER => Wait::For(wait),
+        NEVER => Wait::Forever,
+        _ => Wait::None,
+    }
+}
+
+/// What is left to read.
+struct Bytes<'b>(&'b [u8]);
+
+impl<'b> Bytes<'b> {
+    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// What comes before the states in a value, if there is one.
+    fn skip_names(&mut self, count: usize) -> Option<()> {
+        if !self.0.is_empty() {
+            self.take(VALUE_HEAD + NAME * count)?;
+        }
+        Some(())
+    }
+
+    /// A number of units.
+    fn units(&mut self) -> Option<u64> {
+        self.number(7).filter(|units| *units < EXACT)
+    }
+
+    /// A number of so many bytes, at most eight.
+    fn number(&mut self, bytes: usize) -> Option<u64> {
+        let mut number = [0; 8];
+        number.get_mut(..bytes)?.copy_from_slice(self.take(bytes)?);
+        Some(u64::from_le_bytes(number))
+    }
+}

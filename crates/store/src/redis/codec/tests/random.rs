@@ -1,0 +1,196 @@
+//! Random claims on counters of every algorithm, period and quota.
+
+use fastrand::Rng;
+use smallvec::smallvec;
+use tollgate_core::calendar::{Calendar, CalendarUnit};
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Span, Timestamp, Value,
+};
+
+/// A history: rules, whose quotas change, and a clock, which moves.
+pub(super) struct Random {
+    rng: Rng,
+    rules: Vec<Rule>,
+    names: Scope,
+    /// When claims were settled, the latest last.
+    moments: Vec<Timestamp>,
+    /// Claims that are settled once, to be asked again.
+    named: Vec<Asked>,
+    /// A bucket is forgotten when it is empty by the quota of the last write; by a smaller one it might not be. So buckets whose
+    /// quota changes are in histories that are too short for anything to be forgotten.
+    is_short: bool,
+}
+
+/// A counter's scope, and the limits that it is held to in turn.
+struct Rule {
+    scope: Scope,
+    limits: Vec<Limit>,
+}
+
+/// A claim, by the places of what it is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    id: u128,
+    charges: Vec<Asks>,
+    once: Option<(usize, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Asks {
+    rule: usize,
+    limit: usize,
+    values: [usize; 2],
+    ask: Ask,
+    units: u64,
+    mode: Mode,
+}
+
+const VALUES: [&str; 4] = ["x", "y", "", "a}b"];
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        let mut rng = Rng::with_seed(seed);
+        let is_short = seed % 4 == 0;
+        let rules = (0..10).map(|number| Rule::random(number, is_short, &mut rng)).collect();
+        let period = Period::fixed(Span::from_secs(1)).unwrap();
+        let names = Scope::new("d", "names", Algorithm::FixedWindow, &period, Home::Caller(0));
+        let start = Timestamp::from_micros(1_767_225_600_123_456 + rng.u64(0..100_000_000_000));
+        Random { rng, rules, names, moments: vec![start], named: Vec::new(), is_short }
+    }
+
+    /// Moves the clock: not at all, a little, far, and at times back.
+    pub(super) fn step(&mut self) -> Timestamp {
+        let last = *self.moments.last().unwrap();
+        let latest = *self.moments.iter().max().unwrap();
+        let next = match self.rng.u8(0..20) {
+            0..5 => last,
+            5..13 => last.after(Span::from_micros(self.rng.u64(0..3_000_000))),
+            13..16 => last.after(Span::from_micros(self.rng.u64(0..60_000_000))),
+            16..18 if !self.is_short => last.after(Span::from_secs(self.rng.u64(0..20_000))),
+            16..19 => last.before(Span::from_micros(self.rng.u64(0..5_000_000))),
+            _ => last.before(Span::from_secs(self.rng.u64(0..900))),
+        };
+        // What was stale when the clock was ahead may be forgotten, and the reference never forgets.
+        let next = next.max(latest.before(Span::from_secs(900)));
+        self.moments.push(next);
+        next
+    }
+
+    pub(super) fn batch(&mut self) -> Vec<Asked> {
+        let count = *self.rng.choice(&[1, 1, 2, 5, 20]).unwrap();
+        (0..count).map(|_| self.asked()).collect()
+    }
+
+    fn asked(&mut self) -> Asked {
+        if !self.named.is_empty() && self.rng.u8(0..8) == 0 {
+            return self.named[self.rng.usize(0..self.named.len())].clone();
+        }
+        // Most claims meet counters that others meet, too; some a single rule, as a batch on one key.
+        let count = *self.rng.choice(&[1, 1, 1, 2, 4, 7]).unwrap();
+        let is_plain = self.rng.bool();
+        let charges = (0..count).map(|_| self.asks(is_plain)).collect();
+        let mut asked = Asked { id: u128::from(self.rng.u8(0..6)) << 100 | 7, charges, once: None };
+        if self.rng.u8(0..8) == 0 {
+            asked.once = Some((self.rng.usize(0..3), self.named.len() as u64));
+            self.named.push(asked.clone());
+        }
+        asked
+    }
+
+    fn asks(&mut self, is_plain: bool) -> Asks {
+        let rng = &mut self.rng;
+        let ago = rng.usize(0..6).min(self.moments.len() - 1);
+        let taken_at = self.moments[self.moments.len() - 1 - ago];
+        let asks = [Ask::Exactly, Ask::Exactly, Ask::UpTo, Ask::Regardless, Ask::Return { taken_at }];
+        let modes = [Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
+        let rule = rng.usize(0..self.rules.len());
+        let limit = if rng.u8(0..10) == 0 { rng.usize(0..self.rules[rule].limits.len()) } else { 0 };
+        let units = match rng.u8(0..12) {
+            0 => 0,
+            1 => rng.u64(0..40),
+            2 if rng.u8(0..10) == 0 => u64::MAX,
+            3 if rng.u8(0..10) == 0 => rng.u64(..) >> rng.u32(0..64),
+            _ => rng.u64(1..4),
+        };
+        Asks {
+            rule,
+            limit,
+            values: [rng.usize(0..VALUES.len()), rng.usize(0..VALUES.len() + 1)],
+            ask: if is_plain { Ask::Exactly } else { asks[rng.usize(0..asks.len())] },
+            units,
+            mode: modes[rng.usize(0..modes.len())],
+        }
+    }
+}
+
+impl Rule {
+    fn random(number: usize, buckets_change: bool, rng: &mut Rng) -> Rule {
+        let period = match rng.u8(0..8) {
+            0..4 => Period::fixed(Span::from_micros(10_000_000)),
+            4 => Period::fixed(Span::from_micros(1_000 * rng.u64(1..120_000))),
+            5 => Period::fixed(Span::from_secs(300)),
+            _ => Period::fixed(Span::from_secs(60 * rng.u64(60..600))),
+        };
+        let calendars = [
+            (CalendarUnit::Day, "Europe/Berlin"),
+            (CalendarUnit::Week, "Asia/Kathmandu"),
+            (CalendarUnit::Month { from_day: 31 }, "America/New_York"),
+            (CalendarUnit::Year, "UTC"),
+        ];
+        let (unit, zone) = calendars[rng.usize(0..calendars.len())];
+        let follows_calendar = rng.u8(0..4) == 0;
+        let parts = *rng.choice(&[2, 3, 5, 10, 60]).unwrap();
+        let kind = if number < 7 { number } else { rng.usize(0..7) };
+        let period = match kind {
+            2 | 3 if follows_calendar => Period::calendar(Calendar::new(unit, zone).unwrap()),
+            4 => Period::fixed(Span::from_secs(60 * rng.u64(1..5))).unwrap(),
+            _ => period.unwrap(),
+        };
+        let most = if rng.u8(0..6) == 0 { 200 } else { 9 };
+        let first = rng.u64(0..most);
+        let limits: Vec<Limit> = (0..3)
+            .map(|_| {
+                let amount = if kind < 2 && !buckets_change { first } else { rng.u64(0..most) };
+                let burst = rng.u64(0..2 * most);
+                let algorithm = match kind {
+                    0 => Algorithm::Bucket { burst, paced: false },
+                    1 => Algorithm::Bucket { burst, paced: true },
+                    2 => Algorithm::FixedWindow,
+                    3 => Algorithm::SlidingWindow { sub_windows: 1 },
+                    4 => Algorithm::SlidingWindow { sub_windows: parts },
+                    5 => Algorithm::SlidingLog,
+                    _ => Algorithm::Concurrency,
+                };
+                Limit::new(amount, period.clone(), algorithm).unwrap()
+            })
+            .collect();
+        let home = [Home::Caller(0), Home::Caller(0), Home::Caller(1), Home::Own][rng.usize(0..4)];
+        let scope = Scope::new("d", &number.to_string(), limits[0].algorithm(), limits[0].period(), home);
+        Rule { scope, limits }
+    }
+}
+
+impl Asked {
+    pub(super) fn claim<'a>(&self, random: &'a Random) -> Claim<'a> {
+        let charge = |asks: &Asks| {
+            let rule = &random.rules[asks.rule];
+            let second = VALUES.get(asks.values[1]).map_or(Value::Absent, |text| Value::Text(text));
+            Charge {
+                key: Key::new(&rule.scope, smallvec![Value::Text(VALUES[asks.values[0]]), second]),
+                limit: &rule.limits[asks.limit],
+                ask: asks.ask,
+                units: asks.units,
+                mode: asks.mode,
+                on_failure: OnFailure::Deny,
+                strict: false,
+            }
+        };
+        let once = self.once.map(|(name, body)| Once {
+            key: Key::new(&random.names, smallvec![Value::Text(VALUES[name])]),
+            body,
+            keep: Span::from_secs(20),
+        });
+        Claim { id: ClaimId(self.id), charges: self.charges.iter().map(charge).collect(), once, patience: None }
+    }
+}
