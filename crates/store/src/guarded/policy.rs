@@ -155,15 +155,20 @@ pub(super) fn prepare(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settle
 
 /// Answers a claim that somebody else is settling and has not settled in time.
 pub(super) fn refuse_for_now(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) {
-    prepare(claim, now, settlement);
-    for reading in &mut settlement.readings {
-        *reading = refusal(Wait::For(Reading::TRY_AGAIN));
-    }
+    settlement.at = now;
+    settlement.replay = Replay::First;
+    refuse(claim, Wait::For(Reading::TRY_AGAIN), settlement);
 }
 
-/// A refusal by the store that says nothing of the counter.
-pub(super) fn refusal(wait: Wait) -> Reading {
-    Reading {
+/// Answers a claim whose name another has. If a record has other charges, the rules have changed since, and it is another claim.
+pub(super) fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
+    settlement.replay = Replay::Conflict;
+    refuse(claim, Wait::Forever, settlement);
+}
+
+/// Refuses every charge, without a word on its counter.
+fn refuse(claim: &Claim<'_>, wait: Wait, settlement: &mut Settlement) {
+    let refusal = Reading {
         admits: false,
         taken: 0,
         remaining: 0,
@@ -171,7 +176,9 @@ pub(super) fn refusal(wait: Wait) -> Reading {
         reset_after: Span::ZERO,
         delay: Span::ZERO,
         source: Source::Store,
-    }
+    };
+    settlement.readings.clear();
+    settlement.readings.extend(claim.charges.iter().map(|_| refusal));
 }
 
 /// Some charges of a claim as a claim of its own, in which only the enforced ones have a vote: whether one of mode `AnyOf` has

@@ -202,7 +202,10 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         let answer = self.guard.ask_patiently(home.place, &home.claim, pending, within, &mut home.settlement).await;
         match answer {
             Ok(()) if home.settlement.replay != Replay::First => {
-                replayed(self.claim, &home.settlement, settlement);
+                settlement.clone_from(&home.settlement);
+                if settlement.readings.len() != self.claim.charges.len() {
+                    policy::conflict(self.claim, settlement);
+                }
                 return true;
             }
             Ok(()) => home.outcome = Outcome::Settled,
@@ -319,16 +322,4 @@ fn refuses(claim: &Claim<'_>, charges: &[usize], readings: &[Reading]) -> bool {
         let charge = &claim.charges[*at];
         charge.ask == Ask::Exactly && charge.mode == Mode::Enforce && !readings[*at].admits
     })
-}
-
-/// The answer of a claim that was settled before, which is recorded whole. Another claim of that name is refused.
-fn replayed(claim: &Claim<'_>, recorded: &Settlement, settlement: &mut Settlement) {
-    if recorded.readings.len() == claim.charges.len() {
-        return settlement.clone_from(recorded);
-    }
-    policy::refuse_for_now(claim, recorded.at, settlement);
-    if recorded.replay == Replay::Conflict {
-        settlement.replay = Replay::Conflict;
-        settlement.readings.iter_mut().for_each(|reading| *reading = policy::refusal(Wait::Forever));
-    }
 }
