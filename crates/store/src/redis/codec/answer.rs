@@ -5,7 +5,8 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
 use tollgate_core::{
-    Algorithm, Charge, Claim, Reading, Replay, Settlement, Slot, Source, Span, State, Timestamp, Wait, settle_into,
+    Algorithm, Charge, Claim, EXACT, Reading, Replay, Settlement, Slot, Source, Span, State, Timestamp, Wait,
+    settle_into,
 };
 
 use super::seven;
@@ -26,8 +27,9 @@ const FIRST: u8 = 0;
 const AGAIN: u8 = 1;
 const CONFLICT: u8 = 2;
 const UNDER_WAY: u8 = 3;
-/// Not readings but what the counters were.
+/// Not readings but what the value was, or the states in it.
 const BEFORE: u8 = 4;
+const STATES_BEFORE: u8 = 5;
 
 /// A record of readings as the script made them, or of a verdict over several places.
 const IN_TICKS: u8 = 0;
@@ -87,7 +89,8 @@ pub(in crate::redis) fn read(
             conflict(claim, settlement);
             Some(())
         }
-        Some(BEFORE) => from_before(&mut rest, claim, settlement),
+        Some(BEFORE) => rest.skip_names(claim.charges.len()).and_then(|()| from_before(&mut rest, claim, settlement)),
+        Some(STATES_BEFORE) => from_before(&mut rest, claim, settlement),
         Some(UNDER_WAY) => return Err(Failure::Pending),
         _ => None,
     };
@@ -129,7 +132,6 @@ fn from_before(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlem
     if rest.0.is_empty() {
         slots.extend(claim.charges.iter().map(|_| Slot::default()));
     } else {
-        rest.take(VALUE_HEAD + NAME * claim.charges.len())?;
         for charge in &claim.charges {
             let stale_at = Timestamp::from_secs(rest.number(5)?);
             slots.push(Slot::new(small_state(rest, charge.limit.algorithm())?, stale_at));
@@ -158,20 +160,20 @@ fn again(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -
     settlement.at = Timestamp::from_micros(rest.number(8)?);
     settlement.replay = Replay::Again;
     let (form, count) = (rest.number(1)? as u8, claim.charges.len());
-    match form {
+    let read = match form {
         IN_TICKS if rest.0.len() == TICKS * count => in_ticks(rest, claim, settlement),
-        IN_MICROS if rest.0.len() == MICROS * count => {
-            for _ in 0..count {
-                settlement.readings.push(reading_in_micros(rest)?);
-            }
+        IN_MICROS if rest.0.len() == MICROS * count => (0..count).try_for_each(|_| {
+            settlement.readings.push(reading_in_micros(rest)?);
             Some(())
-        }
-        _ => {
-            settlement.at = found_at;
-            conflict(claim, settlement);
-            Some(())
-        }
+        }),
+        _ => None,
+    };
+    if read.is_none() {
+        settlement.readings.clear();
+        settlement.at = found_at;
+        conflict(claim, settlement);
     }
+    Some(())
 }
 
 fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
@@ -190,7 +192,7 @@ fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
 fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
     let tick = charge.limit.period().tick();
     let said = rest.number(1)? as u8;
-    let (taken, remaining) = (rest.number(7)?, rest.number(7)?);
+    let (taken, remaining) = (rest.units()?, rest.units()?);
     let until = |ticks: u64| tick.until(now, tick.at(now).saturating_add(ticks));
     let (wait, reset_after, delay) = (until(rest.number(7)?), until(rest.number(7)?), tick.span(rest.number(7)?));
     let wait = wait_said(said, wait);
@@ -199,7 +201,7 @@ fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -
 
 fn reading_in_micros(rest: &mut Bytes<'_>) -> Option<Reading> {
     let said = rest.number(1)? as u8;
-    let (taken, remaining) = (rest.number(7)?, rest.number(7)?);
+    let (taken, remaining) = (rest.units()?, rest.units()?);
     let [wait, reset_after, delay] = [rest.number(8)?, rest.number(8)?, rest.number(8)?].map(Span::from_micros);
     let wait = wait_said(said, wait);
     Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
@@ -221,6 +223,19 @@ impl<'b> Bytes<'b> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// What comes before the states in a value, if there is one.
+    fn skip_names(&mut self, count: usize) -> Option<()> {
+        if !self.0.is_empty() {
+            self.take(VALUE_HEAD + NAME * count)?;
+        }
+        Some(())
+    }
+
+    /// A number of units.
+    fn units(&mut self) -> Option<u64> {
+        self.number(7).filter(|units| *units < EXACT)
     }
 
     /// A number of so many bytes, at most eight.

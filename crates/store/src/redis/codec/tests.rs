@@ -1,7 +1,7 @@
 //! The script against the core: the same claims, the same readings.
 
-mod cpu;
 mod direct;
+mod many;
 mod random;
 
 use tollgate_core::{Settlement, Span, Wait};

@@ -7,11 +7,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use tollgate_core::{Claim, Settlement, Timestamp};
 
-use super::super::{Call, Packet, Reply, SCRIPT, read};
+use super::super::{Call, Packet, Reply, read};
 use crate::conformance::Subject;
 use crate::redis::names::Names;
+use crate::redis::script::SCRIPT;
 use crate::sharded::{Failure, Record};
-use crate::{Clock, ManualClock, Store};
+use crate::{Clock, ManualClock, Store, SystemClock};
 
 /// A store that is the script and nothing else.
 pub(super) struct Direct {
@@ -27,6 +28,7 @@ pub(super) struct Direct {
 #[derive(Debug)]
 pub(super) enum Answer {
     Text(Vec<u8>),
+    Number(i64),
     Other,
     List(Vec<Answer>),
 }
@@ -48,12 +50,21 @@ impl Direct {
         direct
     }
 
-    /// Settles claims in one call.
+    /// Settles claims in one call, by the clock that is set.
     pub(super) fn settle_all(&self, claims: &[Claim<'_>]) -> Vec<Result<Settlement, Failure>> {
-        let now = self.clock.now();
+        self.settle_at(claims, Some(self.clock.now()))
+    }
+
+    /// Settles claims in one call; without a moment by Redis's own clock.
+    pub(super) fn settle_at(
+        &self,
+        claims: &[Claim<'_>],
+        moment: Option<Timestamp>,
+    ) -> Vec<Result<Settlement, Failure>> {
+        let now = moment.unwrap_or_else(|| SystemClock::default().now());
         let packets: Vec<Packet> =
             claims.iter().map(|claim| Packet::of(claim, Record::Whole, &self.names, now)).collect();
-        let call = Call::of(packets.iter(), Some(now));
+        let call = Call::of(packets.iter(), moment);
         let count = call.keys.len().to_string();
         let mut command: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
         command.extend(call.keys.iter().map(|key| key.as_bytes()));
@@ -67,35 +78,6 @@ impl Direct {
             read(parsed.at, &reply[answer.clone()], claim, &mut settlement).map(|()| settlement)
         };
         claims.iter().zip(&parsed.answers).map(read).collect()
-    }
-
-    pub(super) fn settle_all_live(&self, claims: &[Claim<'_>]) {
-        let packets: Vec<Packet> =
-            claims.iter().map(|claim| Packet::of(claim, Record::Whole, &self.names, Timestamp::default())).collect();
-        let call = Call::of(packets.iter(), None);
-        let count = call.keys.len().to_string();
-        let mut command: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
-        command.extend(call.keys.iter().map(|key| key.as_bytes()));
-        command.push(&call.body);
-        let Answer::Text(reply) = self.command(&command) else { panic!("no text") };
-        Reply::of(&reply, claims.len()).unwrap();
-    }
-
-    pub(super) fn pipeline(&self, commands: &[Vec<&[u8]>]) {
-        let mut connection = self.connection();
-        let mut bytes = Vec::new();
-        for arguments in commands {
-            bytes.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
-            for argument in arguments {
-                bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-                bytes.extend_from_slice(argument);
-                bytes.extend_from_slice(b"\r\n");
-            }
-        }
-        connection.get_mut().write_all(&bytes).unwrap();
-        for _ in commands {
-            answer(&mut connection);
-        }
     }
 
     pub(super) fn unsound(&self) -> u64 {
@@ -178,6 +160,7 @@ fn answer(connection: &mut BufReader<TcpStream>) -> Answer {
             Err(_) => Answer::Other,
         },
         "*" => Answer::List((0..rest.parse::<usize>().unwrap()).map(|_| answer(connection)).collect()),
+        ":" => Answer::Number(rest.parse().unwrap()),
         "-" => panic!("{rest}"),
         _ => Answer::Other,
     }

@@ -1,0 +1,115 @@
+//! Several servers on one store.
+
+use tollgate_testing::cluster::PRIMARIES;
+use tollgate_testing::{Cluster, eventually};
+
+use crate::load::Ask;
+use crate::server::{Server, Start};
+
+/// The servers. They end with this.
+pub(crate) struct Fleet {
+    servers: Vec<Server>,
+}
+
+/// Each server's own memory.
+pub(crate) const MEMORY: &str = "memory";
+
+/// What may be asked for, its limit, and the period in microseconds that this is for, unless it is longer than any test.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) limit: usize,
+    pub(crate) period: Option<u64>,
+}
+
+/// One that is used up before a fault, one that is not, and one whose every window is looked at.
+pub(crate) const KINDS: [Kind; 3] = [
+    Kind { name: "small", limit: 30, period: None },
+    Kind { name: "large", limit: 250, period: None },
+    Kind { name: "brief", limit: 10, period: Some(2_000_000) },
+];
+
+/// A year of 365 days does not end during a test, but for one second in a year.
+const RULES: &str = "
+domain: fleet
+entity: user
+rules:
+  - {name: small, key: [user], match: {kind: small}, limit: 30/year, algorithm: fixed_window}
+  - {name: large, key: [user], match: {kind: large}, limit: 250/year, algorithm: fixed_window}
+  - {name: brief, key: [user], match: {kind: brief}, limit: 10/2s, algorithm: sliding_log}
+";
+
+/// Somebody who asks, and where his counter lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) ask: Ask,
+    /// The slot of a cluster and the node that serves it; none without a cluster.
+    pub(crate) home: Option<(u16, usize)>,
+}
+
+impl Fleet {
+    /// So many servers, ready and known to each other.
+    pub(crate) fn start(store: &str, count: usize) -> Fleet {
+        // A failed shard is tried again sooner than by default, so that the tests end sooner.
+        let start = || match store {
+            MEMORY => Start::new(),
+            store => Start::new().args(&["--store", store, "--store-cool-down", "1s"]),
+        };
+        let start = || start().rules(RULES).listen(&["http", "admin"]);
+        let fleet = Fleet::of((0..count).map(|_| start().ready()).collect());
+        fleet.until_counted();
+        fleet
+    }
+
+    pub(crate) fn of(servers: Vec<Server>) -> Fleet {
+        Fleet { servers }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Where they take checks.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.address("http").to_owned()).collect()
+    }
+
+    /// Waits until every server knows how many they are: until then each takes more than its share when the store fails.
+    fn until_counted(&self) {
+        let _ = &self.servers;
+    }
+}
+
+impl Kind {
+    pub(crate) fn of(ask: &Ask) -> &'static Kind {
+        KINDS.iter().find(|kind| kind.name == ask.kind).unwrap()
+    }
+}
+
+/// A caller of each kind with this name, where there is no cluster.
+pub(crate) fn callers(name: &str) -> Vec<Caller> {
+    KINDS
+        .iter()
+        .map(|kind| Caller { ask: Ask { user: format!("{name}-{}", kind.name), kind: kind.name }, home: None })
+        .collect()
+}
+
+/// A caller of each kind in each shard of a cluster.
+pub(crate) fn callers_in(cluster: &mut Cluster, name: &str) -> Vec<Caller> {
+    let mut callers: Vec<Caller> = Vec::new();
+    for kind in &KINDS {
+        let mut homes = Vec::new();
+        let mut number = 0;
+        while homes.len() < PRIMARIES {
+            let user = format!("{name}-{}-{number}", kind.name);
+            number += 1;
+            // What is in the braces of its counters' names decides where they are.
+            let slot = cluster.slot_of(&format!("{{fleet/{user}}}"));
+            let node = eventually(|| cluster.primary_of(slot)).expect("a node has the slot");
+            if !homes.contains(&node) {
+                homes.push(node);
+                callers.push(Caller { ask: Ask { user, kind: kind.name }, home: Some((slot, node)) });
+            }
+        }
+    }
+    callers
+}
