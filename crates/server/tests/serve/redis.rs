@@ -20,8 +20,10 @@ rules:
 ";
 const ALL: [&str; 4] = ["grpc", "http", "admin", "resp"];
 
+/// A server that tries soon again, and waits for Redis also where others have all cores: time is not what is tested here.
 fn start(redis: &Redis) -> Start {
-    Start::new().rules(RULES).listen(&ALL).args(&["--store", &redis.url(), "--store-cool-down", "100ms"])
+    let store = ["--store", &redis.url(), "--store-deadline", "200ms", "--store-cool-down", "100ms"];
+    Start::new().rules(RULES).listen(&ALL).args(&store)
 }
 
 fn check(server: &Server, attribute: &str, value: &str) -> Answer {
@@ -93,7 +95,7 @@ async fn all_servers_and_wires_share_the_counters_and_a_restart_forgets_nothing(
     // Nothing of it is kept here, and nothing need be.
     assert!(two.stop().success());
     assert!(!two.home().join("data/counters.snapshot").exists());
-    let two = two.again().listen(&ALL).args(&["--store", &redis.url()]).ready();
+    let two = two.again().listen(&ALL).args(&["--store", &redis.url(), "--store-deadline", "200ms"]).ready();
     assert_eq!(grpc::ask(&mut grpc::client(&two).await, "u").await, (false, 0));
     two.wait_for_log("the data directory keeps the last good rules alone");
 }
@@ -187,7 +189,14 @@ fn no_password_is_ever_printed() {
     let url = format!("redis://127.0.0.1:{port}");
     let with_password = format!("redis://:{SECRET}@127.0.0.1:{port}");
     let wrong = format!("redis://:{SECRET}-not@127.0.0.1:{port}");
-    let base = || Start::new().rules(RULES).listen(&["http", "admin"]).args(&["--log-level", "trace"]);
+    let base = || {
+        Start::new().rules(RULES).listen(&["http", "admin"]).args(&[
+            "--log-level",
+            "trace",
+            "--store-deadline",
+            "200ms",
+        ])
+    };
     let rows: [(Start, bool); 5] = [
         (base().args(&["--store", &with_password]), true),
         (base().args(&["--store", &url, "--store-password-file", &path]), true),
