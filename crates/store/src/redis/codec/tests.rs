@@ -1,5 +1,7 @@
 //! The script against the core: the same claims, the same readings.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
 mod direct;
 mod many;
 mod random;
