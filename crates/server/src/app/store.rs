@@ -61,7 +61,9 @@ fn store(settings: &RedisSettings) -> Result<RedisStore, String> {
     };
     let client_cert = match &access.certificate {
         None => None,
-        Some(one) => Some(ClientCert { certificate: read("store_cert", &one.cert)?, key: read("store_key", &one.key)? }),
+        Some(one) => {
+            Some(ClientCert { certificate: read("store_cert", &one.cert)?, key: read("store_key", &one.key)? })
+        }
     };
     let config = RedisConfig {
         user: access.user.clone(),

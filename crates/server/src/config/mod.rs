@@ -37,8 +37,8 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings, ResponseHeaders,
-    TlsClients,
+    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings,
+    ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
     Data, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,

@@ -96,7 +96,9 @@ impl Reader<'_> {
 
     /// The setting that the password came from.
     fn password_setting(&self) -> &'static str {
-        let is_none = |name| self.values.given(name).is_none_or(|given| given.text.as_deref().is_ok_and(|text| text.trim() == "none"));
+        let is_none = |name| {
+            self.values.given(name).is_none_or(|given| given.text.as_deref().is_ok_and(|text| text.trim() == "none"))
+        };
         if is_none("store_password") { "store_password_file" } else { "store_password" }
     }
 

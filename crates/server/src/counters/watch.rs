@@ -125,7 +125,10 @@ mod tests {
         status.level = Level::Open;
         let told = tell(&status, &told, &health);
         let (_, reason) = &conditions(&health)[0];
-        assert!(reason.starts_with("open: left alone: 0 (it failed), 1 ") && reason.ends_with("and 4 more"), "{reason}");
+        assert!(
+            reason.starts_with("open: left alone: 0 (it failed), 1 ") && reason.ends_with("and 4 more"),
+            "{reason}"
+        );
         status = GuardStatus::default();
         assert_eq!(tell(&status, &told, &health), Told::default());
         assert_eq!(conditions(&health), []);

@@ -14,8 +14,9 @@ use crate::server::eventually;
 pub(crate) struct Stage {
     fleet: Fleet,
     bystander: Fleet,
-    /// The run without a fault.
-    control: Option<Figures>,
+    /// The run without a fault, and its bystander's. It comes first, and takes longer than the servers need to hear of each other:
+    /// until then each would take more than its share when the store fails.
+    control: Option<[Figures; 2]>,
 }
 
 /// A fault.
@@ -28,6 +29,7 @@ pub(crate) struct Trial {
 }
 
 /// Whom a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hits {
     Nobody,
     Everybody,
@@ -51,6 +53,7 @@ pub(crate) enum Bound {
 pub(crate) struct Running<'t> {
     pub(crate) load: Load,
     trial: &'t Trial,
+    /// Those of the fleet; the one after them is the bystander.
     servers: usize,
 }
 
@@ -61,12 +64,33 @@ const DEADLINE: Duration = Duration::from_millis(8);
 const MOST_P999: Duration = Duration::from_millis(10);
 const MOST_MAX: Duration = Duration::from_millis(100);
 
-/// Requests a second to the fleet, and to the bystander.
-const RATE: u64 = 300;
-const BESIDE: u64 = 100;
+/// Requests a second, to each server: so few that the servers and not the machine are measured.
+const RATE: u64 = 150;
 
 /// Answers in a row from the store after which a server has it back.
 const IN_A_ROW: usize = 8;
+
+/// How often a trial is tried that was not as it should be.
+const TRIES: usize = 3;
+
+/// What was not as it should be, although it may be the machine that did it; what may never be panics.
+pub(crate) struct Flaw {
+    what: String,
+    /// The longest, in microseconds, that the bystander's callers waited meanwhile.
+    machine: u64,
+}
+
+/// Runs a trial, given its number, until it is as it should be. One that never is fails, unless the machine itself stood still for
+/// longer than the servers' deadline each time: that says nothing about them.
+#[track_caller]
+pub(crate) fn tried(mut trial: impl FnMut(usize) -> Result<(), Flaw>) {
+    let flaws: Vec<Flaw> = (0..TRIES).map_while(|number| trial(number).err()).collect();
+    for Flaw { what, machine } in &flaws {
+        println!("  not as it should be: {what}; beside it {machine} µs");
+    }
+    let is_machine = |flaw: &Flaw| Duration::from_micros(flaw.machine) > DEADLINE;
+    assert!(flaws.len() < TRIES || flaws.iter().all(is_machine), "not once as it should be");
+}
 
 impl Stage {
     /// Two servers on this store.
@@ -76,34 +100,43 @@ impl Stage {
 
     /// Runs a load, does this to the store in the middle, waits until all is as before, and looks at what came of it.
     #[track_caller]
-    pub(crate) fn run(&mut self, trial: Trial, fault: impl FnOnce(&Running<'_>)) {
-        let asks: Vec<_> = trial.callers.iter().map(|caller| caller.ask.clone()).collect();
-        let plan = |fleet: &Fleet, rate| Plan { servers: fleet.addresses(), asks: asks.clone(), rate };
-        let beside = Load::start(plan(&self.bystander, BESIDE));
-        let load = Load::start(plan(&self.fleet, RATE));
-        let running = Running { load, trial: &trial, servers: self.fleet.len() };
+    pub(crate) fn run(&mut self, trial: &Trial, fault: impl FnOnce(&Running<'_>)) -> Result<(), Flaw> {
+        let asks = trial.callers.iter().map(|caller| caller.ask.clone()).collect();
+        let servers = [self.fleet.addresses(), self.bystander.addresses()].concat();
+        let load = Load::start(Plan { rate: RATE * servers.len() as u64, servers, asks });
+        let running = Running { load, trial, servers: self.fleet.len() };
         running.a_while();
         let before = running.load.so_far().len();
         fault(&running);
         running.until_back();
-        let back = running.load.so_far();
+        let outage = running.load.so_far().split_off(before);
         running.a_while();
-        let samples = running.load.stop();
-        let (figures, beside) = (Figures::of(&samples), Figures::of(&beside.stop()));
-        println!("{:24} {figures}; {}", trial.name, trial.summary(&samples, &back[before..]));
-        println!("{:24} {beside}", "  a server beside it");
-        self.check_times(&figures, &beside);
-        trial.check_counts(&samples, &self.fleet);
-        self.control.get_or_insert(figures);
+        let all = running.load.stop();
+        let (samples, beside): (Vec<Sample>, Vec<Sample>) =
+            all.into_iter().partition(|sample| sample.server < self.fleet.len());
+        let figures = [Figures::of(&samples), Figures::of(&beside)];
+        println!("{:26} {}; {}", trial.name, figures[0], trial.summary(&samples, &outage));
+        println!("{:26} {}", "  a server beside it", figures[1]);
+        let times = self.judge_times(&figures);
+        let counts = trial.judge_counts(&samples, &self.fleet);
+        self.control.get_or_insert(figures.clone());
+        times.and(counts).map_err(|what| Flaw { what, machine: figures[1].max })
     }
 
     #[track_caller]
-    fn check_times(&self, figures: &Figures, beside: &Figures) {
+    fn judge_times(&self, [figures, beside]: &[Figures; 2]) -> Result<(), String> {
         assert!(figures.errors.is_empty(), "callers saw errors: {:?}", &figures.errors[..figures.errors.len().min(5)]);
-        let control = self.control.clone().unwrap_or_else(|| figures.clone());
-        let most = |more: Duration, machine: u64| (DEADLINE + more).as_micros() as u64 + machine;
-        assert!(figures.p999 <= most(MOST_P999, control.p999.max(beside.p999)), "p99.9 is {} µs", figures.p999);
-        assert!(figures.max <= most(MOST_MAX, control.max.max(beside.max)), "the slowest took {} µs", figures.max);
+        let control = self.control.as_ref();
+        let most = |more: Duration, machine: fn(&Figures) -> u64| {
+            let control = control.map_or(0, |[control, _]| machine(control));
+            (DEADLINE + more).as_micros() as u64 + machine(beside).max(control)
+        };
+        let (p999, max) = (most(MOST_P999, |figures| figures.p999), most(MOST_MAX, |figures| figures.max));
+        match (figures.p999 <= p999, figures.max <= max) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("p99.9 is {} µs, at most {p999} are good", figures.p999)),
+            (_, false) => Err(format!("the slowest took {} µs, at most {max} are good", figures.max)),
+        }
     }
 }
 
@@ -111,7 +144,8 @@ impl Running<'_> {
     /// Goes on for a while: `FLEET_SECONDS`, or so long that something happens.
     pub(crate) fn a_while(&self) {
         let seconds = std::env::var("FLEET_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-        self.load.until_more(seconds.map_or(RATE * 3 / 2, |seconds: u64| seconds * RATE));
+        let rate = RATE * (self.servers as u64 + 1);
+        self.load.until_more(seconds.map_or(rate * 3 / 2, |seconds: u64| rate * seconds));
     }
 
     /// Waits until every server answers again from the store to those who were hit.
@@ -162,31 +196,37 @@ impl Trial {
         }
     }
 
+    /// What may pass panics if it is more. That a caller was answered without the store whose shard was well is an error.
     #[track_caller]
-    fn check_counts(&self, samples: &[Sample], fleet: &Fleet) {
-        let of = |ask: usize| samples.iter().filter(move |sample| sample.ask == ask);
+    fn judge_counts(&self, samples: &[Sample], fleet: &Fleet) -> Result<(), String> {
         let outage = matches!(self.bound, Bound::Outage | Bound::OutageAndLoss);
+        let mut judged = Ok(());
         for (ask, caller) in self.callers.iter().enumerate() {
             let kind = Kind::of(&caller.ask);
-            let without = of(ask).filter(|sample| sample.is_without_store()).count();
+            let own = || samples.iter().filter(|sample| sample.ask == ask);
+            let without = own().filter(|sample| sample.is_without_store()).count();
             let passed = passed(kind, samples, ask);
-            if self.is_hit(ask) && self.bound != Bound::Exact {
+            if self.is_hit(ask) {
                 let most = self.bound.most(kind.limit, fleet.len());
                 assert!(passed <= most, "{caller:?}: {passed} passed, at most {most} may");
                 assert!(!outage || without > 0, "{}: {caller:?} did not notice it", self.name);
                 continue;
             }
-            // A machine that is busy with something else may let a deadline pass.
-            assert!(without * 100 <= of(ask).count(), "{caller:?}: {without} answers without the store");
-            if kind.period.is_some() {
-                assert!(passed <= kind.limit + without, "{caller:?}: {passed} passed in one period");
-                continue;
+            // A machine that stands still for a deadline is an outage to a server: what it counts itself comes on top.
+            let local = own().filter(|sample| sample.is_without_store() && sample.is_allowed()).count();
+            let all = passed
+                + if kind.period.is_none() {
+                    until_refused(&fleet.addresses(), &caller.ask, kind.limit + 1)
+                } else {
+                    0
+                };
+            assert!(all <= kind.limit + local, "{caller:?}: {all} passed, {local} of them without the store");
+            assert!(all == kind.limit || kind.period.is_some() || without > 0, "{caller:?}: only {all} passed");
+            if without * 100 > own().count() {
+                judged = Err(format!("{caller:?}: {without} answers without the store"));
             }
-            let later = until_refused(&fleet.addresses(), &caller.ask, kind.limit + 1);
-            let all = passed + later;
-            assert!(all <= kind.limit + without, "{caller:?}: {all} passed");
-            assert!(all == kind.limit || without > 0, "{caller:?}: only {all} passed");
         }
+        judged
     }
 }
 

@@ -25,11 +25,16 @@ impl Reader<'_> {
         if let Some(backend) = self.get(BACKEND)
             && !backend.as_deref().is_ok_and(|backend| backend == "redis")
         {
-            problems.warning(BACKEND, "counters are in Redis or in memory, and not in memcached", "set it to redis, or unset it");
+            problems.warning(
+                BACKEND,
+                "counters are in Redis or in memory, and not in memcached",
+                "set it to redis, or unset it",
+            );
             return;
         }
         if self.get(URL).is_none() {
-            let alone = [TYPE, SOCKET_TYPE, TLS, AUTH, "REDIS_POOL_SIZE"].into_iter().chain(PARTS.map(|(name, _)| name));
+            let alone =
+                [TYPE, SOCKET_TYPE, TLS, AUTH, "REDIS_POOL_SIZE"].into_iter().chain(PARTS.map(|(name, _)| name));
             for name in alone.filter(|name| is_set(self.environment, name)) {
                 problems.warning(name, format!("it has no effect while {URL} is not set"), "set that, or unset this");
             }
@@ -83,7 +88,10 @@ impl Reader<'_> {
             "sentinel" => {
                 let Some((name, sentinels)) = url.split_once(',') else {
                     let message = format!("{URL} has no sentinels");
-                    return Err(Fault::new(message, "write the primary's name, a comma, and host:port of each sentinel"));
+                    return Err(Fault::new(
+                        message,
+                        "write the primary's name, a comma, and host:port of each sentinel",
+                    ));
                 };
                 Ok(format!("redis{s}+sentinel://{sentinels}/{name}"))
             }

@@ -298,7 +298,13 @@ fn redis() -> Vec<Setting> {
             ..row(GROUP, "store_password", Kind::Text, "none", "The password for Redis; a file keeps it out of `ps`")
         },
         row(GROUP, "store_password_file", Kind::Path, "none", "The file that has the password, and nothing else"),
-        row(GROUP, "store_ca", Kind::Path, "none", "The authorities that vouch for Redis, in PEM; none is the system's"),
+        row(
+            GROUP,
+            "store_ca",
+            Kind::Path,
+            "none",
+            "The authorities that vouch for Redis, in PEM; none is the system's",
+        ),
         row(GROUP, "store_cert", Kind::Path, "none", "The certificate that is shown to Redis, in PEM"),
         row(GROUP, "store_key", Kind::Path, "none", "The private key of that certificate, in PEM"),
         row(GROUP, "store_prefix", Kind::Prefix, "tg:", "What every key in Redis begins with"),

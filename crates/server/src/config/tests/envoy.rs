@@ -72,12 +72,7 @@ fn variables_become_settings() {
             "rediss://redis:6379",
             "REDIS_URL and REDIS_SOCKET_TYPE and REDIS_TLS",
         ),
-        (
-            &["REDIS_URL=a:1,b:2", "REDIS_TYPE=CLUSTER"],
-            "store",
-            "redis+cluster://a:1,b:2",
-            "REDIS_URL and REDIS_TYPE",
-        ),
+        (&["REDIS_URL=a:1,b:2", "REDIS_TYPE=CLUSTER"], "store", "redis+cluster://a:1,b:2", "REDIS_URL and REDIS_TYPE"),
         (
             &["REDIS_URL=main,a:1,b:2", "REDIS_TYPE=sentinel"],
             "store",
@@ -250,7 +245,9 @@ fn memcached_is_told() {
     assert_eq!(start.value("store").0, "memory");
     assert_eq!(
         start.warnings(),
-        ["BACKEND_TYPE: warning: counters are in Redis or in memory, and not in memcached; set it to redis, or unset it"]
+        [
+            "BACKEND_TYPE: warning: counters are in Redis or in memory, and not in memcached; set it to redis, or unset it"
+        ]
     );
 }
 

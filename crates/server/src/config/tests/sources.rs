@@ -182,7 +182,10 @@ fn everything_can_be_said() {
     for (setting, line) in said.clone().zip(&lines) {
         assert!(line.starts_with(&format!("{}: ", setting.name)), "{} {line}", setting.name);
         // There are two ways to give a password, and one excludes the other.
-        assert!(setting.name == "store_password_file" || !line.ends_with(&format!(": {}", setting.default)), "{line} is the default");
+        assert!(
+            setting.name == "store_password_file" || !line.ends_with(&format!(": {}", setting.default)),
+            "{line} is the default"
+        );
     }
     assert_eq!(said.count(), lines.len());
 

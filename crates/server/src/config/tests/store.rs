@@ -41,7 +41,8 @@ fn settings_of_redis_need_redis_and_each_other() {
         (
             &["--store=redis://a", "--store-user=u"],
             "--store-user",
-            "error: `store_user`: there is no password for it; set `store_password` or `store_password_file` too".to_owned(),
+            "error: `store_user`: there is no password for it; set `store_password` or `store_password_file` too"
+                .to_owned(),
         ),
         (&["--store=redis://a", "--store-ca=c"], "--store-ca", format!("error: `store_ca`: {no_tls}")),
         (
