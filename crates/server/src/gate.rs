@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{Decision, Explanation, Limiter, Request, RequestError, Span};
+use tollgate_store::guarded::Level;
 
 use crate::counters::Counters;
 use crate::observe::Masked;
@@ -84,7 +85,7 @@ impl Gate {
         }
         match (span, &decided) {
             (None, _) => {}
-            (Some(span), Ok(decision)) => span.decided(decision),
+            (Some(span), Ok(decision)) => span.decided(decision, self.level()),
             (Some(span), Err(_)) => span.failed(),
         }
         decided
@@ -93,6 +94,15 @@ impl Gate {
     /// Whether the caller may pass: what was decided, unless refusals are only told.
     pub(crate) fn passes(&self, decision: &Decision) -> bool {
         decision.allowed() || self.shadow
+    }
+
+    /// How much of the store answers, where that is not all of it.
+    pub(crate) fn level(&self) -> Option<&'static str> {
+        if !self.waits {
+            return None;
+        }
+        let level = self.limiter.store().shared()?.level();
+        (level != Level::Normal).then(|| level.name())
     }
 
     /// What every rule makes of a request. Consumes nothing.

@@ -44,6 +44,10 @@ impl Held {
         *self.status.lock().unwrap() = status;
     }
 
+    pub(crate) fn is_at(&self, level: Level) {
+        self.status.lock().unwrap().guard.level = level;
+    }
+
     /// Waits until so many have asked, and gives how patient each was.
     pub(crate) async fn asked(&self, count: usize) -> Vec<Option<Span>> {
         let mut asked = self.asked.subscribe();

@@ -82,7 +82,10 @@ impl Batch<'_> {
         let mut asked = std::mem::take(&mut self.asked);
         // All are polled, and the first time in their order: so they reach the store in it, and none waits for another to go on.
         poll_fn(|context| {
-            let waiting = asked.iter_mut().fold(false, |waiting, one| one.poll(context).is_pending() || waiting);
+            let mut waiting = false;
+            for one in &mut asked {
+                waiting |= one.poll(context).is_pending();
+            }
             if waiting { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;

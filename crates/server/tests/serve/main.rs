@@ -6,6 +6,7 @@ mod grpc;
 mod http;
 mod lifecycle;
 mod overload;
+mod redis;
 mod reload;
 mod restart;
 mod server;

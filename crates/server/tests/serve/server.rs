@@ -22,6 +22,8 @@ pub(crate) struct Server {
     child: Child,
     /// Where it listens, by listener.
     addresses: HashMap<String, String>,
+    /// What it printed until it was ready.
+    printed: String,
     log: Arc<Mutex<String>>,
     /// Ends when the server has said its last word.
     logging: Option<JoinHandle<()>>,
@@ -111,6 +113,12 @@ impl Start {
         (status.code(), server.log())
     }
 
+    /// Starts it and gives all that it prints until it ends.
+    pub(crate) fn prints(self) -> String {
+        let output = self.command().output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    }
+
     fn spawn(self) -> (Server, Receiver<String>) {
         let mut child = self.command().spawn().unwrap();
         let (sender, lines) = channel();
@@ -124,7 +132,9 @@ impl Start {
                 kept.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
             }
         });
-        (Server { child, addresses: HashMap::new(), log, logging: Some(logging), home: self.home }, lines)
+        let addresses = HashMap::new();
+        let logging = Some(logging);
+        (Server { child, addresses, printed: String::new(), log, logging, home: self.home }, lines)
     }
 }
 
@@ -142,6 +152,11 @@ impl Server {
     /// Everything that it logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// What it printed until it was ready.
+    pub(crate) fn printed(&self) -> &str {
+        &self.printed
     }
 
     /// Waits until it has logged this: a log line may come later than what it is about.
@@ -205,6 +220,8 @@ impl Server {
 
     /// A line of what it prints at the start: `grpc  127.0.0.1:4711  …`.
     fn note(&mut self, line: &str) {
+        self.printed.push_str(line);
+        self.printed.push('\n');
         let mut words = line.split_whitespace();
         if let (Some(name), Some(address)) = (words.next(), words.next())
             && LISTENERS.contains(&name)

@@ -6,9 +6,10 @@ use redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use tollgate_core::Timestamp;
 
 use super::address::Node;
-use super::codec::{Call, Reply, SCRIPT};
+use super::codec::{Call, Reply};
 use super::fault::{Fault, Reason, Remedy};
 use super::lane::{Answer, Job, MOST_AT_ONCE, Manner, Part};
+use super::script::SCRIPT;
 use super::stats::Counters;
 use crate::sharded::Failure;
 

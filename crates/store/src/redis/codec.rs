@@ -1,4 +1,4 @@
-//! Claims as they travel to `settle.lua`, and its answers.
+//! Claims as they travel to the script, and its answers.
 //!
 //! All numbers are little-endian and have the bytes that they need: what is counted and moments in ticks seven (they are below
 //! 2^53), lengths two or four. A call is a header (the clock, where it is set by hand; how many limits and claims), the limits,
@@ -17,9 +17,6 @@ use crate::sharded::Record;
 
 pub(super) use answer::{Reply, read};
 pub(super) use call::Call;
-
-/// The script.
-pub(super) const SCRIPT: &str = include_str!("settle.lua");
 
 /// A claim as it travels: all that a call needs of it.
 #[derive(Debug)]

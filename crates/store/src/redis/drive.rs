@@ -9,9 +9,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Shared;
 use super::batch::{Batch, Commands};
-use super::codec::SCRIPT;
 use super::connect::Link;
 use super::lane::Lane;
+use super::script::SCRIPT;
 use super::stats::Counters;
 use super::topology::Peer;
 use crate::sharded::Failure;

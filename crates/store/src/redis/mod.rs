@@ -1,7 +1,7 @@
 //! Counters in Redis, Redis Cluster, or behind sentinels: anything that runs scripts.
 //!
 //! ```text
-//! settle_at ─ Packet (codec) ─▶ Sending ─ the node of the slot (topology) ─▶ Lane ─ the next round trip (drive) ─▶ settle.lua
+//! settle_at ─ Packet (codec) ─▶ Sending ─ the node of the slot (topology) ─▶ Lane ─ the next round trip (drive) ─▶ lua
 //! ```
 //!
 //! A claim is one call of one script, shared with those that arrived while a round trip was under way. It is sent again only after
@@ -19,6 +19,7 @@ mod lane;
 mod names;
 mod password;
 mod pulse;
+mod script;
 mod send;
 mod stats;
 mod topology;

@@ -50,6 +50,11 @@ async fn one_of_several_quotas_is_enough_wherever_they_are() {
         let counts = [&a, &b, &c].map(|value| used(&server, &rule.take(value, 0)));
         assert_eq!(counts, [used_a, used_b, used_c]);
     }
+    // What is enforced beside a quota without room is paid all the same, since there is another.
+    let beside = claim([rule.asks(&c, Ask::Exactly, 4, Mode::AnyOf), quota(&b), rule.take(&b, 1)]);
+    let settlement = server.settle(&beside).await;
+    let taken: Vec<u64> = settlement.readings.iter().map(|reading| reading.taken).collect();
+    assert_eq!(taken, [4, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,5 +110,5 @@ async fn until<F: Future<Output = bool>>(mut look: impl FnMut() -> F) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.expect("it never came");
+    tokio::time::timeout(3 * PATIENCE, looking).await.expect("it never came");
 }

@@ -8,6 +8,7 @@ mod families;
 mod plain;
 mod process;
 mod scrape;
+mod shared;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -110,9 +111,10 @@ pub(crate) enum Exposition {
 impl Metrics {
     pub(crate) fn new() -> Arc<Metrics> {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(process::ProcessMetrics));
-        let ours = registry.sub_registry_with_prefix("tollgate");
         let parts = Arc::new(OnceLock::new());
+        registry.register_collector(Box::new(process::ProcessMetrics));
+        registry.register_collector(Box::new(shared::Aliases(parts.clone())));
+        let ours = registry.sub_registry_with_prefix("tollgate");
         ours.register_collector(Box::new(Scrape(parts.clone())));
         let log_lines_lost = Counter::default();
         ours.register("log_lines_lost", "Log lines that standard error did not take in time", log_lines_lost.clone());

@@ -9,7 +9,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSe
 use prometheus_client::metrics::MetricType;
 use tollgate::{Limiter, MemoryStats, MemoryStore};
 
-use crate::counters::Counters;
+use super::shared;
+use crate::counters::{Counters, SharedStatus};
 use crate::health::Health;
 
 /// The parts.
@@ -19,10 +20,11 @@ pub(super) struct Parts {
 }
 
 /// Reads them.
+#[derive(Debug)]
 pub(super) struct Scrape(pub(super) Arc<OnceLock<Parts>>);
 
 /// Parts whose health has a series from the start.
-const HEALTH_OF: [&str; 3] = ["data", "rules", "tls"];
+const HEALTH_OF: [&str; 5] = ["data", "rules", "store", "store_config", "tls"];
 
 /// What the rules in force are.
 #[derive(Default)]
@@ -39,13 +41,21 @@ impl Collector for Scrape {
         rules(&mut encoder, &parts.map(|parts| Rules::in_force(&parts.limiter)).unwrap_or_default())?;
         let counters = parts.map(|parts| parts.limiter.store());
         memory(&mut encoder, &counters.and_then(Counters::memory).map(MemoryStore::stats).unwrap_or_default())?;
+        shared::encode(&mut encoder, &parts.map(Parts::shared).unwrap_or_default())?;
         health(&mut encoder, parts.map(|parts| &*parts.health))
     }
 }
 
-impl std::fmt::Debug for Scrape {
+impl Parts {
+    /// What a store that servers share says of itself; nothing where there is none.
+    pub(super) fn shared(&self) -> SharedStatus {
+        self.limiter.store().shared().map(|store| store.status()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scrape").finish_non_exhaustive()
+        f.debug_struct("Parts").finish_non_exhaustive()
     }
 }
 
@@ -101,7 +111,7 @@ pub(super) fn gauge(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
 }
 
-fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Result<(), Error> {
+pub(super) fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Result<(), Error> {
     encoder
         .encode_descriptor(name, help, None, MetricType::Counter)?
         .encode_counter::<NoLabelSet, u64, f64>(&value, None)

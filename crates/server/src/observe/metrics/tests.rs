@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use tollgate::{MemoryConfig, Ruleset};
 use tollgate_rules::{Source as RuleSource, load_sources};
 
+use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
+use tollgate_store::redis::RedisStats;
+
 use super::*;
+use crate::counters::SharedStatus;
+use crate::counters::held::Held;
 
 /// The samples of a text, by name with labels.
 fn samples(text: &str) -> BTreeMap<String, f64> {
@@ -31,7 +36,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 36] = [
+const FAMILIES: [&str; 54] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -39,16 +44,21 @@ const FAMILIES: [&str; 36] = [
     "process_start_time_seconds",
     "process_threads",
     "process_virtual_memory_bytes",
+    "ratelimit_circuit_state",
+    "ratelimit_failopen_total",
+    "ratelimit_redis_errors_total",
     "tollgate_authorize_bad_cost_total",
     "tollgate_authorize_unmatched_total",
     "tollgate_bad_requests_total",
     "tollgate_build_info",
     "tollgate_checks_in_flight",
+    "tollgate_circuit_state",
     "tollgate_connections_accepted_total",
     "tollgate_connections_open",
     "tollgate_connections_refused_total",
     "tollgate_decisions_total",
     "tollgate_degraded",
+    "tollgate_failopen_total",
     "tollgate_log_lines_lost_total",
     "tollgate_ready",
     "tollgate_rules_domains",
@@ -61,27 +71,117 @@ const FAMILIES: [&str; 36] = [
     "tollgate_snapshot_last_success_timestamp_seconds",
     "tollgate_snapshot_size_bytes",
     "tollgate_snapshots_total",
+    "tollgate_store_batches_total",
+    "tollgate_store_claims_total",
+    "tollgate_store_connections_lost_total",
+    "tollgate_store_errands",
+    "tollgate_store_errands_dropped_total",
+    "tollgate_store_errors_total",
     "tollgate_store_evicted_keys_total",
     "tollgate_store_evicted_once_records_total",
     "tollgate_store_keys",
+    "tollgate_store_level",
+    "tollgate_store_local_keys",
     "tollgate_store_once_records",
+    "tollgate_store_owed_keys",
+    "tollgate_store_replicas",
+    "tollgate_store_resent_total",
+    "tollgate_store_script_calls_total",
     "tollgate_store_swept_keys_total",
+    "tollgate_store_unsound_values_total",
     "tollgate_tls_handshake_failures_total",
     "tollgate_trace_spans_total",
 ];
 
+/// Those whose series are made by shards and reasons that only a shared store has.
+const OF_A_SHARED_STORE: [&str; 7] = [
+    "ratelimit_circuit_state",
+    "ratelimit_failopen_total",
+    "ratelimit_redis_errors_total",
+    "tollgate_circuit_state",
+    "tollgate_failopen_total",
+    "tollgate_store_errors_total",
+    "tollgate_store_resent_total",
+];
+
+fn families(text: &str) -> Vec<String> {
+    let mut families: Vec<_> =
+        samples(text).into_keys().map(|name| name.split('{').next().unwrap().to_owned()).collect();
+    families.sort();
+    families.dedup();
+    families
+}
+
 #[test]
 fn every_family_is_there_from_the_first_scrape() {
     let text = Metrics::new().text(Exposition::Plain).unwrap();
-    let mut families: Vec<_> =
-        samples(&text).into_keys().map(|name| name.split('{').next().unwrap().to_owned()).collect();
-    families.sort();
-    families.dedup();
-    assert_eq!(families, FAMILIES);
+    let expected: Vec<_> = FAMILIES.into_iter().filter(|family| !OF_A_SHARED_STORE.contains(family)).collect();
+    assert_eq!(families(&text), expected);
     for family in FAMILIES {
         assert_eq!(text.matches(&format!("# HELP {family} ")).count(), 1, "{family}\n{text}");
         assert_eq!(text.matches(&format!("# TYPE {family} ")).count(), 1, "{family}\n{text}");
     }
+}
+
+#[test]
+fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
+    let held = Held::new();
+    let shard = |name: &str, circuit, errors: &[(&'static str, u64)]| ShardStatus {
+        name: name.to_owned(),
+        circuit,
+        errors: errors.to_vec(),
+        last_error: None,
+        warning: None,
+    };
+    let guard = GuardStatus {
+        level: Level::Degraded,
+        shards: vec![
+            shard("a:1", Circuit::Closed, &[("timeout", 3), ("refused", 0)]),
+            shard("b:1", Circuit::Open, &[("timeout", 0), ("refused", 7)]),
+            shard("c:1", Circuit::HalfOpen, &[]),
+        ],
+        replicas: 4,
+        fail_open: vec![("open", 11), ("shed", 0)],
+        local: 9,
+        owed: 5,
+        waiting: 2,
+        dropped: 1,
+        ..GuardStatus::default()
+    };
+    let redis = RedisStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
+    held.says(SharedStatus { guard, redis });
+    let (metrics, rules) = (Metrics::new(), Ruleset::compile(Vec::new(), 1).unwrap());
+    metrics.watch(held.limiter(rules), Arc::default());
+    let text = metrics.text(Exposition::Plain).unwrap();
+    assert_eq!(families(&text), FAMILIES);
+    let samples = samples(&text);
+    for (ours, theirs) in [
+        ("tollgate_store_errors_total", "ratelimit_redis_errors_total"),
+        ("tollgate_failopen_total", "ratelimit_failopen_total"),
+        ("tollgate_circuit_state", "ratelimit_circuit_state"),
+    ] {
+        let of = |family: &str| {
+            let series =
+                samples.iter().filter_map(|(name, value)| Some((name.strip_prefix(family)?.to_owned(), *value)));
+            series.collect::<Vec<_>>()
+        };
+        assert_eq!(of(ours), of(theirs));
+        assert!(!of(ours).is_empty());
+    }
+    assert_eq!(samples[r#"tollgate_store_errors_total{shard="b:1",reason="refused"}"#], 7.0);
+    assert_eq!(samples[r#"tollgate_failopen_total{reason="open"}"#], 11.0);
+    let circuits = ["a:1", "b:1", "c:1"].map(|shard| samples[&format!("tollgate_circuit_state{{shard=\"{shard}\"}}")]);
+    assert_eq!(circuits, [0.0, 2.0, 1.0]);
+    assert_eq!((samples["tollgate_store_level"], samples["tollgate_store_replicas"]), (1.0, 4.0));
+    assert_eq!((samples["tollgate_store_local_keys"], samples["tollgate_store_owed_keys"]), (9.0, 5.0));
+    assert_eq!((samples["tollgate_store_errands"], samples["tollgate_store_errands_dropped_total"]), (2.0, 1.0));
+    assert_eq!((samples["tollgate_store_claims_total"], samples["tollgate_store_script_calls_total"]), (100.0, 40.0));
+    assert_eq!(
+        (samples["tollgate_store_batches_total"], samples["tollgate_store_connections_lost_total"]),
+        (20.0, 1.0)
+    );
+    assert_eq!(samples["tollgate_store_unsound_values_total"], 3.0);
+    assert_eq!(samples[r#"tollgate_store_resent_total{reason="moved"}"#], 6.0);
 }
 
 #[test]

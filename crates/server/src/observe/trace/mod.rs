@@ -86,12 +86,16 @@ impl Tracer {
 }
 
 impl CheckSpan {
-    /// The check was decided. What rules say is told, nothing of what the caller said.
-    pub(crate) fn decided(mut self, decision: &Decision) {
+    /// The check was decided, with the store at this level if not all of it answered. What rules say is told, nothing of what the
+    /// caller said.
+    pub(crate) fn decided(mut self, decision: &Decision, level: Option<&'static str>) {
         let span = &mut self.0;
         span.set_attribute(KeyValue::new("tollgate.domain", decision.domain().name().to_owned()));
         span.set_attribute(KeyValue::new("tollgate.allowed", decision.allowed()));
         span.set_attribute(KeyValue::new("tollgate.source", decision.source().name()));
+        if let Some(level) = level {
+            span.set_attribute(KeyValue::new("tollgate.level", level));
+        }
         if let Some(denied_by) = decision.denied_by() {
             span.set_attribute(KeyValue::new("tollgate.rule", denied_by.rule.name().to_owned()));
         }

@@ -107,8 +107,8 @@ fn a_span_arrives_with_its_parent_and_what_was_decided() {
     let metrics = TraceMetrics::default();
     let (tracer, guard) = Tracer::start(&settings(collector.at, 0.0), &metrics).unwrap();
     let [allowed, denied] = decisions();
-    for decision in [&allowed, &denied] {
-        tracer.check_span("grpc", || Some(PARENT)).unwrap().decided(decision);
+    for (decision, level) in [(&allowed, None), (&denied, Some("degraded"))] {
+        tracer.check_span("grpc", || Some(PARENT)).unwrap().decided(decision, level);
     }
     tracer.check_span("http", || Some(PARENT)).unwrap().failed();
     let (resource, spans) = collector.next(3);
@@ -127,9 +127,10 @@ fn a_span_arrives_with_its_parent_and_what_was_decided() {
     let allowed = attributes(allowed.attributes);
     assert_eq!((&allowed["tollgate.wire"], &allowed["tollgate.domain"]), (&text("grpc"), &text("shop")));
     assert_eq!((&allowed["tollgate.allowed"], &allowed["tollgate.source"]), (&Value::BoolValue(true), &text("store")));
-    assert_eq!(allowed.get("tollgate.rule"), None);
+    assert_eq!((allowed.get("tollgate.rule"), allowed.get("tollgate.level")), (None, None));
     let denied = attributes(denied.attributes);
     assert_eq!((&denied["tollgate.allowed"], &denied["tollgate.rule"]), (&Value::BoolValue(false), &text("strict")));
+    assert_eq!(denied["tollgate.level"], text("degraded"));
     drop(guard);
     assert_eq!((metrics.exported.get(), metrics.failed.get(), metrics.dropped.get()), (3, 0, 0));
 }

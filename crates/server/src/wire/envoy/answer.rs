@@ -7,19 +7,20 @@ use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use envoy_types::pb::google::protobuf::{Duration, Struct, Value, value};
-use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Wait};
+use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Source, Wait};
 use tollgate_core::calendar::CalendarUnit;
 use tollgate_rules::model::Headers;
 
 use super::{Extras, HeaderNames};
+use crate::gate::Gate;
 
 /// What an unlimited descriptor has left.
 const UNLIMITED: u32 = u32::MAX;
 
 /// The answer to a request that was decided.
-pub(super) fn respond(decision: &Decision, passes: bool, descriptors: usize, extras: &Extras) -> RateLimitResponse {
+pub(super) fn respond(decision: &Decision, gate: &Gate, descriptors: usize, extras: &Extras) -> RateLimitResponse {
     let mut response = RateLimitResponse {
-        overall_code: code(passes),
+        overall_code: code(gate.passes(decision)),
         statuses: (0..descriptors).map(|number| status(decision, number)).collect(),
         ..RateLimitResponse::default()
     };
@@ -27,7 +28,7 @@ pub(super) fn respond(decision: &Decision, passes: bool, descriptors: usize, ext
         response.response_headers_to_add = headers(&response.statuses, names);
     }
     if extras.metadata {
-        response.dynamic_metadata = metadata(decision);
+        response.dynamic_metadata = metadata(decision, gate.level());
     }
     response
 }
@@ -149,14 +150,19 @@ fn headers(statuses: &[DescriptorStatus], names: &HeaderNames) -> Vec<HeaderValu
     ]
 }
 
-/// The metadata of the limits that let the request pass; of several with one name the first.
-fn metadata(decision: &Decision) -> Option<Struct> {
+/// The metadata of the limits that let the request pass; of several with one name the first. And what the decision rests on, where
+/// that is not the store.
+fn metadata(decision: &Decision, level: Option<&'static str>) -> Option<Struct> {
     let passed = decision.outcomes().filter(|outcome| !refuses(outcome)).map(|outcome| outcome.rule);
     let rules = passed.chain(decision.unlimited().map(|(rule, _)| rule));
     let mut fields = Struct::default().fields;
+    let value = |text: &str| Value { kind: Some(value::Kind::StringValue(text.to_owned())) };
     for (name, text) in rules.flat_map(|rule| rule.metadata()) {
-        let value = || Value { kind: Some(value::Kind::StringValue(text.clone())) };
-        fields.entry(name.clone()).or_insert_with(value);
+        fields.entry(name.clone()).or_insert_with(|| value(text));
+    }
+    let source = Some(decision.source()).filter(|source| *source != Source::Store).map(Source::name);
+    for (name, text) in [("tollgate_source", source), ("tollgate_level", level)] {
+        fields.extend(text.map(|text| (name.to_owned(), value(text))));
     }
     (!fields.is_empty()).then_some(Struct { fields })
 }

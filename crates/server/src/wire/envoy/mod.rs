@@ -65,10 +65,7 @@ impl Envoy {
         let limits = ask::limits(request, &self.gate)?;
         let asked = Asked::new(request, &limits);
         match self.gate.check(&asked.request(&asked.descriptors()), headers, patience).await {
-            Ok(decision) => {
-                let passes = self.gate.passes(&decision);
-                Ok(answer::respond(&decision, passes, request.descriptors.len(), &self.extras))
-            }
+            Ok(decision) => Ok(answer::respond(&decision, &self.gate, request.descriptors.len(), &self.extras)),
             Err(RequestError::UnknownDomain) => Ok(answer::nothing_applies(request.descriptors.len())),
             Err(error) => Err(Refusal(error.to_string())),
         }

@@ -13,8 +13,11 @@ use envoy_types::pb::google::protobuf::{UInt64Value, value};
 use http::HeaderMap;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset, now};
 use tollgate_rules::{Source, load_sources};
+use tollgate_store::guarded::Level;
 
 use super::{Envoy, Extras, HeaderNames, Refusal};
+use crate::counters::Counters;
+use crate::counters::held::Held;
 use crate::gate::Gate;
 use crate::observe::metrics::Metrics;
 
@@ -48,10 +51,18 @@ rules:
 ";
 
 pub(super) fn envoy(extras: Extras, shadow: bool) -> Envoy {
+    let limiter = Limiter::new(ruleset(), MemoryConfig::default().build().into());
+    envoy_on(Arc::new(limiter), extras, shadow)
+}
+
+fn ruleset() -> Ruleset {
     let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
-    let limiter = Limiter::new(Ruleset::compile(domains, 1).unwrap(), MemoryConfig::default().build().into());
-    Envoy::new(Arc::new(Gate::new(Arc::new(limiter), shadow, 100, Metrics::new().wire("grpc"))), extras)
+    Ruleset::compile(domains, 1).unwrap()
+}
+
+fn envoy_on(limiter: Arc<Limiter<Counters>>, extras: Extras, shadow: bool) -> Envoy {
+    Envoy::new(Arc::new(Gate::new(limiter, shadow, 100, Metrics::new().wire("grpc"))), extras)
 }
 
 fn server() -> Envoy {
@@ -269,9 +280,11 @@ fn headers_are_those_of_the_tightest_descriptor() {
 
 #[test]
 fn metadata_of_what_was_passed() {
-    let envoy = envoy(Extras { headers: None, metadata: true }, false);
-    let metadata = |descriptors: &[&str]| {
-        let fields = ask(&envoy, &request("test-domain", descriptors)).dynamic_metadata?.fields;
+    let extras = Extras { headers: None, metadata: true };
+    let (held, memory) = (Held::new(), envoy(extras.clone(), false));
+    let shared = envoy_on(held.limiter(ruleset()), extras, false);
+    let metadata_of = |envoy: &Envoy, descriptors: &[&str]| {
+        let fields = ask(envoy, &request("test-domain", descriptors)).dynamic_metadata?.fields;
         let mut texts: Vec<String> = fields
             .into_iter()
             .map(|(name, value)| match value.kind {
@@ -282,7 +295,20 @@ fn metadata_of_what_was_passed() {
         texts.sort();
         Some(texts.join(" "))
     };
+    let metadata = |descriptors: &[&str]| metadata_of(&memory, descriptors);
     assert_eq!(metadata(&["meta=x"]).as_deref(), Some("page=1 team=payments"));
     assert_eq!(metadata(&["key2=x"]), None);
     assert_eq!(metadata(&["meta=y×4"]), None);
+    held.open();
+    assert_eq!(metadata_of(&shared, &["key2=x"]), None);
+    held.is_at(Level::LocalOnly);
+    assert_eq!(metadata_of(&shared, &["key2=x"]).as_deref(), Some("tollgate_level=local-only"));
+    let busy = Gate::new(
+        Arc::new(Limiter::new(ruleset(), MemoryConfig::default().build().into())),
+        false,
+        0,
+        Metrics::new().wire("grpc"),
+    );
+    let busy = Envoy::new(Arc::new(busy), Extras { headers: None, metadata: true });
+    assert_eq!(metadata_of(&busy, &["key2=x"]).as_deref(), Some("tollgate_source=shed"));
 }

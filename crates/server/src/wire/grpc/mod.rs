@@ -6,6 +6,8 @@
 mod body;
 mod others;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;

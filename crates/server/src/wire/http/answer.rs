@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Decision, Mode, Outcome, Request};
+use tollgate::{Decision, Mode, Outcome, Request, Source};
 use tollgate_rules::model::Headers;
 
 use super::fields::{self, Refusal, Shown};
@@ -12,6 +12,7 @@ use super::problem::PROBLEM_JSON;
 use super::settings::{ScopeValues, Told};
 use super::sheet::{Sheet, json_part, json_text, number};
 use super::words;
+use crate::gate::Gate;
 
 /// How much of a 200's body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub(super) enum Detail {
     Bare,
 }
 
+/// How much of the store answers, where that is not all of it.
+type Level = Option<&'static str>;
+
 static JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The longest part of an endpoint that a message repeats, in bytes.
@@ -29,33 +33,33 @@ const LONGEST_ENDPOINT: usize = 256;
 /// The most policies that a refusal names.
 const MOST_VIOLATED: usize = 16;
 
-/// The answer to a request that was decided. `passes` is what follows from it, which is more than was decided where refusals are
-/// only told.
+/// The answer to a request that was decided at this gate: more may pass than was decided, where refusals are only told.
 pub(super) fn write(
     told: &Told,
+    gate: &Gate,
     request: &Request<'_>,
     decision: &Decision,
-    passes: bool,
     detail: Detail,
 ) -> Response<Full<Bytes>> {
+    let (passes, level) = (gate.passes(decision), gate.level());
     let mut sheet = Sheet::new();
     let shown = Shown::of(decision);
     let refusal = Refusal::of(decision, told.jitter).filter(|_| !passes);
     fields::write(&mut sheet, told.dialects, decision, &shown, refusal.as_ref());
     match refusal {
         None if detail == Detail::Bare => sheet.finish(StatusCode::OK, None, |_| {}),
-        None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, &shown, told)),
+        None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, level, &shown, told)),
         Some(refusal) if refusal.is_assumed() => {
-            sheet.finish(StatusCode::SERVICE_UNAVAILABLE, Some(&PROBLEM_JSON), |out| unavailable(out, &refusal))
+            sheet.finish(StatusCode::SERVICE_UNAVAILABLE, Some(&PROBLEM_JSON), |out| unavailable(out, &refusal, level))
         }
         Some(refusal) => sheet.finish(StatusCode::TOO_MANY_REQUESTS, Some(&PROBLEM_JSON), |out| {
-            refused(out, told.scope_values, request, decision, &refusal);
+            refused(out, told.scope_values, request, decision, &refusal, level);
         }),
     }
 }
 
 /// The body of a 200.
-fn allowed(out: &mut Vec<u8>, decision: &Decision, shown: &Shown<'_>, told: &Told) {
+fn allowed(out: &mut Vec<u8>, decision: &Decision, level: Level, shown: &Shown<'_>, told: &Told) {
     out.extend_from_slice(br#"{"allowed":true"#);
     if let Some(one) = &shown.standard {
         numbers(out, decision, one);
@@ -64,7 +68,7 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, shown: &Shown<'_>, told: &Tol
         number(out, one.limit.quota());
     }
     match decision.outcomes().next() {
-        Some(_) => member(out, "source", decision.source().name()),
+        Some(_) => source(out, decision.source(), level),
         None if decision.unlimited().next().is_some() => out.extend_from_slice(br#","unlimited":true"#),
         None => {}
     }
@@ -83,7 +87,14 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, shown: &Shown<'_>, told: &Tol
 }
 
 /// The body of a 429: the members of a problem, and beside them those of a check's answer.
-fn refused(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, decision: &Decision, refusal: &Refusal<'_>) {
+fn refused(
+    out: &mut Vec<u8>,
+    values: ScopeValues,
+    request: &Request<'_>,
+    decision: &Decision,
+    refusal: &Refusal<'_>,
+    level: Level,
+) {
     out.extend_from_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,"detail":"#,
     );
@@ -94,7 +105,7 @@ fn refused(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, decisi
     if is_shown {
         numbers(out, decision, &refusal.by);
     }
-    rest(out, refusal);
+    rest(out, refusal, level);
     out.extend_from_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
     message(out, request, refusal);
     retry_after(out, refusal);
@@ -109,7 +120,7 @@ fn refused(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, decisi
 }
 
 /// The body of a 503: nobody knows how the caller stands, so no number is told.
-fn unavailable(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
+fn unavailable(out: &mut Vec<u8>, refusal: &Refusal<'_>, level: Level) {
     const DETAIL: &[u8] = br#""The limiter can't count this request at the moment, and its rules refuse it then.""#;
     out.extend_from_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"detail":"#,
@@ -120,7 +131,7 @@ fn unavailable(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
         json_text(out, label);
     }
     out.extend_from_slice(br#"],"allowed":false"#);
-    rest(out, refusal);
+    rest(out, refusal, level);
     out.extend_from_slice(br#","error":{"code":"REDUCED_CAPACITY","message":"#);
     out.extend_from_slice(DETAIL);
     retry_after(out, refusal);
@@ -128,14 +139,22 @@ fn unavailable(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
 }
 
 /// What all refusals say: when to come back, who refused, who says so.
-fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
+fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>, level: Level) {
     retry_after(out, refusal);
     out.extend_from_slice(br#","retryable":"#);
     out.extend_from_slice(if refusal.retry_after.is_some() { b"true" } else { b"false" });
     if let Some(label) = refusal.label() {
         member(out, "denied_by", label);
     }
-    member(out, "source", refusal.by.reading.source.name());
+    source(out, refusal.by.reading.source, level);
+}
+
+/// Who says so, and how much of the store could have.
+fn source(out: &mut Vec<u8>, source: Source, level: Level) {
+    member(out, "source", source.name());
+    if let Some(level) = level {
+        member(out, "level", level);
+    }
 }
 
 fn retry_after(out: &mut Vec<u8>, refusal: &Refusal<'_>) {

@@ -58,7 +58,7 @@ async fn decide(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();
             }
-            answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Bare)
+            answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Bare)
         }
         Err(_) => {
             wire.gate.metrics().authorize_unmatched.inc();

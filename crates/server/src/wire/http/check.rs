@@ -38,7 +38,7 @@ async fn decide(wire: &Wire, headers: &HeaderMap, bytes: Bytes, patience: Option
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
     match wire.gate.check(&request, headers, patience).await {
-        Ok(decision) => answer::write(&wire.told, &request, &decision, wire.gate.passes(&decision), Detail::Whole),
+        Ok(decision) => answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Whole),
         Err(error) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
     }
 }

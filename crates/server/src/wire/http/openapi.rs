@@ -53,6 +53,9 @@ pub(super) struct Allowed {
     /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`. Missing where nothing was counted.
     #[schema(nullable = false)]
     pub(super) source: Option<String>,
+    /// How much of a store that servers share answers: `degraded`, `local-only` or `open`. Missing where all of it does.
+    #[schema(nullable = false)]
+    pub(super) level: Option<String>,
     /// The rules that apply do not limit.
     #[schema(nullable = false)]
     pub(super) unlimited: Option<bool>,
@@ -100,6 +103,9 @@ pub(super) struct Refused {
     pub(super) denied_by: Option<String>,
     /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`.
     pub(super) source: String,
+    /// How much of a store that servers share answers: `degraded`, `local-only` or `open`. Missing where all of it does.
+    #[schema(nullable = false)]
+    pub(super) level: Option<String>,
     pub(super) error: RefusedError,
 }
 

@@ -27,8 +27,9 @@ const FIRST: u8 = 0;
 const AGAIN: u8 = 1;
 const CONFLICT: u8 = 2;
 const UNDER_WAY: u8 = 3;
-/// Not readings but what the counters were.
+/// Not readings but what the value was, or the states in it.
 const BEFORE: u8 = 4;
+const STATES_BEFORE: u8 = 5;
 
 /// A record of readings as the script made them, or of a verdict over several places.
 const IN_TICKS: u8 = 0;
@@ -88,7 +89,8 @@ pub(in crate::redis) fn read(
             conflict(claim, settlement);
             Some(())
         }
-        Some(BEFORE) => from_before(&mut rest, claim, settlement),
+        Some(BEFORE) => rest.skip_names(claim.charges.len()).and_then(|()| from_before(&mut rest, claim, settlement)),
+        Some(STATES_BEFORE) => from_before(&mut rest, claim, settlement),
         Some(UNDER_WAY) => return Err(Failure::Pending),
         _ => None,
     };
@@ -130,7 +132,6 @@ fn from_before(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlem
     if rest.0.is_empty() {
         slots.extend(claim.charges.iter().map(|_| Slot::default()));
     } else {
-        rest.take(VALUE_HEAD + NAME * claim.charges.len())?;
         for charge in &claim.charges {
             let stale_at = Timestamp::from_secs(rest.number(5)?);
             slots.push(Slot::new(small_state(rest, charge.limit.algorithm())?, stale_at));
@@ -222,6 +223,14 @@ impl<'b> Bytes<'b> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// What comes before the states in a value, if there is one.
+    fn skip_names(&mut self, count: usize) -> Option<()> {
+        if !self.0.is_empty() {
+            self.take(VALUE_HEAD + NAME * count)?;
+        }
+        Some(())
     }
 
     /// A number of units.

@@ -17,6 +17,9 @@ pub(in crate::redis) struct Call<'p> {
     pub(in crate::redis) body: Vec<u8>,
 }
 
+/// The script reads every claim as if it were simple first, also the last and shortest.
+const PADDING: [u8; 12] = [0; 12];
+
 /// A call under way. What the packets share is written once, and named by its place, from 1 on.
 #[derive(Default)]
 struct Writing<'p> {
@@ -42,12 +45,12 @@ impl<'p> Call<'p> {
             }
         }
         let Writing { limits, shapes, claims, .. } = &writing;
-        let mut body = Vec::with_capacity(14 + limits.len() + shapes.len() + claims.len());
+        let mut body = Vec::with_capacity(32 + limits.len() + shapes.len() + claims.len());
         body.extend_from_slice(&now.map_or(0, Timestamp::as_micros).to_le_bytes());
         for count in [writing.limit_places.len() as u16, writing.shape_places.len() as u16, count] {
             body.extend_from_slice(&count.to_le_bytes());
         }
-        for part in [limits, shapes, claims] {
+        for part in [&limits[..], shapes, claims, &PADDING] {
             body.extend_from_slice(part);
         }
         Call { keys: writing.keys, body }

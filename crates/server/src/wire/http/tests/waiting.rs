@@ -1,5 +1,7 @@
 //! A store that makes wait.
 
+use tollgate_store::guarded::Level;
+
 use super::*;
 use crate::counters::held::Held;
 
@@ -42,4 +44,21 @@ async fn checks_are_answered_when_the_store_is() {
         }
         assert_eq!(statuses, [200, 200, 429], "{path}");
     }
+}
+
+#[tokio::test]
+async fn what_a_decision_rests_on_is_told() {
+    const CHECK: &str = r#"{"attributes":{"api_key":"k"},"cost":2}"#;
+    let held = Held::new();
+    held.open();
+    let server = server(&held);
+    let told = async || {
+        let body = server.check(CHECK).await.json();
+        (body["allowed"].as_bool(), body["source"].clone(), body["level"].clone())
+    };
+    assert_eq!(told().await, (Some(true), "store".into(), Value::Null));
+    assert_eq!(told().await, (Some(false), "store".into(), Value::Null));
+    held.is_at(Level::Degraded);
+    assert_eq!(told().await, (Some(false), "store".into(), "degraded".into()));
+    assert_eq!(server.check(r#"{"attributes":{"api_key":"other"}}"#).await.json()["level"], "degraded");
 }

@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use tollgate_core::{Claim, Settlement, Timestamp};
 
-use super::super::{Call, Packet, Reply, SCRIPT, read};
+use super::super::{Call, Packet, Reply, read};
 use crate::conformance::Subject;
 use crate::redis::names::Names;
+use crate::redis::script::SCRIPT;
 use crate::sharded::{Failure, Record};
 use crate::{Clock, ManualClock, Store};
 

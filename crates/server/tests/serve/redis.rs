@@ -1,0 +1,231 @@
+//! Counters in Redis: a real one, which dies and comes back.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+
+use serde_json::Value;
+use tollgate_testing::Redis;
+
+use crate::grpc;
+use crate::http::{Answer, get, post};
+use crate::server::{PATIENCE, Server, Start, eventually};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 3}}
+rules:
+  - {name: comfort, key: [caller], limit: 2/day}
+  - {name: login, key: [address], limit: 100/day, policy: security}
+";
+const ALL: [&str; 4] = ["grpc", "http", "admin", "resp"];
+
+fn start(redis: &Redis) -> Start {
+    Start::new().rules(RULES).listen(&ALL).args(&["--store", &redis.url(), "--store-cool-down", "100ms"])
+}
+
+fn check(server: &Server, attribute: &str, value: &str) -> Answer {
+    let body = format!(r#"{{"attributes":{{"{attribute}":"{value}"}}}}"#);
+    post(&server.url("http", "/v1/ratelimit/check"), &body)
+}
+
+/// Whether it passes, and what says so.
+fn told(answer: &Answer) -> (u16, String) {
+    (answer.status, answer.json()["source"].as_str().unwrap_or_default().to_owned())
+}
+
+/// What is not as it should be, by part.
+fn degraded(server: &Server) -> Vec<(String, String)> {
+    let page = get(&server.url("admin", "/readyz"));
+    assert_eq!(page.status, 200, "degraded is not unready");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let conditions = page.json()["degraded"].as_array().unwrap().clone();
+    conditions.iter().map(|one| (text(&one["part"]), text(&one["reason"]))).collect()
+}
+
+#[track_caller]
+fn wait_for_health(server: &Server, well: impl Fn(&[(String, String)]) -> bool) {
+    let seen = eventually(|| well(&degraded(server)).then_some(()));
+    assert!(seen.is_some(), "{:?}\n{}", degraded(server), server.log());
+}
+
+/// The value of a series, whatever its other labels.
+fn metric(server: &Server, family: &str, label: &str) -> f64 {
+    let text = get(&server.url("admin", "/metrics")).body;
+    let of = |line: &&str| line.starts_with(family) && line.contains(label);
+    let values = text.lines().filter(of).map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap());
+    values.sum()
+}
+
+/// All that a RESP client is told to these commands.
+fn say(server: &Server, commands: &str) -> String {
+    let mut stream = TcpStream::connect(server.address("resp")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(commands.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The third numbers of throttles' answers: what is left.
+fn left(answer: &str) -> Vec<i64> {
+    let third = |five: &str| five.lines().nth(2).unwrap().trim_start_matches(':').parse().unwrap();
+    answer.split("*5\r\n").skip(1).map(third).collect()
+}
+
+#[tokio::test]
+async fn all_servers_and_wires_share_the_counters_and_a_restart_forgets_nothing() {
+    let redis = Redis::start();
+    let (one, mut two) = (start(&redis).ready(), start(&redis).ready());
+    assert!(one.printed().contains(&format!("store  {}", redis.url())), "{}", one.printed());
+    let (mut first, mut second) = (grpc::client(&one).await, grpc::client(&two).await);
+    assert_eq!(grpc::ask(&mut first, "u").await, (true, 2));
+    assert_eq!(grpc::ask(&mut second, "u").await, (true, 1));
+    let third = check(&one, "user", "u");
+    assert_eq!((told(&third), &third.json()["remaining"]), ((200, "store".to_owned()), &Value::from(0)));
+    assert_eq!(check(&two, "user", "u").status, 429);
+    assert_eq!(left(&say(&one, "CL.THROTTLE k 9 1 3600\r\n")), [9]);
+    assert_eq!(left(&say(&two, "CL.THROTTLE k 9 1 3600 4\r\n")), [5]);
+    assert!(eventually(|| (metric(&one, "tollgate_store_replicas", "") == 2.0).then_some(())).is_some());
+    assert!(metric(&one, "tollgate_store_script_calls_total", "") >= 3.0);
+    assert_eq!(degraded(&one), []);
+    // Nothing of it is kept here, and nothing need be.
+    assert!(two.stop().success());
+    assert!(!two.home().join("data/counters.snapshot").exists());
+    let two = two.again().listen(&ALL).args(&["--store", &redis.url()]).ready();
+    assert_eq!(grpc::ask(&mut grpc::client(&two).await, "u").await, (false, 0));
+    two.wait_for_log("the data directory keeps the last good rules alone");
+}
+
+#[test]
+fn while_redis_is_away_rules_follow_their_policies_and_all_of_it_is_told() {
+    let mut redis = Redis::start();
+    let server = start(&redis).ready();
+    assert_eq!(told(&check(&server, "caller", "c")), (200, "store".to_owned()));
+    assert_eq!(told(&check(&server, "address", "a")), (200, "store".to_owned()));
+    redis.kill();
+    // A rule for comfort is counted here, one for security refuses.
+    let comfort: Vec<u16> = (0..3).map(|_| check(&server, "caller", "d").status).collect();
+    assert_eq!(comfort, [200, 200, 429]);
+    let refused = check(&server, "address", "a");
+    assert_eq!(told(&refused), (503, "assumed".to_owned()));
+    let opened = eventually(|| {
+        check(&server, "address", "a");
+        (metric(&server, "tollgate_circuit_state", "") > 0.0).then_some(())
+    });
+    assert!(opened.is_some(), "{}", server.log());
+    wait_for_health(&server, |conditions| {
+        conditions
+            .iter()
+            .any(|(part, reason)| part == "store" && reason.starts_with("local-only: left alone: 127.0.0.1:"))
+    });
+    assert_eq!(metric(&server, "tollgate_degraded", r#"part="store""#), 1.0);
+    assert_eq!(metric(&server, "tollgate_store_level", ""), 2.0);
+    assert!(metric(&server, "tollgate_store_errors_total", "shard=") > 0.0);
+    assert!(metric(&server, "ratelimit_redis_errors_total", "shard=") > 0.0);
+    assert!(metric(&server, "tollgate_failopen_total", "") >= 2.0);
+    let local = check(&server, "caller", "e");
+    assert_eq!((told(&local), &local.json()["level"]), ((200, "local".to_owned()), &Value::from("local-only")));
+    server.wait_for_log("the store is local-only: left alone: 127.0.0.1:");
+    redis.restart();
+    wait_for_health(&server, |conditions| conditions.is_empty());
+    server.wait_for_log("the store is well again");
+    assert_eq!(told(&check(&server, "address", "a")), (200, "store".to_owned()));
+    assert_eq!(metric(&server, "tollgate_circuit_state", ""), 0.0);
+}
+
+#[test]
+fn a_server_starts_without_redis_says_so_and_finds_it_when_it_comes() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let server = start(&redis).ready();
+    // Nobody has asked for anything yet.
+    wait_for_health(&server, |conditions| conditions.iter().any(|(part, _)| part == "store"));
+    server.wait_for_log("the store is degraded: nothing is heard of it: ");
+    assert_eq!(check(&server, "caller", "c").status, 200);
+    assert_eq!(check(&server, "address", "a").status, 503);
+    redis.restart();
+    wait_for_health(&server, |conditions| conditions.is_empty());
+    assert_eq!(told(&check(&server, "address", "a")), (200, "store".to_owned()));
+}
+
+#[test]
+fn a_redis_that_may_evict_counters_is_told() {
+    let redis = Redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let server = start(&redis).ready();
+    wait_for_health(&server, |conditions| {
+        conditions.iter().any(|(part, reason)| part == "store_config" && reason.contains("allkeys-lru"))
+    });
+    server.wait_for_log("the store may lose counters: ");
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let redis = Redis::start();
+    let server = start(&redis).ready();
+    let commands = format!(
+        "{}ECHO between\r\n{}PING\r\n",
+        "CL.THROTTLE k 299 1 3600\r\n".repeat(200),
+        "THROTTLE k 300 1 3600\r\n".repeat(50)
+    );
+    let answer = say(&server, &commands);
+    let (first, second) = answer.split_once("$7\r\nbetween\r\n").unwrap();
+    assert_eq!(left(first), (100..300).rev().collect::<Vec<_>>());
+    assert_eq!(left(second), (50..100).rev().collect::<Vec<_>>());
+    assert!(second.ends_with("+PONG\r\n"), "{second}");
+}
+
+#[test]
+fn no_password_is_ever_printed() {
+    const SECRET: &str = "s3cr3t-9f31";
+    let redis = Redis::start_with(&["--requirepass", SECRET]);
+    let port = redis.port();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{SECRET}\n")).unwrap();
+    let path = file.path().display().to_string();
+    let url = format!("redis://127.0.0.1:{port}");
+    let with_password = format!("redis://:{SECRET}@127.0.0.1:{port}");
+    let wrong = format!("redis://:{SECRET}-not@127.0.0.1:{port}");
+    let base = || Start::new().rules(RULES).listen(&["http", "admin"]).args(&["--log-level", "trace"]);
+    let rows: [(Start, bool); 5] = [
+        (base().args(&["--store", &with_password]), true),
+        (base().args(&["--store", &url, "--store-password-file", &path]), true),
+        (base().args(&["--store", &url]).env("TOLLGATE_STORE_PASSWORD", SECRET), true),
+        (base().args(&["--store", &url, "--log-format", "json", "--store-password", SECRET]), true),
+        (base().args(&["--store", &wrong]), false),
+    ];
+    for (start, right) in rows {
+        let mut server = start.ready();
+        let answer = check(&server, "address", "a");
+        let expected = if right { (200, "store") } else { (503, "assumed") };
+        assert_eq!(told(&answer), (expected.0, expected.1.to_owned()), "{}", server.log());
+        if !right {
+            wait_for_health(&server, |conditions| conditions.iter().any(|(part, _)| part == "store"));
+        }
+        let pages = ["/readyz", "/metrics"].map(|page| get(&server.url("admin", page)).body).concat();
+        assert!(server.stop().success());
+        let said = format!("{}{}{pages}{}", server.printed(), server.log(), answer.body);
+        assert!(!said.contains("s3cr3t"), "{said}");
+    }
+    let printed = Start::new().args(&["--store", &url, "--store-password", SECRET, "--print-config"]).prints();
+    assert!(!printed.contains("s3cr3t") && printed.contains("store_password: \"***\""), "{printed}");
+}
+
+#[test]
+fn what_cannot_be_used_keeps_it_from_starting() {
+    let rows: [(&[&str], &str); 4] = [
+        (
+            &["--store", "redis://h", "--store-password-file", "none.txt"],
+            "store_password_file: none.txt can't be read: ",
+        ),
+        (&["--store", "rediss://h", "--store-ca", "none.pem"], "store_ca: none.pem can't be read: "),
+        (&["--store", "redis://:s3cr3t@h:x"], "--store: error: `store`: after h comes a colon and a port"),
+        (&["--store-password", "s3cr3t"], "`store_password`: counters are kept in memory"),
+    ];
+    for (args, reason) in rows {
+        let (code, log) = Start::new().rules(RULES).args(args).fails();
+        assert!(code.is_some_and(|code| code != 0), "{code:?}");
+        assert!(log.contains(reason) && !log.contains("s3cr3t"), "{log}");
+    }
+}

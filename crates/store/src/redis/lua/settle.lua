@@ -1,0 +1,118 @@
+-- How a claim is settled.
+
+local ids = nil -- the name of the claim under way
+
+local function has_room(slot, limit, units)
+  local left = limit.algorithm.available(slot, limit)
+  return left ~= nil and units <= left
+end
+
+local function admits(slot, limit, units)
+  if limit.kind == HOLDS and limit.algorithm.holds(slot, ids) then
+    return true
+  end
+  return has_room(slot, limit, units)
+end
+
+local function spend(slot, limit, units)
+  local taken = limit.algorithm.spend(slot, limit, units, ids)
+  if taken > 0 then
+    slot.changed = true
+  end
+  return taken
+end
+
+-- What a reading says: it admits, or there is room soon, or from some tick on, or never.
+local ADMITS, SOON, LATER, NEVER = 1, 0, 2, 4
+
+-- When there would be room: what to say, and ticks from the limit's now on.
+local function wait(slot, limit, units)
+  if has_room(slot, limit, units) then
+    return SOON, 0
+  elseif units > limit.quota then
+    return NEVER, 0
+  end
+  local ticks = limit.algorithm.wait(slot, limit, units)
+  if not ticks then
+    return SOON, 0
+  end
+  return LATER, max(ticks, 0)
+end
+
+-- A reading: what it says, taken, remaining, wait, reset, delay.
+local function read(slot, limit, admitted, taken, delay, needed)
+  local said, waits = ADMITS, 0
+  if not admitted then
+    said, waits = wait(slot, limit, needed)
+  end
+  local algorithm = limit.algorithm
+  local left = algorithm.available(slot, limit) or 0
+  local reset = algorithm.reset(slot, limit)
+  -- Sums of what somebody else wrote may be anything.
+  local most = EXACT - 1
+  return pack('<BI7I7I7I7I7', said, min(taken, most), min(left, most), waits, max(reset, 0), delay)
+end
+
+-- Charges of the claim under way, in their order.
+local slots, charge_limits, units_of, modes, asks, taken_ats, admitted = {}, {}, {}, {}, {}, {}, {}
+
+local function charge(place)
+  local key, which, how, units, id
+  key, which, how, units, id, at = unpack('<I2I2BI7c16', body, at)
+  local limit = limits[which]
+  local mode = how % 4
+  charge_limits[place], units_of[place], modes[place] = limit, units, mode
+  slots[place] = open(KEYS[key], id, limit)
+  asks[place] = (how - mode) / 4
+  if asks[place] == RETURN then
+    taken_ats[place], at = unpack('<I7', body, at) -- in microseconds
+  end
+end
+
+-- Settles charges that only ask, each of a counter of its own.
+local function vote_and_pay(count)
+  local refused, any_of = false, nil
+  for place = 1, count do
+    local mode = modes[place]
+    local room = admits(slots[place], charge_limits[place], units_of[place])
+    admitted[place] = room
+    if mode == ENFORCE then
+      refused = refused or not room
+    elseif mode == ANY_OF then
+      any_of = any_of or room
+    end
+  end
+  local passes = not refused and any_of ~= false
+  local readings = {}
+  for place = 1, count do
+    local slot, limit, units, room = slots[place], charge_limits[place], units_of[place], admitted[place]
+    local taken, delay = 0, 0
+    if passes and (room or modes[place] == SOFT) then
+      delay = limit.algorithm.delay(slot, limit)
+      taken = spend(slot, limit, units)
+    end
+    readings[place] = read(slot, limit, room, taken, delay, units)
+  end
+  return readings
+end
+
+-- Most claims only ask, each charge of a counter of its own.
+local function plain(count)
+  for place = 1, count do
+    charge(place)
+  end
+  return vote_and_pay(count)
+end
+
+-- A claim that looked simple.
+local function not_so_simple(shape, key, units, names)
+  local count = shape.count
+  for place = 1, count do
+    local limit = shape[place]
+    slots[place] = open(key, sub(names, 17 * place - 16, 17 * place - 1), limit)
+    charge_limits[place], units_of[place], modes[place] = limit, units, shape.modes[place]
+  end
+  local readings = vote_and_pay(count)
+  close()
+  return table.concat(readings)
+end

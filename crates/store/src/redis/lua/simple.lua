@@ -1,0 +1,190 @@
+-- Simple claims: the same units of a few buckets and plain windows in one value.
+
+-- What the simple claims of a rule set have in common: limits, modes, and how their value is written.
+local shapes = {}
+for place = 1, shape_count do
+  local count, is_named
+  count, is_named, at = unpack('<BB', body, at)
+  local shape = { count = count, size = 0, modes = {}, offsets = {} }
+  local states, offset = '', 5
+  for charge = 1, count do
+    local which, mode
+    which, mode, at = unpack('<I2B', body, at)
+    local limit = limits[which]
+    local kind = limit.kind
+    shape[charge], shape.modes[charge], shape.offsets[charge] = limit, mode, offset
+    shape.has_any_of = shape.has_any_of or mode == ANY_OF
+    states = states .. sub(STATES[kind], 2)
+    shape.size = shape.size + LENGTHS[kind]
+    offset = offset + 1 + NUMBERS[kind]
+    if kind ~= BUCKET and not limit.start then
+      limit.start, limit.after = around(limit, limit.now)
+      local _, after_next = around(limit, limit.after)
+      limit.stale = in_seconds(limit, kind == FIXED and limit.after or after_next)
+      limit.before = around(limit, limit.start - 1)
+      limit.left, limit.whole = limit.after - limit.now, limit.after - limit.start
+    end
+  end
+  shape.states, shape.last = '<' .. states, offset - 1
+  shape.whole, shape.length = '<BI5Bc' .. 17 * count .. states, 7 + 17 * count + shape.size
+  shape.names_format = '<c' .. 17 * count
+  if is_named == 0 then
+    shape.names, at = unpack(shape.names_format, body, at)
+  end
+  shapes[place] = shape
+end
+
+-- Where the states of these names begin in a value that has others, too: nil unless they are in one run, in this order.
+local function run_of(raw, names, count)
+  local entries = byte(raw, 7)
+  if byte(raw) ~= VERSION or not entries then
+    return nil
+  end
+  local found = find(raw, names, 8, true)
+  if not found or (found - 8) % 17 ~= 0 or found + 17 * count > 8 + 17 * entries then
+    return nil
+  end
+  local length, from = 7 + 17 * entries, nil
+  for name = 8, 17 * entries, 17 do
+    if name == found then
+      from = length + 1
+    end
+    length = length + (LENGTHS[byte(raw, name + 16)] or #raw)
+  end
+  return length == #raw and from or nil
+end
+
+-- Writes a value of which some states have changed.
+local function splice(shape, key, raw, from, state, till)
+  local head, states = sub(raw, 1, 6), pack(shape.states, spread(state, 5, shape.last))
+  if till > unpack('<I5', raw, 2) then
+    till = with_slack(till)
+    head = pack('<BI5', VERSION, till)
+  else
+    till = nil
+  end
+  put(key, head .. sub(raw, 7, from - 1) .. states .. sub(raw, from + shape.size), till)
+end
+
+-- Settles a claim for the same units of each counter. Gives what the value or, among others, the states were; nil if it is not as
+-- simple as it looked, and then nothing has changed.
+local function simple(shape, key, units, names)
+  local raw, count = values[key], shape.count
+  local state, from
+  if #raw == shape.length then
+    -- These counters and no others.
+    state = { unpack(shape.whole, raw) }
+    if state[4] ~= names or state[1] ~= VERSION or state[3] ~= count then
+      return nil
+    end
+  elseif raw == '' then
+    state = { VERSION, 0, count, names }
+    for place = 5, shape.last do
+      state[place] = 0
+    end
+  else
+    from = run_of(raw, names, count)
+    if not from then
+      return nil
+    end
+    state = { 0, 0, 0, 0, unpack(shape.states, raw, from) }
+  end
+  local offsets, modes = shape.offsets, shape.modes
+  local passes, any_has_room, all_pay = true, not shape.has_any_of, true
+  -- Every request comes by these two loops, so they call nothing: `x - x % 1` is floor(x). The first brings each counter up to now
+  -- and asks for room.
+  for place = 1, count do
+    local limit, offset = shape[place], offsets[place]
+    local kind, one, two, room = limit.kind, state[offset + 1], state[offset + 2], nil
+    if kind == BUCKET then
+      local tick, amount = limit.now, limit.amount
+      if two > tick or amount == 0 or one >= EXACT then
+        return nil
+      end
+      one = one - (tick - two) * amount
+      if one < 0 then
+        one = 0
+      end
+      state[offset + 1], state[offset + 2] = one, tick
+      room = units * limit.period <= limit.full - one
+    else
+      local start = limit.start
+      if one > start or two >= EXACT then
+        return nil
+      elseif kind == FIXED then
+        if one < start then
+          state[offset + 1], state[offset + 2], two = start, 0, 0
+        end
+        room = units <= limit.amount - two
+      else
+        local three = state[offset + 3]
+        if three >= EXACT then
+          return nil
+        elseif one < start then
+          two, three = one == limit.before and three or 0, 0
+          state[offset + 1], state[offset + 2], state[offset + 3] = start, two, three
+        end
+        local carried = two * limit.left / limit.whole
+        room = units <= limit.amount - three - (carried - carried % 1)
+      end
+    end
+    if room then
+      any_has_room = any_has_room or modes[place] == ANY_OF
+    else
+      passes = passes and modes[place] ~= ENFORCE
+      all_pay = all_pay and modes[place] == SOFT
+    end
+  end
+  local before, status = raw, BEFORE
+  if from then
+    before, status = sub(raw, from, from + shape.size - 1), STATES_BEFORE
+  end
+  if not passes or not any_has_room or units == 0 then
+    return before, status
+  elseif not all_pay then
+    -- One that does not pay must stay as it is written.
+    return nil
+  end
+  -- The second takes the units, and says from which second on each counter is stale.
+  local till = 0
+  for place = 1, count do
+    local limit, offset = shape[place], offsets[place]
+    local most, kind, stale, taken = limit.most, limit.kind, limit.stale, units
+    if taken > most then
+      taken = most
+    end
+    if kind == BUCKET then
+      local level, amount = state[offset + 1] + taken * limit.period, limit.amount
+      if level >= EXACT then
+        level = EXACT - 1
+      end
+      state[offset + 1] = level
+      -- Some ticks late, which does no harm.
+      stale = (limit.now + level / amount) / limit.per_second + 1
+      stale = stale - stale % 1
+      if stale > LATEST then
+        stale = LATEST
+      end
+    else
+      local counter = offset + kind -- the second number of a fixed window, the third of a sliding one
+      local counted = state[counter] + taken
+      state[counter] = counted < most and counted or most
+    end
+    state[offset] = stale
+    if stale > till then
+      till = stale
+    end
+  end
+  if from then
+    splice(shape, key, raw, from, state, till)
+  else
+    if till > state[2] then
+      till = with_slack(till)
+      state[2] = till
+    else
+      till = nil
+    end
+    put(key, pack(shape.whole, spread(state, 1, shape.last)), till)
+  end
+  return before, status
+end

@@ -1,0 +1,49 @@
+-- Values
+--
+-- Buckets and plain windows of one caller are packed into one value: version, the last second at which any of them matters, how
+-- many they are, name and kind of each, then for each the second from which it is stale and its numbers. Past PACKED bytes new ones
+-- get values of their own in the same form; the packed value then says until when there are some (SPILLED).
+
+local values, untils = {}, {} -- by key: as it is now; if it has to be written, until when it lives or false
+local NUMBERS = { 2, 2, 3 }
+local STATES = { '<I5I7I7', '<I5I7I7', '<I5I7I7I7' }
+local LENGTHS = { 19, 19, 26 }
+
+-- Counts a value of another type, which reads as if there were none.
+local function of_another_type(key)
+  if type(pcall('STRLEN', key)) == 'table' then
+    unsound = unsound + 1
+  end
+  return ''
+end
+
+-- All values in few calls: a call costs more than what it does.
+local AT_ONCE = 1000
+for first = 1, #KEYS, AT_ONCE do
+  local found = call('MGET', spread(KEYS, first, min(first + AT_ONCE - 1, #KEYS)))
+  for place = 1, #found do
+    local key = KEYS[first + place - 1]
+    values[key] = found[place] or of_another_type(key)
+  end
+end
+
+local function get(key)
+  local raw = values[key]
+  if not raw then
+    raw = call('MGET', key)[1] or of_another_type(key)
+    values[key] = raw
+  end
+  return raw
+end
+
+-- Has a value written. Without `till` it lives as long as it did: to say so again would cost as much as to write it.
+local function put(key, raw, till)
+  values[key] = raw
+  untils[key] = till or untils[key] or false
+end
+
+-- Until when a value is to live that matters until this second: somewhat longer, so that the next write need not say it again.
+local function with_slack(till)
+  local slack = (till - second) / 4
+  return till + (slack > 60 and 60 or slack - slack % 1)
+end
