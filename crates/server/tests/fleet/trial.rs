@@ -156,7 +156,7 @@ impl Running<'_> {
             let hit = samples.iter().rev().filter(|sample| sample.server == server && self.trial.is_hit(sample.ask));
             let last: Vec<&Sample> = hit.take(IN_A_ROW).collect();
             last.len() == IN_A_ROW
-                && !last.iter().any(|sample| sample.is_without_store())
+                && !last.iter().any(|sample| sample.answer.is_without_store())
                 && last.iter().any(|sample| matches!(sample.answer, Answer::Decided { source: Source::Store, .. }))
         };
         if self.trial.callers.iter().enumerate().any(|(ask, _)| self.trial.is_hit(ask)) {
@@ -186,8 +186,8 @@ impl Trial {
                 worst.push(format!("{most} of {}", kind.limit));
             }
         }
-        let first = outage.iter().find(|sample| sample.is_without_store());
-        let last = outage.iter().rfind(|sample| sample.is_without_store());
+        let first = outage.iter().find(|sample| sample.answer.is_without_store());
+        let last = outage.iter().rfind(|sample| sample.answer.is_without_store());
         let away = first.zip(last).map(|(first, last)| (last.ended - first.begun) as f64 / 1e6);
         let away = away.map_or(String::new(), |seconds| format!("; without it for {seconds:.1} s"));
         match worst.is_empty() {
@@ -199,31 +199,38 @@ impl Trial {
     /// What may pass panics if it is more. That a caller was answered without the store whose shard was well is an error.
     #[track_caller]
     fn judge_counts(&self, samples: &[Sample], fleet: &Fleet) -> Result<(), String> {
-        let outage = matches!(self.bound, Bound::Outage | Bound::OutageAndLoss);
         let mut judged = Ok(());
         for (ask, caller) in self.callers.iter().enumerate() {
             let kind = Kind::of(&caller.ask);
-            let own = || samples.iter().filter(|sample| sample.ask == ask);
-            let without = own().filter(|sample| sample.is_without_store()).count();
-            let passed = passed(kind, samples, ask);
-            if self.is_hit(ask) {
-                let most = self.bound.most(kind.limit, fleet.len());
-                assert!(passed <= most, "{caller:?}: {passed} passed, at most {most} may");
-                assert!(!outage || without > 0, "{}: {caller:?} did not notice it", self.name);
-                continue;
+            let mut answers: Vec<Answer> =
+                samples.iter().filter(|one| one.ask == ask).map(|one| one.answer.clone()).collect();
+            let asked = answers.len();
+            let mut passed = passed(kind, samples, ask);
+            let is_exact = !self.is_hit(ask) && kind.period.is_none();
+            if is_exact {
+                let later = until_refused(&fleet.addresses(), &caller.ask, 2 * kind.limit);
+                passed += later.iter().filter(|answer| answer.is_allowed()).count();
+                answers.extend(later);
             }
+            let without = answers.iter().filter(|answer| answer.is_without_store());
             // A machine that stands still for a deadline is an outage to a server: what it counts itself comes on top.
-            let local = own().filter(|sample| sample.is_without_store() && sample.is_allowed()).count();
-            let all = passed
-                + if kind.period.is_none() {
-                    until_refused(&fleet.addresses(), &caller.ask, kind.limit + 1)
-                } else {
-                    0
-                };
-            assert!(all <= kind.limit + local, "{caller:?}: {all} passed, {local} of them without the store");
-            assert!(all == kind.limit || kind.period.is_some() || without > 0, "{caller:?}: only {all} passed");
-            if without * 100 > own().count() {
-                judged = Err(format!("{caller:?}: {without} answers without the store"));
+            let local = without.clone().filter(|answer| answer.is_allowed()).count();
+            let without = without.count();
+            let most = match self.is_hit(ask) {
+                true => self.bound.most(kind.limit, fleet.len(), local),
+                false => Bound::Exact.most(kind.limit, fleet.len(), local),
+            };
+            assert!(passed <= most, "{}: {caller:?}: {passed} passed, at most {most} may", self.name);
+            assert!(
+                passed >= kind.limit || !is_exact || without > 0,
+                "{}: {caller:?}: only {passed} passed",
+                self.name
+            );
+            if self.is_hit(ask) {
+                let unnoticed = matches!(self.bound, Bound::Outage | Bound::OutageAndLoss) && without == 0;
+                assert!(!unnoticed, "{}: {caller:?} did not notice it", self.name);
+            } else if without * 100 > asked {
+                judged = Err(format!("{}: {without} of {asked} answers without the store", caller.ask.user));
             }
         }
         judged
@@ -240,11 +247,11 @@ fn passed(kind: &Kind, samples: &[Sample], ask: usize) -> usize {
 }
 
 impl Bound {
-    /// Of a limit, by so many servers.
-    fn most(self, limit: usize, servers: usize) -> usize {
+    /// Of a limit, by so many servers, which by themselves let so many pass.
+    fn most(self, limit: usize, servers: usize, local: usize) -> usize {
         match self {
-            Bound::Exact => limit,
-            Bound::Loss => 2 * limit,
+            Bound::Exact => limit + local,
+            Bound::Loss => 2 * limit + local,
             Bound::Outage => 2 * limit + servers,
             Bound::OutageAndLoss => 3 * limit + servers,
         }
