@@ -71,7 +71,7 @@ const RATE: u64 = 150;
 const IN_A_ROW: usize = 8;
 
 /// How often a trial is tried that was not as it should be.
-const TRIES: usize = 3;
+const TRIES: usize = 2;
 
 /// What was not as it should be, although it may be the machine that did it; what may never be panics.
 pub(crate) struct Flaw {
@@ -196,44 +196,61 @@ impl Trial {
         }
     }
 
-    /// What may pass panics if it is more. That a caller was answered without the store whose shard was well is an error.
+    /// Panics if more passed than may, or fewer. That a caller was answered without the store although his shard was well is an
+    /// error.
     #[track_caller]
     fn judge_counts(&self, samples: &[Sample], fleet: &Fleet) -> Result<(), String> {
         let mut judged = Ok(());
         for (ask, caller) in self.callers.iter().enumerate() {
-            let kind = Kind::of(&caller.ask);
-            let mut answers: Vec<Answer> =
-                samples.iter().filter(|one| one.ask == ask).map(|one| one.answer.clone()).collect();
-            let asked = answers.len();
-            let mut passed = passed(kind, samples, ask);
-            let is_exact = !self.is_hit(ask) && kind.period.is_none();
+            let (is_hit, kind) = (self.is_hit(ask), Kind::of(&caller.ask));
+            let mut tally = Tally::of(kind, samples, ask);
+            let without = tally.without;
+            let is_exact = !is_hit && kind.period.is_none();
             if is_exact {
-                let later = until_refused(&fleet.addresses(), &caller.ask, 2 * kind.limit);
-                passed += later.iter().filter(|answer| answer.is_allowed()).count();
-                answers.extend(later);
+                tally.add(&until_refused(&fleet.addresses(), &caller.ask, 2 * kind.limit));
             }
-            let without = answers.iter().filter(|answer| answer.is_without_store());
-            // A machine that stands still for a deadline is an outage to a server: what it counts itself comes on top.
-            let local = without.clone().filter(|answer| answer.is_allowed()).count();
-            let without = without.count();
-            let most = match self.is_hit(ask) {
-                true => self.bound.most(kind.limit, fleet.len(), local),
-                false => Bound::Exact.most(kind.limit, fleet.len(), local),
-            };
+            let passed = tally.passed;
+            let bound = if is_hit { self.bound } else { Bound::Exact };
+            let most = bound.most(kind.limit, fleet.len(), tally.local);
             assert!(passed <= most, "{}: {caller:?}: {passed} passed, at most {most} may", self.name);
-            assert!(
-                passed >= kind.limit || !is_exact || without > 0,
-                "{}: {caller:?}: only {passed} passed",
-                self.name
-            );
-            if self.is_hit(ask) {
-                let unnoticed = matches!(self.bound, Bound::Outage | Bound::OutageAndLoss) && without == 0;
-                assert!(!unnoticed, "{}: {caller:?} did not notice it", self.name);
-            } else if without * 100 > asked {
-                judged = Err(format!("{}: {without} of {asked} answers without the store", caller.ask.user));
+            let is_short = is_exact && passed < kind.limit && tally.without == 0;
+            assert!(!is_short, "{}: {caller:?}: only {passed} passed", self.name);
+            let noticed = without > 0 || !matches!(bound, Bound::Outage | Bound::OutageAndLoss);
+            assert!(noticed, "{}: {caller:?} did not notice it", self.name);
+            if !is_hit && without * 100 > tally.asked {
+                judged = Err(format!("{}: {without} of {} answers without the store", caller.ask.user, tally.asked));
             }
         }
         judged
+    }
+}
+
+/// What one caller was answered.
+struct Tally {
+    asked: usize,
+    /// Let pass, in all or in the worst period.
+    passed: usize,
+    /// Answered without the store.
+    without: usize,
+    /// Those of them that were let pass. A machine that stands still for a deadline is an outage to a server.
+    local: usize,
+}
+
+impl Tally {
+    fn of(kind: &Kind, samples: &[Sample], ask: usize) -> Tally {
+        let answers: Vec<Answer> =
+            samples.iter().filter(|sample| sample.ask == ask).map(|sample| sample.answer.clone()).collect();
+        let mut tally = Tally { asked: answers.len(), passed: 0, without: 0, local: 0 };
+        tally.add(&answers);
+        Tally { passed: passed(kind, samples, ask), ..tally }
+    }
+
+    fn add(&mut self, answers: &[Answer]) {
+        for answer in answers {
+            self.passed += usize::from(answer.is_allowed());
+            self.without += usize::from(answer.is_without_store());
+            self.local += usize::from(answer.is_without_store() && answer.is_allowed());
+        }
     }
 }
 
