@@ -123,20 +123,20 @@ impl Ask {
     }
 }
 
-/// Asks until it is refused, `most` times at most, on one connection to each server in turn: how often it was allowed.
-pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> usize {
+/// Asks until the store refuses, `most` times at most, on one connection to each server in turn: the answers before that.
+pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> Vec<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut connections: Vec<Connection> = servers.iter().map(|server| Connection::to(server)).collect();
-        for asked in 0..most {
-            let turn = asked % connections.len();
+        let mut answers = Vec::new();
+        while answers.len() < most {
+            let turn = answers.len() % connections.len();
             match connections[turn].ask(ask).await {
-                Answer::Decided { allowed: true, .. } => {}
-                Answer::Decided { allowed: false, .. } => return asked,
-                Answer::Error(error) => panic!("{ask:?}: {error}"),
+                Answer::Decided { allowed: false, source: Source::Store | Source::Cache } => break,
+                answer => answers.push(answer),
             }
         }
-        most
+        answers
     })
 }
 
@@ -312,8 +312,8 @@ mod tests {
         let _alone = crate::alone();
         let fleet = Fleet::start(MEMORY, 1);
         let ask = &callers("u")[0].ask;
-        assert_eq!(until_refused(&fleet.addresses(), ask, 7), 7);
-        assert_eq!(until_refused(&fleet.addresses(), ask, 100), KINDS[0].limit - 7);
+        assert_eq!(until_refused(&fleet.addresses(), ask, 7).len(), 7);
+        assert_eq!(until_refused(&fleet.addresses(), ask, 100).len(), KINDS[0].limit - 7);
         let answers = hammer(&fleet.addresses(), ask, 80);
         assert_eq!(answers.len(), 80);
     }
