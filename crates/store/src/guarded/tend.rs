@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{Settlement, Span, Timestamp};
+use tollgate_core::{Key, Settlement, Span, Timestamp};
 
 use super::Guarded;
 use super::breaker::{Breaker, jittered};
@@ -102,28 +102,26 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     async fn run_errands(&self) {
         loop {
             let now = self.clock.now();
+            let is_there = |key: &Key<'_>| self.breakers.of(self.inner.place(key).shard).is_closed();
             let mut errands = self.errands.take(ERRANDS_A_BEAT);
-            let replicas = self.replicas.load(Ordering::Relaxed);
+            errands.retain(|errand| errand.until > now);
+            // What waits for a shard that is away holds nothing else up.
+            let (mut errands, wait): (Vec<_>, Vec<_>) =
+                errands.into_iter().partition(|errand| errand.key().is_none_or(|key| is_there(&key)));
+            wait.into_iter().for_each(|errand| self.errands.push(errand));
             let most = ERRANDS_A_BEAT - errands.len();
-            errands.extend(
-                self.local.tell(most, replicas, now, |key| self.breakers.of(self.inner.place(key).shard).is_closed()),
-            );
-            together(errands.into_iter().map(|errand| self.run(errand, now))).await;
+            errands.extend(self.local.tell(most, self.replicas.load(Ordering::Relaxed), now, is_there));
+            together(errands.into_iter().map(|errand| self.run(errand))).await;
             tokio::time::sleep(BEAT).await;
         }
     }
 
     /// Runs an errand. It is not run twice, so that one whose outcome is not known is over.
-    async fn run(&self, errand: Errand, now: Timestamp) {
+    async fn run(&self, errand: Errand) {
         let Some(place) = errand.key().map(|key| self.inner.place(&key)) else { return };
-        if errand.until <= now {
-            return;
-        }
-        if !self.breakers.of(place.shard).is_closed() {
-            return self.errands.push(errand);
-        }
-        let verdict = errand.verdict.as_ref();
-        let record = verdict
+        let record = errand
+            .verdict
+            .as_ref()
             .map_or(Record::Whole, |verdict| Record::Verdict { settlement: &verdict.settlement, keep: verdict.keep });
         let deadline = self.config.deadline;
         if self.ask(place, &errand.claim(), record, deadline, &mut Settlement::default()).await.is_err() {

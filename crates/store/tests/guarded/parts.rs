@@ -165,3 +165,30 @@ async fn a_give_back_that_makes_no_difference_is_dropped() {
     server.pass(100 * MS).await;
     assert_eq!((server.node(0).calls(), server.guard.status().waiting), (calls, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_one_shard_holds_up_no_other() {
+    let (mut server, rule) = (Server::new(3), Rule::ten(OnFailure::Deny));
+    let local = Rule::new("local", 10, Algorithm::FixedWindow, OnFailure::Local);
+    let (here, fails, counted) = (server.value(&rule, 0, 0), server.value(&rule, 1, 0), server.value(&local, 2, 0));
+    server.node(1).set(Fault::Stalled);
+    for _ in 0..100 {
+        let both = claim([
+            rule.asks(&here, Ask::UpTo, 1, Mode::Enforce),
+            rule.asks(&here, Ask::Exactly, 1, Mode::Soft),
+            rule.take(&fails, 1),
+        ]);
+        assert!(tokio::time::timeout(4 * MS, server.settle(&both)).await.is_err());
+    }
+    assert_eq!(server.guard.status().waiting, 100);
+    server.lose(0).await;
+    server.node(2).set(Fault::Cut);
+    server.one(local.take(&counted, 4)).await;
+    server.node(2).set(Fault::None);
+    server.tend();
+    server.pass(100 * MS).await;
+    assert_eq!((used(&server, &local.take(&counted, 0)), server.guard.status().waiting), (4, 100));
+    server.node(0).set(Fault::None);
+    server.pass(6_500 * MS).await;
+    assert_eq!((used(&server, &rule.take(&here, 0)), server.guard.status().waiting), (0, 0));
+}

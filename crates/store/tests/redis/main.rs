@@ -5,6 +5,7 @@
 
 mod access;
 mod cluster;
+mod conform;
 mod one;
 mod outages;
 mod sentinel;
