@@ -1,10 +1,12 @@
 //! Everything that can happen to a Redis, while servers have it for a store.
 
+use tollgate_core::Source;
 use tollgate_testing::cluster::SLOTS;
 use tollgate_testing::{Cluster, Redis, Sentinel, eventually};
 
 use crate::alone;
-use crate::fleet::{callers, callers_in};
+use crate::fleet::{callers, callers_in, server_on};
+use crate::load::{Answer, once};
 use crate::trial::{Bound, Hits, Running, Stage, Trial, tried};
 
 /// Slots that are moved around that of each caller.
@@ -220,4 +222,17 @@ fn slow_sentinels_fail_over() {
         assert!(eventually(|| follows(&sentinel.servers[1 - primary])).is_some());
         judged
     });
+}
+
+#[test]
+fn a_server_starts_without_its_redis_and_finds_it_later() {
+    let _alone = alone();
+    let mut redis = Redis::start();
+    redis.kill();
+    let server = server_on(&redis.url());
+    let (address, ask) = (server.address("http").to_owned(), callers("early").remove(0).ask);
+    assert_eq!(once(&address, &ask), Answer::Decided { allowed: true, source: Source::Local });
+    redis.restart();
+    let found = || matches!(once(&address, &ask), Answer::Decided { source: Source::Store, .. });
+    assert!(eventually(|| found().then_some(())).is_some(), "it does not find Redis");
 }

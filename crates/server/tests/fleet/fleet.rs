@@ -1,9 +1,10 @@
 //! Several servers on one store.
 
+use tollgate_core::Source;
 use tollgate_testing::cluster::PRIMARIES;
 use tollgate_testing::{Cluster, eventually};
 
-use crate::load::Ask;
+use crate::load::{Answer, Ask, once};
 use crate::server::{Server, Start};
 
 /// The servers. They end with this.
@@ -49,17 +50,18 @@ pub(crate) struct Caller {
 impl Fleet {
     /// So many servers, ready.
     pub(crate) fn start(store: &str, count: usize) -> Fleet {
-        // A failed shard is tried again sooner than by default, so that the tests end sooner.
-        let start = || match store {
-            MEMORY => Start::new(),
-            store => Start::new().args(&["--store", store, "--store-cool-down", "1s"]),
-        };
-        let start = || start().rules(RULES).listen(&["http", "admin"]);
-        Fleet::of((0..count).map(|_| start().ready()).collect())
+        let warm_up = Ask { user: "warm-up".to_owned(), kind: "brief" };
+        Fleet::of((0..count).map(|_| server_on(store)).collect(), &warm_up)
     }
 
-    pub(crate) fn of(servers: Vec<Server>) -> Fleet {
-        Fleet { servers }
+    /// These servers, when all of them answer this from their store: they are ready before they have found it.
+    pub(crate) fn of(servers: Vec<Server>, warm_up: &Ask) -> Fleet {
+        let fleet = Fleet { servers };
+        for address in fleet.addresses() {
+            let found = || matches!(once(&address, warm_up), Answer::Decided { source: Source::Store, .. });
+            assert!(eventually(|| found().then_some(())).is_some(), "a server does not find its store");
+        }
+        fleet
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,6 +72,16 @@ impl Fleet {
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.address("http").to_owned()).collect()
     }
+}
+
+/// One server on this store.
+pub(crate) fn server_on(store: &str) -> Server {
+    let start = match store {
+        MEMORY => Start::new(),
+        // A failed shard is tried again sooner than by default, so that the tests end sooner.
+        store => Start::new().args(&["--store", store, "--store-cool-down", "1s"]),
+    };
+    start.rules(RULES).listen(&["http"]).ready()
 }
 
 impl Kind {

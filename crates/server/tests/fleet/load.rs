@@ -75,10 +75,7 @@ impl Load {
     pub(crate) fn start(plan: Plan) -> Load {
         let (samples, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (kept, told) = (samples.clone(), stop.clone());
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(drive(plan, kept, told));
-        });
+        let thread = std::thread::spawn(move || runtime().block_on(drive(plan, kept, told)));
         Load { samples, stop, thread: Some(thread) }
     }
 
@@ -123,10 +120,19 @@ impl Ask {
     }
 }
 
+/// Asks once.
+pub(crate) fn once(server: &str, ask: &Ask) -> Answer {
+    runtime().block_on(Connection::to(server).ask(ask))
+}
+
+/// All on the thread that asks: a load must not take the machine from those that it measures.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 /// Asks until the store refuses, `most` times at most, on one connection to each server in turn: the answers before that.
 pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> Vec<Answer> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let mut connections: Vec<Connection> = servers.iter().map(|server| Connection::to(server)).collect();
         let mut answers = Vec::new();
         while answers.len() < most {
@@ -142,8 +148,7 @@ pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> Vec<A
 
 /// Asks as fast as the servers answer, over several connections to each, so often in all.
 pub(crate) fn hammer(servers: &[String], ask: &Ask, times: usize) -> Vec<Answer> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let workers = servers.len() * CONNECTIONS as usize;
         let mut tasks = tokio::task::JoinSet::new();
         for worker in 0..workers {

@@ -70,8 +70,9 @@ const RATE: u64 = 150;
 /// Answers in a row from the store after which a server has it back.
 const IN_A_ROW: usize = 8;
 
-/// How often a trial is tried that was not as it should be.
-const TRIES: usize = 2;
+/// How often a trial is tried that was not as it should be, and how often one that the machine spoilt.
+const TRIES: usize = 3;
+const SPOILT_TRIES: usize = 2;
 
 /// What was not as it should be, although it may be the machine that did it; what may never be panics.
 pub(crate) struct Flaw {
@@ -81,15 +82,19 @@ pub(crate) struct Flaw {
 }
 
 /// Runs a trial, given its number, until it is as it should be. One that never is fails, unless the machine itself stood still for
-/// longer than the servers' deadline each time: that says nothing about them.
+/// longer than the servers' deadline: that says nothing about them.
 #[track_caller]
 pub(crate) fn tried(mut trial: impl FnMut(usize) -> Result<(), Flaw>) {
-    let flaws: Vec<Flaw> = (0..TRIES).map_while(|number| trial(number).err()).collect();
-    for Flaw { what, machine } in &flaws {
+    let mut spoilt = 0;
+    for number in 0..TRIES {
+        let Err(Flaw { what, machine }) = trial(number) else { return };
         println!("  not as it should be: {what}; beside it {machine} µs");
+        spoilt += usize::from(Duration::from_micros(machine) > DEADLINE);
+        if spoilt == SPOILT_TRIES {
+            return println!("  not judged: the machine is too busy");
+        }
     }
-    let is_machine = |flaw: &Flaw| Duration::from_micros(flaw.machine) > DEADLINE;
-    assert!(flaws.len() < TRIES || flaws.iter().all(is_machine), "not once as it should be");
+    panic!("not once as it should be");
 }
 
 impl Stage {
