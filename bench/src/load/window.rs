@@ -9,7 +9,8 @@ const RUN_UP: Duration = Duration::from_millis(250);
 
 /// A stretch of time in which answers count.
 pub struct Window {
-    server: u32,
+    /// The server's process, and those of others that it asks.
+    servers: Vec<u32>,
     begins: Instant,
     length: Duration,
     answers: u64,
@@ -25,9 +26,9 @@ struct Mark {
 }
 
 impl Window {
-    pub fn new(server: u32, seconds: f64) -> Window {
+    pub fn new(servers: Vec<u32>, seconds: f64) -> Window {
         let (begins, length) = (Instant::now() + RUN_UP, Duration::from_secs_f64(seconds));
-        Window { server, begins, length, answers: 0, begun: None }
+        Window { servers, begins, length, answers: 0, begun: None }
     }
 
     pub fn answered(&mut self) {
@@ -52,6 +53,7 @@ impl Window {
     }
 
     fn mark(&self, at: Instant) -> Mark {
-        Mark { at, answers: self.answers, server: cpu_time(self.server), load: cpu_time(std::process::id()) }
+        let server = self.servers.iter().map(|server| cpu_time(*server)).sum();
+        Mark { at, answers: self.answers, server, load: cpu_time(std::process::id()) }
     }
 }
