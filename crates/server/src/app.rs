@@ -70,6 +70,9 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let (admin_closer, admin_closing) = Closer::new();
 
     banner::show(settings, &parts);
+    if let Some(redis) = &parts.redis {
+        redis.first_answer().await;
+    }
     for door in parts.doors {
         tokio::spawn(door.open(Some(workers.clone()), closing.clone(), alive.clone()));
     }

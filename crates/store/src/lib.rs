@@ -17,6 +17,7 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod remembered;
+mod secret;
 #[cfg(feature = "redis")]
 pub mod sharded;
 

@@ -69,7 +69,7 @@ pub enum Record<'s> {
     /// The claim is whole: its answer is recorded.
     Whole,
     /// The claim is the part of a larger one in the place of its record. If it passes, the record is pending until the verdict on
-    /// all of it is known; if it does not, that is the verdict.
+    /// all of it is known. If the larger one was settled before, all of its readings are the answer.
     Pending,
     /// The verdict on the larger claim, to be recorded; what was taken here and must be given back is the claim.
     Verdict {

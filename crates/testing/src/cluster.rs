@@ -132,13 +132,19 @@ impl Cluster {
     /// Makes a cluster of nodes that do not know each other.
     fn join(&mut self) {
         let addresses: Vec<(String, String)> = self.nodes.iter().map(Node::bus_address).collect();
+        // Before any of them is met.
         for (number, node) in self.nodes.iter().enumerate() {
+            // Only a node that knows nobody yet lets itself be told its epoch.
             node.ok(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
             if number < PRIMARIES {
                 let [first, end] = [number, number + 1].map(|number| number * usize::from(SLOTS) / PRIMARIES);
                 node.ok(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()]);
             }
-            // Everybody meets everybody: to hear of the others takes longer.
+        }
+        // Everybody meets everybody: to hear of the others takes longer.
+        for (number, node) in self.nodes.iter().enumerate() {
             for (port, bus) in addresses.iter().skip(number + 1) {
                 node.ok(&["CLUSTER", "MEET", "127.0.0.1", port, bus]);
             }

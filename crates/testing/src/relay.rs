@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::free_port;
+use crate::{eventually, free_port};
 
 /// Passes bytes on between those who connect to it and one port. It ends when it is dropped, and its connections with it.
 #[derive(Debug)]
@@ -96,9 +96,12 @@ impl Relay {
     pub fn refuse(&mut self) {
         self.shared.lock().refusing = true;
         if let Some(accepting) = self.accepting.take() {
+            let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.port));
             // It looks when a connection comes.
-            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.port));
+            let _ = connect();
             let _ = accepting.join();
+            // A process that is being started meanwhile has the listener too, until it runs its own program.
+            let _ = eventually(|| connect().err());
         }
     }
 

@@ -12,7 +12,7 @@ use tollgate::{Limiter, LoadOptions, Problem};
 use super::store;
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
-use crate::counters::redis::Tending;
+use crate::counters::redis::{InRedis, Tending};
 use crate::counters::{Counters, watch};
 use crate::data_dir::{DataDir, OpenError};
 use crate::gate::Gate;
@@ -44,6 +44,8 @@ pub(super) struct Parts {
     /// What goes on beside serving, until the server is about to stop.
     pub(super) background: Vec<Task>,
     pub(super) kept: Kept,
+    /// Where the counters are, if they are not in memory.
+    pub(super) redis: Option<Arc<InRedis>>,
     /// Redis is spoken to as long as this is held: until the last connection has ended.
     pub(super) tending: Option<Tending>,
     /// Spans are sent as long as this is held.
@@ -124,7 +126,7 @@ impl Parts {
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
         let mut tending = None;
-        if let Some(redis) = redis {
+        if let Some(redis) = redis.clone() {
             let started = redis.tend().map_err(|error| vec![format!("no thread for Redis: {error}")])?;
             tending = Some(started);
             let health = health.clone();
@@ -138,6 +140,7 @@ impl Parts {
             health,
             background,
             kept: Kept { limiter, snapshots, _data: data },
+            redis,
             tending,
             traces,
         })

@@ -59,8 +59,9 @@ impl Shared for Held {
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a> {
         Box::pin(async move {
             self.asked.send_modify(|asked| asked.push(claim.patience));
-            self.open.subscribe().wait_for(|open| *open).await.unwrap();
+            // In the order in which they came: only the answers wait.
             self.memory.settle_into(claim, settlement).await;
+            self.open.subscribe().wait_for(|open| *open).await.unwrap();
         })
     }
 

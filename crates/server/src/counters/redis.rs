@@ -14,6 +14,7 @@ use tollgate_core::{Claim, Settlement};
 use tollgate_store::guarded::{GuardConfig, Guarded, Level};
 use tollgate_store::redis::RedisStore;
 use tollgate_store::remembered::Remembered;
+use tollgate_store::sharded::Sharded;
 
 use super::{Settling, Shared, SharedStatus};
 
@@ -35,6 +36,11 @@ pub(crate) struct Tending {
 }
 
 const LEVELS: [Level; 4] = [Level::Normal, Level::Degraded, Level::LocalOnly, Level::Open];
+
+/// How long a server that starts waits for Redis.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+/// How often it asks.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long to wait before what ended, and should not have, is begun again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -69,6 +75,25 @@ impl InRedis {
             });
         })?;
         Ok(Tending { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Waits until all shards answer, but not for long. Who takes requests before that would decide the first ones without Redis.
+    pub(crate) async fn first_answer(&self) {
+        let redis = self.store.inner().inner();
+        let all_answer = async {
+            loop {
+                let mut well = true;
+                for shard in redis.shards() {
+                    well &= redis.probe(shard.id, FIRST_ANSWER).await.is_ok();
+                }
+                if well {
+                    return;
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        // Without Redis the server starts all the same.
+        let _ = tokio::time::timeout(FIRST_ANSWER, all_answer).await;
     }
 
     /// Looks how it is.

@@ -7,6 +7,7 @@ mod http;
 mod lifecycle;
 mod overload;
 mod redis;
+mod redis_access;
 mod reload;
 mod restart;
 mod server;

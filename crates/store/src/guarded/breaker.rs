@@ -100,15 +100,17 @@ impl Breaker {
         opens
     }
 
-    /// The shard to probe now, if its rest is over. Until [`Breaker::probed`] nobody else is told to.
+    /// The shard to probe now, if its rest is over. It rests for as long again while it is probed, so that a probe of which nothing
+    /// more is heard is not the last.
     pub(super) fn due(&self, now: Timestamp) -> Option<ShardId> {
-        if self.circuit.load(Ordering::Acquire) != OPEN {
+        if self.is_closed() {
             return None;
         }
-        let history = self.history();
+        let mut history = self.history();
         let (since, rest) = history.resting;
         let rests = since <= now && now < since.after(rest);
         let shard = history.shard.filter(|_| !rests)?;
+        history.resting = (now, rest);
         self.circuit.store(HALF_OPEN, Ordering::Release);
         Some(shard)
     }
@@ -195,6 +197,9 @@ mod tests {
         let due = START.after(REST);
         assert_eq!((breaker.due(due), breaker.due(due)), (Some(SHARD), None));
         assert_eq!(breaker.circuit(), Circuit::HalfOpen);
+        // Nothing was heard of that probe.
+        let due = due.after(REST);
+        assert_eq!((breaker.due(due), breaker.due(due)), (Some(SHARD), None));
         breaker.probed(SHARD, &Err(Failure::Timeout), due, REST);
         assert_eq!((breaker.circuit(), breaker.due(due)), (Circuit::Open, None));
         assert_eq!(breaker.due(due.after(REST)), Some(SHARD));

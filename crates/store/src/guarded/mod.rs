@@ -19,7 +19,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Claim, Settlement, Source, Span, Timestamp, settle_into};
+use tollgate_core::{Claim, Settlement, Source, Span, Timestamp, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -142,6 +142,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(_) => self.ask_patiently(place, claim, Record::Whole, within, settlement).await,
         };
         match answer {
+            Ok(()) if settlement.readings.len() != claim.charges.len() => policy::conflict(claim, settlement),
             Ok(()) => {}
             Err(Failure::Pending) => policy::refuse_for_now(claim, self.clock.now(), settlement),
             Err(failure) => self.do_without(claim, Why::of(&failure), Some(place.shard), settlement),
@@ -203,9 +204,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
 
 impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
-        if claim.charges.iter().any(|charge| {
-            matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
-        }) {
+        if claim.charges.iter().any(policy::is_release) {
             self.release(claim);
         }
         let Some(within) = self.within(claim) else {

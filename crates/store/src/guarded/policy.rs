@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Source, Span, Timestamp, Vote, Wait,
+    Algorithm, Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Source, Span, Timestamp, Vote, Wait,
 };
 
 use super::Guarded;
@@ -140,10 +140,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// Lets go of what is held here under a claim's name, if it gives that back: the store may not know of it.
     #[cold]
     pub(super) fn release(&self, claim: &Claim<'_>) {
-        let returns = (0..claim.charges.len()).filter(|at| matches!(claim.charges[*at].ask, Ask::Return { .. }));
-        let holds: Charges = returns
-            .filter(|at| claim.charges[*at].limit.algorithm() == tollgate_core::Algorithm::Concurrency)
-            .collect();
+        let holds: Charges = (0..claim.charges.len()).filter(|at| is_release(&claim.charges[*at])).collect();
         self.local.settle(&part_of(claim, &holds), self.replicas.load(Ordering::Relaxed), self.clock.now());
     }
 }
@@ -158,15 +155,20 @@ pub(super) fn prepare(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settle
 
 /// Answers a claim that somebody else is settling and has not settled in time.
 pub(super) fn refuse_for_now(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) {
-    prepare(claim, now, settlement);
-    for reading in &mut settlement.readings {
-        *reading = refusal(Wait::For(Reading::TRY_AGAIN));
-    }
+    settlement.at = now;
+    settlement.replay = Replay::First;
+    refuse(claim, Wait::For(Reading::TRY_AGAIN), settlement);
 }
 
-/// A refusal by the store that says nothing of the counter.
-pub(super) fn refusal(wait: Wait) -> Reading {
-    Reading {
+/// Answers a claim whose name another has. If a record has other charges, the rules have changed since, and it is another claim.
+pub(super) fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
+    settlement.replay = Replay::Conflict;
+    refuse(claim, Wait::Forever, settlement);
+}
+
+/// Refuses every charge, without a word on its counter.
+fn refuse(claim: &Claim<'_>, wait: Wait, settlement: &mut Settlement) {
+    let refusal = Reading {
         admits: false,
         taken: 0,
         remaining: 0,
@@ -174,7 +176,9 @@ pub(super) fn refusal(wait: Wait) -> Reading {
         reset_after: Span::ZERO,
         delay: Span::ZERO,
         source: Source::Store,
-    }
+    };
+    settlement.readings.clear();
+    settlement.readings.extend(claim.charges.iter().map(|_| refusal));
 }
 
 /// Some charges of a claim as a claim of its own, in which only the enforced ones have a vote: whether one of mode `AnyOf` has
@@ -241,6 +245,11 @@ fn assumed(charge: &Charge<'_>, silence: Silence) -> Reading {
         _ if !reading.admits => Reading { wait: Wait::For(silence.wait), ..reading },
         _ => reading,
     }
+}
+
+/// Whether a charge gives back a hold.
+pub(super) fn is_release(charge: &Charge<'_>) -> bool {
+    matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
 }
 
 /// Facts are kept whatever the policy: the store is told of them later.

@@ -38,7 +38,7 @@ struct Part<'a> {
 #[derive(PartialEq, Eq)]
 enum Outcome {
     /// Not known yet.
-    Open,
+    Unknown,
     /// Its shard is away: it is not asked.
     Away,
     Settled,
@@ -169,7 +169,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     ) -> Self {
         let part = |(place, charges): (Place, Charges)| {
             let claim = policy::part_of(claim, &charges);
-            Part { place, charges, claim, settlement: Settlement::default(), outcome: Outcome::Open }
+            Part { place, charges, claim, settlement: Settlement::default(), outcome: Outcome::Unknown }
         };
         let parts = places.into_iter().map(part).collect();
         Split { guard, claim, parts, absent: Absent::default(), readings, unsettled: true }
@@ -196,13 +196,16 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 
     /// Settles the part in the place of the record. Whether that answered the whole claim, because it was settled before.
     async fn settle_home(&mut self, once: &Once<'a>, within: Duration, settlement: &mut Settlement) -> bool {
-        let Some(home) = self.parts.first_mut().filter(|home| home.outcome == Outcome::Open) else { return false };
+        let Some(home) = self.parts.first_mut().filter(|home| home.outcome == Outcome::Unknown) else { return false };
         home.claim.once = Some(once.clone());
         let pending = Record::Pending;
         let answer = self.guard.ask_patiently(home.place, &home.claim, pending, within, &mut home.settlement).await;
         match answer {
             Ok(()) if home.settlement.replay != Replay::First => {
-                replayed(self.claim, &home.settlement, settlement);
+                settlement.clone_from(&home.settlement);
+                if settlement.readings.len() != self.claim.charges.len() {
+                    policy::conflict(self.claim, settlement);
+                }
                 return true;
             }
             Ok(()) => home.outcome = Outcome::Settled,
@@ -221,7 +224,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     /// Settles the other parts, if there is time.
     async fn settle_rest(&mut self, left: Option<Duration>) {
         let guard = self.guard;
-        let rest = self.parts.iter_mut().filter(|part| part.outcome == Outcome::Open);
+        let rest = self.parts.iter_mut().filter(|part| part.outcome == Outcome::Unknown);
         let Some(left) = left else {
             return rest.for_each(|part| part.outcome = Outcome::Failed(Failure::Timeout));
         };
@@ -243,7 +246,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
                     let silence = Silence { why: Why::of(failure), source: None, wait };
                     self.guard.stand_in(self.claim, &part.charges, silence, now, &mut self.absent, &mut self.readings);
                 }
-                Outcome::Open | Outcome::Away => {}
+                Outcome::Unknown | Outcome::Away => {}
             }
         }
         let passes = self.guard.decide(self.claim, &mut self.absent, &mut self.readings);
@@ -268,7 +271,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 
     /// Takes no units where nothing was asked yet.
     fn only_look(&mut self) {
-        for part in self.parts.iter_mut().filter(|part| part.outcome == Outcome::Open) {
+        for part in self.parts.iter_mut().filter(|part| part.outcome == Outcome::Unknown) {
             let asks = part.claim.charges.iter_mut().filter(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
             asks.for_each(|charge| charge.units = 0);
         }
@@ -319,16 +322,4 @@ fn refuses(claim: &Claim<'_>, charges: &[usize], readings: &[Reading]) -> bool {
         let charge = &claim.charges[*at];
         charge.ask == Ask::Exactly && charge.mode == Mode::Enforce && !readings[*at].admits
     })
-}
-
-/// The answer of a claim that was settled before, which is recorded whole. Another claim of that name is refused.
-fn replayed(claim: &Claim<'_>, recorded: &Settlement, settlement: &mut Settlement) {
-    if recorded.readings.len() == claim.charges.len() {
-        return settlement.clone_from(recorded);
-    }
-    policy::refuse_for_now(claim, recorded.at, settlement);
-    if recorded.replay == Replay::Conflict {
-        settlement.replay = Replay::Conflict;
-        settlement.readings.iter_mut().for_each(|reading| *reading = policy::refusal(Wait::Forever));
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{Settlement, Span, Timestamp};
+use tollgate_core::{Key, Settlement, Span, Timestamp};
 
 use super::Guarded;
 use super::breaker::{Breaker, jittered};
@@ -18,6 +18,9 @@ use crate::sharded::{HEARTBEAT, Record, ShardId, Sharded};
 const BEAT: Duration = Duration::from_millis(50);
 /// How many errands are run in a beat: 1,000 a second.
 const ERRANDS_A_BEAT: usize = 50;
+/// The most servers of so many beats count. A store that lost what it had hears of one server before the others; who believed it
+/// would take more than its share of every limit.
+const BEATS_HEARD: usize = 4;
 /// How long after a request passed that nobody counted the store as a whole counts as open.
 const OPEN_FOR: Span = Span::from_secs(10);
 
@@ -65,11 +68,13 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     async fn live(&self) {
-        loop {
+        let mut heard = [1; BEATS_HEARD];
+        for turn in (0..BEATS_HEARD).cycle() {
             let beat = in_time(HEARTBEAT, self.inner.heartbeat(HEARTBEAT)).await;
-            // The last number that was heard of counts until there is another.
+            // What was heard last counts until there is something else.
             if let Ok(replicas) = &beat {
-                self.replicas.store((*replicas).max(1), Ordering::Relaxed);
+                heard[turn] = *replicas;
+                self.replicas.store(heard.into_iter().fold(1, u64::max), Ordering::Relaxed);
             }
             *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
             tokio::time::sleep(HEARTBEAT).await;
@@ -97,28 +102,26 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     async fn run_errands(&self) {
         loop {
             let now = self.clock.now();
+            let is_there = |key: &Key<'_>| self.breakers.of(self.inner.place(key).shard).is_closed();
             let mut errands = self.errands.take(ERRANDS_A_BEAT);
-            let replicas = self.replicas.load(Ordering::Relaxed);
+            errands.retain(|errand| errand.until > now);
+            // What waits for a shard that is away holds nothing else up.
+            let (mut errands, wait): (Vec<_>, Vec<_>) =
+                errands.into_iter().partition(|errand| errand.key().is_none_or(|key| is_there(&key)));
+            wait.into_iter().for_each(|errand| self.errands.push(errand));
             let most = ERRANDS_A_BEAT - errands.len();
-            errands.extend(
-                self.local.tell(most, replicas, now, |key| self.breakers.of(self.inner.place(key).shard).is_closed()),
-            );
-            together(errands.into_iter().map(|errand| self.run(errand, now))).await;
+            errands.extend(self.local.tell(most, self.replicas.load(Ordering::Relaxed), now, is_there));
+            together(errands.into_iter().map(|errand| self.run(errand))).await;
             tokio::time::sleep(BEAT).await;
         }
     }
 
     /// Runs an errand. It is not run twice, so that one whose outcome is not known is over.
-    async fn run(&self, errand: Errand, now: Timestamp) {
+    async fn run(&self, errand: Errand) {
         let Some(place) = errand.key().map(|key| self.inner.place(&key)) else { return };
-        if errand.until <= now {
-            return;
-        }
-        if !self.breakers.of(place.shard).is_closed() {
-            return self.errands.push(errand);
-        }
-        let verdict = errand.verdict.as_ref();
-        let record = verdict
+        let record = errand
+            .verdict
+            .as_ref()
             .map_or(Record::Whole, |verdict| Record::Verdict { settlement: &verdict.settlement, keep: verdict.keep });
         let deadline = self.config.deadline;
         if self.ask(place, &errand.claim(), record, deadline, &mut Settlement::default()).await.is_err() {

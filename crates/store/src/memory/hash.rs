@@ -1,11 +1,10 @@
 //! How a key becomes a place: a keyed hash, so that callers can't choose values that collide.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 use smallvec::SmallVec;
 use tollgate_core::key::{Key, Secret};
 use tollgate_core::{Charge, Claim};
+
+use crate::secret;
 
 /// Turns keys into places, with the secret of one store.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +37,7 @@ impl Hasher {
     }
 
     pub(super) fn random() -> Hasher {
-        // The standard library's own source of randomness for hash maps.
-        let random = RandomState::new();
-        Hasher { secret: Secret(random.hash_one(0u8), random.hash_one(1u8)) }
+        Hasher { secret: secret::draw() }
     }
 
     /// Adds the places of a claim's keys, in the order of its charges.

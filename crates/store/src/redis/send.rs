@@ -20,7 +20,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct Sending<'s> {
     shared: &'s Shared,
     slot: u16,
-    /// What the last answer said, until it is sent again: what to tell whoever gives up meanwhile.
+    /// What the node said that it was last asked of, if it is not ready: more to tell than that time ran out.
     refused: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl<'s> Sending<'s> {
             let Some(lane) = peer.lane(hash) else { break };
             let (answer, answered) = oneshot::channel();
             match lane.push(Job { packet, slot: self.slot, manner, unscripted: 0, answer }) {
-                Ok(()) => self.refused = None,
+                Ok(()) => {}
                 Err(Rejected::Failed(failure)) => return Err(failure),
                 Err(Rejected::Closed(back)) => {
                     // The map that says so is about to be there, or is already.
@@ -113,7 +113,7 @@ impl<'s> Sending<'s> {
         if let Some(reason) = fault.remedy.reason() {
             self.shared.counters.resend(reason);
         }
-        self.refused = Some(fault.text.clone());
+        self.refused = matches!(fault.remedy, Remedy::Wait(_)).then(|| fault.text.clone());
         Ok(())
     }
 }

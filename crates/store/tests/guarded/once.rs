@@ -55,6 +55,24 @@ async fn the_same_name_is_answered_alike() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_name_for_other_charges_is_a_conflict() {
+    let server = Server::new(3);
+    let order = Order::new(&server);
+    server.settle(&order.claim(2, 7)).await;
+    // As if the rules had changed since: one fewer, one more, and none but at home.
+    let (mut fewer, mut more) = (order.claim(2, 7), order.claim(2, 7));
+    fewer.charges.pop();
+    more.charges.push(order.rule.take(&order.values[0], 1));
+    let home = Claim { charges: [order.names.take(&order.name, 1)].into_iter().collect(), ..order.claim(2, 7) };
+    for other in [fewer, more, home] {
+        let conflict = server.settle(&other).await;
+        assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, other.charges.len()));
+        assert!(conflict.readings.iter().all(|reading| !reading.admits && reading.wait == Wait::Forever));
+    }
+    assert_eq!(order.used(&server), [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn duplicates_at_the_same_time_pay_once() {
     let server = Server::new(3);
     let order = Order::new(&server);

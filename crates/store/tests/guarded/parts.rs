@@ -50,6 +50,11 @@ async fn one_of_several_quotas_is_enough_wherever_they_are() {
         let counts = [&a, &b, &c].map(|value| used(&server, &rule.take(value, 0)));
         assert_eq!(counts, [used_a, used_b, used_c]);
     }
+    // What is enforced beside a quota without room is paid all the same, since there is another.
+    let beside = claim([rule.asks(&c, Ask::Exactly, 4, Mode::AnyOf), quota(&b), rule.take(&b, 1)]);
+    let settlement = server.settle(&beside).await;
+    let taken: Vec<u64> = settlement.readings.iter().map(|reading| reading.taken).collect();
+    assert_eq!(taken, [4, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,4 +164,31 @@ async fn a_give_back_that_makes_no_difference_is_dropped() {
     server.tend();
     server.pass(100 * MS).await;
     assert_eq!((server.node(0).calls(), server.guard.status().waiting), (calls, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_one_shard_holds_up_no_other() {
+    let (mut server, rule) = (Server::new(3), Rule::ten(OnFailure::Deny));
+    let local = Rule::new("local", 10, Algorithm::FixedWindow, OnFailure::Local);
+    let (here, fails, counted) = (server.value(&rule, 0, 0), server.value(&rule, 1, 0), server.value(&local, 2, 0));
+    server.node(1).set(Fault::Stalled);
+    for _ in 0..100 {
+        let both = claim([
+            rule.asks(&here, Ask::UpTo, 1, Mode::Enforce),
+            rule.asks(&here, Ask::Exactly, 1, Mode::Soft),
+            rule.take(&fails, 1),
+        ]);
+        assert!(tokio::time::timeout(4 * MS, server.settle(&both)).await.is_err());
+    }
+    assert_eq!(server.guard.status().waiting, 100);
+    server.lose(0).await;
+    server.node(2).set(Fault::Cut);
+    server.one(local.take(&counted, 4)).await;
+    server.node(2).set(Fault::None);
+    server.tend();
+    server.pass(100 * MS).await;
+    assert_eq!((used(&server, &local.take(&counted, 0)), server.guard.status().waiting), (4, 100));
+    server.node(0).set(Fault::None);
+    server.pass(6_500 * MS).await;
+    assert_eq!((used(&server, &rule.take(&here, 0)), server.guard.status().waiting), (0, 0));
 }

@@ -115,14 +115,19 @@ impl Node {
         }
         let plain = Claim { once: None, ..claim.clone() };
         let settlement = block_on(self.counters.settle(&plain));
-        if let Some((once, name)) = name {
-            records.insert(name, kept(once, claim, record, &settlement, now));
-        }
+        let kept = name.and_then(|(once, name)| Some((name, kept(once, claim, record, &settlement, now)?)));
+        records.extend(kept);
         Ok(settlement)
     }
 }
 
-fn kept(once: &Once<'_>, claim: &Claim<'_>, record: Record<'_>, settlement: &Settlement, now: Timestamp) -> Kept {
+fn kept(
+    once: &Once<'_>,
+    claim: &Claim<'_>,
+    record: Record<'_>,
+    settlement: &Settlement,
+    now: Timestamp,
+) -> Option<Kept> {
     let verdict = Verdict::reach(claim, settlement);
     let keep = match verdict.wait {
         Wait::For(wait) if !verdict.allowed => wait.min(once.keep),
@@ -130,10 +135,11 @@ fn kept(once: &Once<'_>, claim: &Claim<'_>, record: Record<'_>, settlement: &Set
     };
     let (settlement, keep) = match record {
         Record::Pending if verdict.allowed => (None, PENDING),
-        Record::Pending | Record::Whole => (Some(settlement.clone()), keep),
+        Record::Pending => return None,
+        Record::Whole => (Some(settlement.clone()), keep),
         Record::Verdict { settlement, keep } => (Some(settlement.clone()), keep),
     };
-    Kept { body: once.body, until: now.after(keep), settlement }
+    Some(Kept { body: once.body, until: now.after(keep), settlement })
 }
 
 fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {

@@ -5,6 +5,7 @@
 
 mod access;
 mod cluster;
+mod conform;
 mod one;
 mod outages;
 mod sentinel;
@@ -110,5 +111,5 @@ async fn until<F: Future<Output = bool>>(mut look: impl FnMut() -> F) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.expect("it never came");
+    tokio::time::timeout(3 * PATIENCE, looking).await.expect("it never came");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_store::sharded::{Place, ShardId, Sharded};
+use tollgate_store::sharded::{Failure, Place, ShardId, Sharded};
 use tollgate_testing::Redis;
 
 use crate::{PATIENCE, Rule, Tended, config, until};
@@ -141,6 +141,21 @@ async fn eviction_is_warned_of() {
         store.shards()[0].warning.is_none()
     })
     .await;
+}
+
+#[tokio::test]
+async fn whoever_stops_tending_may_begin_again() {
+    let redis = Redis::start();
+    let mut tended = Tended::at(&redis.url());
+    let rule = Rule::new(10);
+    tended.take(&rule, "me", 1, PATIENCE).await.unwrap();
+    tended.tend.abort();
+    // Its connections end with it, and nothing is sent.
+    until(|| async { redis.info("clients", "connected_clients").as_deref() == Some("1") }).await;
+    assert_eq!(tended.take(&rule, "me", 1, Duration::from_millis(10)).await, Err(Failure::Timeout));
+    let store = tended.store.clone();
+    tended.tend = tokio::spawn(async move { store.tend().await });
+    assert_eq!(tended.take(&rule, "me", 1, PATIENCE).await.unwrap().remaining, 8);
 }
 
 #[tokio::test]

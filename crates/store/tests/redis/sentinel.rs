@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_store::sharded::{Failure, ShardId, Sharded};
+use tollgate_testing::resp::Connection;
 use tollgate_testing::{Redis, Sentinel};
 
 use crate::{PATIENCE, Rule, Tended, until};
@@ -24,9 +25,13 @@ async fn slow_the_successor_of_a_primary_is_found() {
     assert_eq!(name(&tended), format!("127.0.0.1:{}", sentinel.servers[1].port()));
     let shards = tended.store.shards();
     assert_eq!((shards.len(), shards[0].id), (1, ShardId(0)));
+    // A sentinel that has not heard yet would name the old one, which takes itself for the primary until it is told.
+    until(|| async { sentinel.primary() == Some(1) }).await;
     // The old one comes back as a replica, and nobody takes it for the primary.
     sentinel.servers[0].restart();
-    until(|| async { sentinel.servers[0].say("ROLE").contains("slave") }).await;
+    // Sentinels cut everybody off when they make it one.
+    let role = || Connection::open(sentinel.servers[0].port()).and_then(|mut connection| connection.ask(&["ROLE"]));
+    until(|| async { role().is_ok_and(|role| role.text().contains("slave")) }).await;
     for _ in 0..20 {
         tended.store.probe(ShardId(0), PATIENCE).await.unwrap();
         tended.take(&rule, "me", 1, PATIENCE).await.unwrap();

@@ -4,6 +4,7 @@ mod channels;
 mod costs;
 mod limits;
 mod running;
+mod stalled;
 mod told;
 mod without;
 

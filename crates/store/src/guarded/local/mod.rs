@@ -5,8 +5,6 @@
 
 mod table;
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +13,7 @@ use tollgate_core::key::Secret;
 use tollgate_core::{Charge, Claim, Key, Limit, Reading, Settlement, Slot, Timestamp, settle_into};
 
 use super::owned::Errand;
+use crate::secret;
 use table::Table;
 
 /// The most tables, each with a lock of its own; a power of two.
@@ -44,10 +43,8 @@ impl Local {
     pub(super) fn new(keys: usize) -> Local {
         const KEYS_WORTH_A_TABLE: usize = 1_024;
         let tables = (keys / KEYS_WORTH_A_TABLE).clamp(1, MOST_TABLES).next_power_of_two();
-        // The standard library's own source of randomness for hash maps.
-        let random = RandomState::new();
         Local {
-            secret: Secret(random.hash_one(0u8), random.hash_one(1u8)),
+            secret: secret::draw(),
             tables: (0..tables).map(|_| Mutex::new(Table::new(keys.div_ceil(tables)))).collect(),
             round: AtomicUsize::new(0),
         }

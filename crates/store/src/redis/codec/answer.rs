@@ -159,10 +159,11 @@ fn again(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -
     let found_at = settlement.at;
     settlement.at = Timestamp::from_micros(rest.number(8)?);
     settlement.replay = Replay::Again;
-    let (form, count) = (rest.number(1)? as u8, claim.charges.len());
-    let read = match form {
-        IN_TICKS if rest.0.len() == TICKS * count => in_ticks(rest, claim, settlement),
-        IN_MICROS if rest.0.len() == MICROS * count => (0..count).try_for_each(|_| {
+    // A record may have been cut short by somebody else.
+    let read = match rest.number(1).map(|form| form as u8) {
+        Some(IN_TICKS) if rest.0.len() == TICKS * claim.charges.len() => in_ticks(rest, claim, settlement),
+        // The verdict on a claim over several places, of which this one may be a part: all of it is the answer.
+        Some(IN_MICROS) => (0..rest.0.len().div_ceil(MICROS)).try_for_each(|_| {
             settlement.readings.push(reading_in_micros(rest)?);
             Some(())
         }),

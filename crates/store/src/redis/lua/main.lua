@@ -46,6 +46,8 @@ local spans = {}
 for key, till in pairs(untils) do
   if is_clock_set then
     call('SET', key, values[key])
+  elseif not till then
+    call('SET', key, values[key], 'KEEPTTL')
   else
     local seconds = max(till - second + GRACE, 1)
     local span = spans[seconds]

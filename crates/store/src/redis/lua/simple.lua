@@ -34,67 +34,6 @@ for place = 1, shape_count do
   shapes[place] = shape
 end
 
--- Brings a counter up to now in place, and says whether there is room; nil if that is not simple. Here and in `take`, which every
--- request comes by, there are no calls: `x - x % 1` is floor(x).
-local function look(limit, state, offset, units)
-  local kind, one, two = limit.kind, state[offset + 1], state[offset + 2]
-  if kind == BUCKET then
-    local tick, amount = limit.now, limit.amount
-    if two > tick or amount == 0 or one >= EXACT then
-      return nil
-    end
-    one = one - (tick - two) * amount
-    if one < 0 then
-      one = 0
-    end
-    state[offset + 1], state[offset + 2] = one, tick
-    return units * limit.period <= limit.full - one
-  end
-  local start = limit.start
-  if one > start or two >= EXACT then
-    return nil
-  elseif kind == FIXED then
-    if one < start then
-      state[offset + 1], state[offset + 2], two = start, 0, 0
-    end
-    return units <= limit.amount - two
-  end
-  local three = state[offset + 3]
-  if three >= EXACT then
-    return nil
-  elseif one < start then
-    two, three = one == limit.before and three or 0, 0
-    state[offset + 1], state[offset + 2], state[offset + 3] = start, two, three
-  end
-  local carried = two * limit.left / limit.whole
-  return units <= limit.amount - three - (carried - carried % 1)
-end
-
--- Takes the units, and sets the second from which the counter is stale.
-local function take(limit, state, offset, units)
-  local most = limit.most
-  if units > most then
-    units = most
-  end
-  local kind = limit.kind
-  if kind == BUCKET then
-    local level, amount = state[offset + 1] + units * limit.period, limit.amount
-    if level >= EXACT then
-      level = EXACT - 1
-    end
-    state[offset + 1] = level
-    local over = level % amount
-    local stale = (limit.now + (level - over) / amount + (over > 0 and 1 or 0)) / limit.per_second
-    stale = stale - stale % 1 + 1
-    state[offset] = stale < LATEST and stale or LATEST
-  else
-    local place = offset + kind -- the second number of a fixed window, the third of a sliding one
-    local count = state[place] + units
-    state[place] = count < most and count or most
-    state[offset] = limit.stale
-  end
-end
-
 -- Where the states of these names begin in a value that has others, too: nil unless they are in one run, in this order.
 local function run_of(raw, names, count)
   local entries = byte(raw, 7)
@@ -117,10 +56,14 @@ end
 
 -- Writes a value of which some states have changed.
 local function splice(shape, key, raw, from, state, till)
-  local latest = unpack('<I5', raw, 2)
-  till = latest > till and latest or till
-  local states = pack(shape.states, spread(state, 5, shape.last))
-  put(key, pack('<BI5', VERSION, till) .. sub(raw, 7, from - 1) .. states .. sub(raw, from + shape.size), till)
+  local head, states = sub(raw, 1, 6), pack(shape.states, spread(state, 5, shape.last))
+  if till > unpack('<I5', raw, 2) then
+    till = with_slack(till)
+    head = pack('<BI5', VERSION, till)
+  else
+    till = nil
+  end
+  put(key, head .. sub(raw, 7, from - 1) .. states .. sub(raw, from + shape.size), till)
 end
 
 -- Settles a claim for the same units of each counter. Gives what the value or, among others, the states were; nil if it is not as
@@ -148,12 +91,45 @@ local function simple(shape, key, units, names)
   end
   local offsets, modes = shape.offsets, shape.modes
   local passes, any_has_room, all_pay = true, not shape.has_any_of, true
+  -- Every request comes by these two loops, so they call nothing: `x - x % 1` is floor(x). The first brings each counter up to now
+  -- and asks for room.
   for place = 1, count do
-    local room = look(shape[place], state, offsets[place], units)
+    local limit, offset = shape[place], offsets[place]
+    local kind, one, two, room = limit.kind, state[offset + 1], state[offset + 2], nil
+    if kind == BUCKET then
+      local tick, amount = limit.now, limit.amount
+      if two > tick or amount == 0 or one >= EXACT then
+        return nil
+      end
+      one = one - (tick - two) * amount
+      if one < 0 then
+        one = 0
+      end
+      state[offset + 1], state[offset + 2] = one, tick
+      room = units * limit.period <= limit.full - one
+    else
+      local start = limit.start
+      if one > start or two >= EXACT then
+        return nil
+      elseif kind == FIXED then
+        if one < start then
+          state[offset + 1], state[offset + 2], two = start, 0, 0
+        end
+        room = units <= limit.amount - two
+      else
+        local three = state[offset + 3]
+        if three >= EXACT then
+          return nil
+        elseif one < start then
+          two, three = one == limit.before and three or 0, 0
+          state[offset + 1], state[offset + 2], state[offset + 3] = start, two, three
+        end
+        local carried = two * limit.left / limit.whole
+        room = units <= limit.amount - three - (carried - carried % 1)
+      end
+    end
     if room then
       any_has_room = any_has_room or modes[place] == ANY_OF
-    elseif room == nil then
-      return nil
     else
       passes = passes and modes[place] ~= ENFORCE
       all_pay = all_pay and modes[place] == SOFT
@@ -169,18 +145,45 @@ local function simple(shape, key, units, names)
     -- One that does not pay must stay as it is written.
     return nil
   end
+  -- The second takes the units, and says from which second on each counter is stale.
   local till = 0
   for place = 1, count do
-    local offset = offsets[place]
-    take(shape[place], state, offset, units)
-    if state[offset] > till then
-      till = state[offset]
+    local limit, offset = shape[place], offsets[place]
+    local most, kind, stale, taken = limit.most, limit.kind, limit.stale, units
+    if taken > most then
+      taken = most
+    end
+    if kind == BUCKET then
+      local level, amount = state[offset + 1] + taken * limit.period, limit.amount
+      if level >= EXACT then
+        level = EXACT - 1
+      end
+      state[offset + 1] = level
+      -- Some ticks late, which does no harm.
+      stale = (limit.now + level / amount) / limit.per_second + 1
+      stale = stale - stale % 1
+      if stale > LATEST then
+        stale = LATEST
+      end
+    else
+      local counter = offset + kind -- the second number of a fixed window, the third of a sliding one
+      local counted = state[counter] + taken
+      state[counter] = counted < most and counted or most
+    end
+    state[offset] = stale
+    if stale > till then
+      till = stale
     end
   end
   if from then
     splice(shape, key, raw, from, state, till)
   else
-    state[2] = till
+    if till > state[2] then
+      till = with_slack(till)
+      state[2] = till
+    else
+      till = nil
+    end
     put(key, pack(shape.whole, spread(state, 1, shape.last)), till)
   end
   return before, status

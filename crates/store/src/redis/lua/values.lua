@@ -4,7 +4,7 @@
 -- many they are, name and kind of each, then for each the second from which it is stale and its numbers. Past PACKED bytes new ones
 -- get values of their own in the same form; the packed value then says until when there are some (SPILLED).
 
-local values, untils = {}, {} -- by key: as it is now; until when it lives, if it has to be written
+local values, untils = {}, {} -- by key: as it is now; if it has to be written, until when it lives or false
 local NUMBERS = { 2, 2, 3 }
 local STATES = { '<I5I7I7', '<I5I7I7', '<I5I7I7I7' }
 local LENGTHS = { 19, 19, 26 }
@@ -36,6 +36,14 @@ local function get(key)
   return raw
 end
 
+-- Has a value written. Without `till` it lives as long as it did: to say so again would cost as much as to write it.
 local function put(key, raw, till)
-  values[key], untils[key] = raw, till
+  values[key] = raw
+  untils[key] = till or untils[key] or false
+end
+
+-- Until when a value is to live that matters until this second: somewhat longer, so that the next write need not say it again.
+local function with_slack(till)
+  local slack = (till - second) / 4
+  return till + (slack > 60 and 60 or slack - slack % 1)
 end

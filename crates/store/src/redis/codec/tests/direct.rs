@@ -12,7 +12,7 @@ use crate::conformance::Subject;
 use crate::redis::names::Names;
 use crate::redis::script::SCRIPT;
 use crate::sharded::{Failure, Record};
-use crate::{Clock, ManualClock, Store};
+use crate::{Clock, ManualClock, Store, SystemClock};
 
 /// A store that is the script and nothing else.
 pub(super) struct Direct {
@@ -28,6 +28,7 @@ pub(super) struct Direct {
 #[derive(Debug)]
 pub(super) enum Answer {
     Text(Vec<u8>),
+    Number(i64),
     Other,
     List(Vec<Answer>),
 }
@@ -49,12 +50,21 @@ impl Direct {
         direct
     }
 
-    /// Settles claims in one call.
+    /// Settles claims in one call, by the clock that is set.
     pub(super) fn settle_all(&self, claims: &[Claim<'_>]) -> Vec<Result<Settlement, Failure>> {
-        let now = self.clock.now();
+        self.settle_at(claims, Some(self.clock.now()))
+    }
+
+    /// Settles claims in one call; without a moment by Redis's own clock.
+    pub(super) fn settle_at(
+        &self,
+        claims: &[Claim<'_>],
+        moment: Option<Timestamp>,
+    ) -> Vec<Result<Settlement, Failure>> {
+        let now = moment.unwrap_or_else(|| SystemClock::default().now());
         let packets: Vec<Packet> =
             claims.iter().map(|claim| Packet::of(claim, Record::Whole, &self.names, now)).collect();
-        let call = Call::of(packets.iter(), Some(now));
+        let call = Call::of(packets.iter(), moment);
         let count = call.keys.len().to_string();
         let mut command: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
         command.extend(call.keys.iter().map(|key| key.as_bytes()));
@@ -150,6 +160,7 @@ fn answer(connection: &mut BufReader<TcpStream>) -> Answer {
             Err(_) => Answer::Other,
         },
         "*" => Answer::List((0..rest.parse::<usize>().unwrap()).map(|_| answer(connection)).collect()),
+        ":" => Answer::Number(rest.parse().unwrap()),
         "-" => panic!("{rest}"),
         _ => Answer::Other,
     }

@@ -51,7 +51,7 @@ const VALUES: [&str; 4] = ["x", "y", "", "a}b"];
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
         let mut rng = Rng::with_seed(seed);
-        let is_short = seed % 4 == 0;
+        let is_short = seed.is_multiple_of(4);
         let rules = (0..10).map(|number| Rule::random(number, is_short, &mut rng)).collect();
         let period = Period::fixed(Span::from_secs(1)).unwrap();
         let names = Scope::new("d", "names", Algorithm::FixedWindow, &period, Home::Caller(0));
