@@ -24,10 +24,10 @@ struct Connections {
 }
 
 impl Connections {
-    fn open(address: &str, streams: usize, asking: Asking) -> Connections {
+    fn open(address: &str, asking: Asking) -> Connections {
         let poll = Poll::new().expect("a poll");
         let open = |number| {
-            let mut connection = Connection::open(address, streams, asking.statuses());
+            let mut connection = Connection::open(address, GRPC_STREAMS, asking.statuses());
             let both = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut connection.socket, Token(number), both).expect("a place in the poll");
             connection
@@ -51,10 +51,10 @@ impl Connections {
 }
 
 /// Keeps as many calls under way as there may be, and prints how many were answered a second.
-pub fn flood(address: &str, streams: usize, asking: Asking, servers: &[u32], seconds: f64) {
+pub fn flood(address: &str, asking: Asking, servers: &[u32], seconds: f64) {
     let mut messages = Stock::messages(asking);
     let length = messages.draw().len();
-    let mut connections = Connections::open(address, streams, asking);
+    let mut connections = Connections::open(address, asking);
     let mut window = Window::new(servers, seconds);
     while window.goes_on() {
         connections.turn(
@@ -76,7 +76,7 @@ pub fn flood(address: &str, streams: usize, asking: Asking, servers: &[u32], sec
 pub fn pace(address: &str, rate: u64, seconds: f64) {
     let mut messages = Stock::messages(Asking::One);
     let length = messages.draw().len();
-    let mut connections = Connections::open(address, GRPC_STREAMS, Asking::One);
+    let mut connections = Connections::open(address, Asking::One);
     let (mut late, mut latency) = (histogram(), histogram());
     let start = Instant::now();
     let every = 1_000_000_000 / rate;

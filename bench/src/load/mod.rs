@@ -17,11 +17,9 @@ pub const CHILD: &str = "load";
 
 /// How many callers there are.
 pub const KEYS: usize = 100_000;
-/// How many connections gRPC's load has, and how many calls at a time each of them: as many as keep a core busy that answers by
-/// itself, and as many as are under way where another process is asked for each.
+/// How many connections gRPC's load has, and how many calls at a time each of them.
 pub const GRPC_CONNECTIONS: usize = 8;
 pub const GRPC_STREAMS: usize = 100;
-pub const FLEET_STREAMS: usize = 32;
 /// How many connections HTTP's load has, with one request at a time each.
 pub const HTTP_CONNECTIONS: usize = 64;
 
@@ -29,11 +27,8 @@ pub const HTTP_CONNECTIONS: usize = 64;
 pub fn run(asked: &[String]) {
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     match asked[..] {
-        ["grpc", address, servers, seconds] => {
-            calls::flood(address, GRPC_STREAMS, Asking::One, &numbers(servers), number(seconds));
-        }
-        ["fleet", asking, address, servers, seconds] => {
-            calls::flood(address, FLEET_STREAMS, Asking::named(asking), &numbers(servers), number(seconds));
+        ["grpc", asking, address, servers, seconds] => {
+            calls::flood(address, Asking::named(asking), &numbers(servers), number(seconds));
         }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
         ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),

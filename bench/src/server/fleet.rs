@@ -4,9 +4,10 @@
 //! latency the servers have one core and the load the other.
 
 use super::process::{Server, on_cores, on_server_core};
+use super::tollgate::Rules;
 use super::turns::{Contender, Turn, at_least, keys, take_turns};
-use super::{BOTH_CORES, SERVER_CORE, latency, peers, tollgate};
-use crate::load::{Asking, FLEET_STREAMS, GRPC_CONNECTIONS};
+use super::{BOTH_CORES, LOAD_CORE, SERVER_CORE, latency, peers, tollgate};
+use crate::load::{Asking, GRPC_CONNECTIONS, GRPC_STREAMS};
 
 /// One file for both, as who moves from one to the other has it. Nobody reaches these limits.
 const ONE: &str = "
@@ -46,58 +47,80 @@ pub fn run() {
         println!("fleet: skipped, redis-server is missing (scripts/setup.sh bench installs it)");
         return;
     }
-    for (asking, rules) in [(Asking::One, ONE), (Asking::Four, FOUR)] {
-        flood(&program, asking, rules);
-    }
+    one(&program);
+    four(&program);
     steady(&program);
 }
 
-/// As many decisions as two cores make.
-fn flood(program: &str, asking: Asking, rules: &str) {
-    println!(
-        "gRPC on one Redis, all on two cores, descriptors: {}, {}, {GRPC_CONNECTIONS} connections with {FLEET_STREAMS} calls at a \
-         time each",
-        asking.name(),
-        keys()
-    );
-    let [redis, of_entity, theirs] = [(); 3].map(|()| peers::redis_on(BOTH_CORES));
-    let start = |rules: &str, wires: &[&str], settings: &[&str]| {
-        tollgate::start_as(on_cores(BOTH_CORES, program), rules, wires, settings)
-    };
-    let start_on = |redis: &Server, rules: &str| {
-        let store = format!("redis://{}", redis.address("redis"));
-        start(rules, &["grpc", "admin"], &[&["--store", &store], &PATIENT[..]].concat())
-    };
-    let (ours, _rules) = start_on(&redis, rules);
-    let (entity, _rules) = start_on(&of_entity, &format!("{ENTITY}{rules}"));
-    let (memory, _rules) = start(rules, &["grpc"], &[]);
-    let peer = peers::ratelimit(rules, &theirs);
-    let ask = |servers: &[&Server], seconds| {
-        Turn::on(BOTH_CORES, &["fleet", asking.name()], servers[0].address("grpc"), servers, seconds)
-    };
+/// As many decisions as two cores make, of one limit.
+fn one(program: &str) {
+    println!("gRPC on one Redis, all on two cores, one descriptor, {}", calls());
+    let redis = peers::redis_on(BOTH_CORES);
+    let (ours, _rules) = on_redis(program, ONE, &redis, "tg:");
+    let (memory, _rules) = tollgate::start_as(on_cores(BOTH_CORES, program), ONE, &["grpc"], &[]);
+    let (apart, _rules) = tollgate::start_as(on_server_core(program), ONE, &["grpc"], &[]);
+    let peer = peers::ratelimit(ONE, &redis);
+    let ask = |cores, servers: &[&Server], seconds| ask(Asking::One, cores, servers, seconds);
+    let ask_ours = |seconds| ask(BOTH_CORES, &[&ours, &redis], seconds);
+    let ask_apart = |seconds| ask(LOAD_CORE, &[&apart], seconds);
+    let ask_memory = |seconds| ask(BOTH_CORES, &[&memory], seconds);
+    let ask_peer = |seconds| ask(BOTH_CORES, &[&peer.as_ref().expect("a peer that is there").0, &redis], seconds);
+    let mut contenders: Vec<Contender<'_>> = vec![
+        ("tollgate on Redis", &ask_ours),
+        ("tollgate in memory, server and load a core each", &ask_apart),
+        ("tollgate in memory", &ask_memory),
+    ];
+    if peer.is_some() {
+        contenders.push(("envoyproxy/ratelimit", &ask_peer));
+    }
+    let turns = take_turns(&contenders);
+    tell_uncounted(&ours);
+    at_least("on Redis to in memory, server and load a core each", turns[0].to(&turns[1]), 0.4);
+    let (ratio, least, most) = turns[0].to(&turns[2]);
+    println!("  = on Redis to in memory: {ratio:.2} ({least:.2} to {most:.2})");
+    if let Some(peer) = turns.get(3) {
+        at_least("tollgate to envoyproxy/ratelimit", turns[0].to(peer), 2.0);
+    }
+}
+
+/// The same, of four limits.
+fn four(program: &str) {
+    println!("gRPC on one Redis, all on two cores, four descriptors, {}", calls());
+    let redis = peers::redis_on(BOTH_CORES);
+    let (ours, _rules) = on_redis(program, FOUR, &redis, "tg:");
+    let (entity, _rules) = on_redis(program, &format!("{ENTITY}{FOUR}"), &redis, "entity:");
+    let peer = peers::ratelimit(FOUR, &redis);
+    let ask = |servers: &[&Server], seconds| ask(Asking::Four, BOTH_CORES, servers, seconds);
     let ask_ours = |seconds| ask(&[&ours, &redis], seconds);
-    let ask_entity = |seconds| ask(&[&entity, &of_entity], seconds);
-    let ask_memory = |seconds| ask(&[&memory], seconds);
-    let ask_peer = |seconds| ask(&[&peer.as_ref().expect("a peer that is there").0, &theirs], seconds);
-    let second: Contender<'_> = match asking {
-        Asking::One => ("tollgate in memory", &ask_memory),
-        Asking::Four => ("tollgate on Redis, `entity: customer` added", &ask_entity),
-    };
-    let mut contenders: Vec<Contender<'_>> = vec![("tollgate on Redis", &ask_ours), second];
+    let ask_entity = |seconds| ask(&[&entity, &redis], seconds);
+    let ask_peer = |seconds| ask(&[&peer.as_ref().expect("a peer that is there").0, &redis], seconds);
+    let mut contenders: Vec<Contender<'_>> =
+        vec![("tollgate on Redis", &ask_ours), ("tollgate on Redis, `entity: customer` added", &ask_entity)];
     if peer.is_some() {
         contenders.push(("envoyproxy/ratelimit", &ask_peer));
     }
     let turns = take_turns(&contenders);
     [&ours, &entity].into_iter().for_each(tell_uncounted);
-    if matches!(asking, Asking::One) {
-        at_least("on Redis to in memory", turns[0].to(&turns[1]), 0.4);
-    }
     if let Some(peer) = turns.get(2) {
         at_least("tollgate to envoyproxy/ratelimit", turns[0].to(peer), 2.0);
-        if matches!(asking, Asking::Four) {
-            at_least("tollgate with `entity` to envoyproxy/ratelimit", turns[1].to(peer), 2.0);
-        }
+        at_least("tollgate with `entity` to envoyproxy/ratelimit", turns[1].to(peer), 2.0);
     }
+}
+
+/// A server whose keys in Redis begin with this.
+fn on_redis(program: &str, rules: &str, redis: &Server, prefix: &str) -> (Server, Rules) {
+    let store = format!("redis://{}", redis.address("redis"));
+    let settings = [&["--store", &store, "--store-prefix", prefix], &PATIENT[..]].concat();
+    tollgate::start_as(on_cores(BOTH_CORES, program), rules, &["grpc", "admin"], &settings)
+}
+
+/// Floods the first of these servers, which asks the others in turn.
+fn ask(asking: Asking, cores: &str, servers: &[&Server], seconds: f64) -> Turn {
+    Turn::on(cores, &["grpc", asking.name()], servers[0].address("grpc"), servers, seconds)
+}
+
+fn calls() -> String {
+    format!("{}, {GRPC_CONNECTIONS} connections with {GRPC_STREAMS} calls at a time each", keys())
 }
 
 /// A rate that leaves all of them time to breathe.

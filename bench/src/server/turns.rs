@@ -123,7 +123,7 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
             (percent(|turn| turn.server), percent(|turn| turn.asked), percent(|turn| turn.load));
         let asked = if asked == "0 %" { String::new() } else { format!(", Redis {asked}") };
         println!(
-            "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{asked}, load {load}"
+            "  {name:<47} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{asked}, load {load}"
         );
     }
     // The first is ours, and never waits of its own accord.

@@ -59,7 +59,7 @@ pub fn run() {
         print_cost(name, turns);
         // The first turn does not count.
         let (median, least, most) = middle(calls.borrow()[1..].to_vec());
-        println!("  {name:<44} {median:>9.3} script calls a decision   ({least:.3} to {most:.3})");
+        println!("  {name:<47} {median:>9.3} script calls a decision   ({least:.3} to {most:.3})");
     }
     let (ratio, least, most) = turns[1].to(&turns[0]);
     println!("  = decisions a second with it to those without: {ratio:.2} ({least:.2} to {most:.2})");

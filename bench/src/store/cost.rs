@@ -77,5 +77,5 @@ pub fn run(redis: &Redis) {
 
 pub fn print_cost(name: &str, turns: &Turns) {
     let (median, least, most) = turns.cost();
-    println!("  {name:<44} {median:>9.2} µs of Redis's time a decision   ({least:.2} to {most:.2})");
+    println!("  {name:<47} {median:>9.2} µs of Redis's time a decision   ({least:.2} to {most:.2})");
 }
