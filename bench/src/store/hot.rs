@@ -24,14 +24,14 @@ pub fn run(redis: &Redis) {
     let limiter = store.limiter(&rules("hot", NEVER_REACHED));
     let (calls, asked) = (RefCell::new(Vec::new()), Cell::new(0));
     let turns = take_turns(&[("tollgate, fixed window", &|seconds| {
-        let before = redis.commandstats("evalsha");
+        let (called, mut decisions) = (redis.commandstats("evalsha"), 0);
         let turn = turn(&[redis], || {
-            let tally = store.drive(&limiter, &callers, seconds);
-            asked.set(asked.get() + tally.decisions);
-            tally.decisions
+            decisions = store.drive(&limiter, &callers, seconds).decisions;
+            decisions
         });
-        let decisions_a_call = turn.rate * seconds / (redis.commandstats("evalsha") - before) as f64;
-        calls.borrow_mut().push(turn.rate / decisions_a_call);
+        asked.set(asked.get() + decisions);
+        let calls_each = (redis.commandstats("evalsha") - called) as f64 / decisions as f64;
+        calls.borrow_mut().push(turn.rate * calls_each);
         turn
     })]);
     let (counted, asked) = (NEVER_REACHED - store.left(&limiter, &callers), asked.get());
