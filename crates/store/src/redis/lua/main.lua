@@ -17,10 +17,8 @@ local settle, not_so_simple
 
 -- The names of a shape's counters, where the claim has to say them.
 local function names_of(shape)
-  local names = shape.names
-  if not names then
-    names, at = unpack(shape.names_format, body, at)
-  end
+  local names
+  names, at = unpack(shape.names_format, body, at)
   return names
 end
 
@@ -30,7 +28,7 @@ local function read_groups(count)
   for place = 1, count do
     local which, key
     which, key, at = unpack('<I2I2', body, at)
-    groups[place] = { shape = shapes[which], key = KEYS[key], names = names_of(shapes[which]) }
+    groups[place] = { shape = shapes[which], key = key, names = shapes[which].names or names_of(shapes[which]) }
   end
   return groups
 end
@@ -48,11 +46,11 @@ for _ = 1, claim_count do
   if flags == SIMPLE then
     at = after
     local shape = shapes[which]
-    local names = names_of(shape)
-    before, status = simple(shape, KEYS[key], units, names)
+    local names = shape.names or names_of(shape)
+    before, status = simple(shape, key, units, names)
     if not before then
       make_general()
-      before, status = not_so_simple({ { shape = shape, key = KEYS[key], names = names } }, units), FIRST
+      before, status = not_so_simple({ { shape = shape, key = key, names = names } }, units), FIRST
     end
   elseif flags == SEVERAL then
     at = after
@@ -73,10 +71,11 @@ end
 -- Values live a little longer than they matter. A clock that was set by hand says nothing of Redis's.
 local spans = {}
 for key, till in pairs(untils) do
+  local name = KEYS[key] or key
   if is_clock_set then
-    call('SET', key, values[key])
+    call('SET', name, values[key])
   elseif not till then
-    call('SET', key, values[key], 'KEEPTTL')
+    call('SET', name, values[key], 'KEEPTTL')
   else
     local seconds = max(till - second + GRACE, 1)
     local span = spans[seconds]
@@ -84,7 +83,7 @@ for key, till in pairs(untils) do
       span = tostring(seconds)
       spans[seconds] = span
     end
-    call('SET', key, values[key], 'EX', span)
+    call('SET', name, values[key], 'EX', span)
   end
 end
 return pack('<I8I2', now, min(unsound, 65535)) .. table.concat(answers)

@@ -62,7 +62,7 @@ local function charge(place)
   local limit = limits[which]
   local mode = how % 4
   charge_limits[place], units_of[place], modes[place] = limit, units, mode
-  slots[place] = open(KEYS[key], id, limit)
+  slots[place] = open(key, id, limit)
   asks[place] = (how - mode) / 4
   if asks[place] == RETURN then
     taken_ats[place], at = unpack('<I7', body, at) -- in microseconds

@@ -96,7 +96,7 @@ end
 -- floor(x).
 local function look(shape, state, units)
   local offsets, modes = shape.offsets, shape.modes
-  local passes, any_has_room, all_pay = true, false, true
+  local passes, any_has_room, all_pay, has_any_of = true, false, true, shape.has_any_of
   for place = 1, shape.count do
     local limit, offset = shape[place], offsets[place]
     local kind, one, two, room = limit.kind, state[offset + 1], state[offset + 2], nil
@@ -133,7 +133,9 @@ local function look(shape, state, units)
       end
     end
     if room then
-      any_has_room = any_has_room or modes[place] == ANY_OF
+      if has_any_of and modes[place] == ANY_OF then
+        any_has_room = true
+      end
     else
       passes = passes and modes[place] ~= ENFORCE
       all_pay = all_pay and modes[place] == SOFT

@@ -68,7 +68,7 @@ local function lend_packed(key, id, limit)
   local place, kind = place_of(value, id)
   local home = value
   if not place and value.spilled > second then
-    local own = packed(key .. id)
+    local own = packed((KEYS[key] or key) .. id)
     place, kind = place_of(own, id)
     if place then
       home, own.packed = own, value
@@ -144,7 +144,7 @@ local function repack(value, changed)
     if changed[slot.id] then
       local name = slot.id .. char(slot.limit.kind)
       if size + 43 > PACKED then
-        put(value.key .. slot.id, pack('<BI5B', VERSION, slot.stale, 1) .. name .. slot.state, slot.stale)
+        put((KEYS[value.key] or value.key) .. slot.id, pack('<BI5B', VERSION, slot.stale, 1) .. name .. slot.state, slot.stale)
         spills = max(spills, slot.stale + SPILL_SLACK)
       else
         add(name, slot.state, slot.stale)

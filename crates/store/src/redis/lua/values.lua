@@ -9,28 +9,36 @@ local NUMBERS = { 2, 2, 3 }
 local STATES = { '<I5I7I7', '<I5I7I7', '<I5I7I7I7' }
 local LENGTHS = { 19, 19, 26 }
 
--- Counts a value of another type, which reads as if there were none.
-local function of_another_type(key)
-  if type(pcall('STRLEN', key)) == 'table' then
-    unsound = unsound + 1
-  end
-  return ''
-end
-
--- All values in few calls: a call costs more than what it does.
+-- All values in few calls, since a call costs more than what it does. A value of another type reads as if there were none.
 local AT_ONCE = 1000
 for first = 1, #KEYS, AT_ONCE do
-  local found = call('MGET', spread(KEYS, first, min(first + AT_ONCE - 1, #KEYS)))
-  for place = 1, #found do
-    local key = KEYS[first + place - 1]
-    values[key] = found[place] or of_another_type(key)
+  local last = min(first + AT_ONCE - 1, #KEYS)
+  local found, missing = call('MGET', spread(KEYS, first, last)), nil
+  if first == 1 then
+    values = found
+  end
+  for place = 1, last - first + 1 do
+    local raw = found[place]
+    if not raw then
+      missing, raw = missing or {}, ''
+      missing[#missing + 1] = KEYS[first + place - 1]
+    end
+    values[first + place - 1] = raw
+  end
+  if missing then
+    unsound = unsound + call('EXISTS', spread(missing))
   end
 end
 
+-- The value of a key: of one of KEYS by its number, of another by its name.
 local function get(key)
   local raw = values[key]
   if not raw then
-    raw = call('MGET', key)[1] or of_another_type(key)
+    raw = call('MGET', key)[1]
+    if not raw then
+      unsound = unsound + call('EXISTS', key)
+      raw = ''
+    end
     values[key] = raw
   end
   return raw
