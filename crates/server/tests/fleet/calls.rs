@@ -3,7 +3,7 @@
 use tollgate_testing::{Cluster, Redis};
 
 use crate::alone;
-use crate::server::{Server, Start};
+use crate::server::{Server, Start, eventually};
 
 /// Sequential requests that are counted: each must be answered before the next, else several share a call.
 const REQUESTS: u64 = 50;
@@ -20,18 +20,25 @@ rules:
 
 const OF_EVERYBODY: &str = "  - {name: everybody, key: [], limit: 10000/second}\n";
 
+const CHECK: &str = "/v1/ratelimit/check";
+
 const BODY: &str =
     r#"{"domain":"fleet","attributes":{"customer":"c","user":"u","api_key":"k","endpoint":"GET /orders"}}"#;
 
-fn start(rules: &str, store: &str) -> Server {
-    Start::new().rules(rules).listen(&["http"]).args(&["--store", store, "--store-deadline", "1s"]).ready()
+/// A server that has found its store and taught it the script.
+fn warm(rules: &str, store: &str) -> Server {
+    let server =
+        Start::new().rules(rules).listen(&["http"]).args(&["--store", store, "--store-deadline", "1s"]).ready();
+    let found = || crate::http::post(&server.url("http", CHECK), BODY).json()["source"] == "store";
+    assert!(eventually(|| found().then_some(())).is_some());
+    server
 }
 
 /// Asks so often, and looks each time that all rules had a say and the store gave it.
 #[track_caller]
 fn ask(server: &Server, times: u64) {
     for _ in 0..times {
-        let answer = crate::http::post(&server.url("http", "/v1/ratelimit/check"), BODY);
+        let answer = crate::http::post(&server.url("http", CHECK), BODY);
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(answer.json()["source"], "store");
     }
@@ -41,9 +48,7 @@ fn ask(server: &Server, times: u64) {
 fn four_limits_of_one_caller_are_one_call() {
     let _alone = alone();
     let redis = Redis::start();
-    let server = start(OF_ONE_CALLER, &redis.url());
-    // The first finds that Redis does not have the script yet.
-    ask(&server, 1);
+    let server = warm(OF_ONE_CALLER, &redis.url());
     let before = redis.commandstats("evalsha");
     ask(&server, REQUESTS);
     assert_eq!(redis.commandstats("evalsha") - before, REQUESTS);
@@ -53,8 +58,7 @@ fn four_limits_of_one_caller_are_one_call() {
 fn a_limit_of_everybody_is_in_the_same_call_on_one_server() {
     let _alone = alone();
     let redis = Redis::start();
-    let server = start(&format!("{OF_ONE_CALLER}{OF_EVERYBODY}"), &redis.url());
-    ask(&server, 1);
+    let server = warm(&format!("{OF_ONE_CALLER}{OF_EVERYBODY}"), &redis.url());
     let before = redis.commandstats("evalsha");
     ask(&server, REQUESTS);
     assert_eq!(redis.commandstats("evalsha") - before, REQUESTS);
@@ -65,8 +69,7 @@ fn slow_a_limit_of_everybody_is_a_second_call_in_a_cluster() {
     let _alone = alone();
     let mut cluster = Cluster::start();
     let mut cost = |rules: &str| {
-        let server = start(rules, &cluster.url());
-        ask(&server, 1);
+        let server = warm(rules, &cluster.url());
         let mut calls = || cluster.nodes().iter().map(|node| node.redis.commandstats("evalsha")).sum::<u64>();
         let before = calls();
         ask(&server, REQUESTS);

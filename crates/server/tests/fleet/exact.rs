@@ -1,12 +1,12 @@
 //! Two servers, one key: exactly the limit passes, whatever counts it.
 
+use tollgate_core::Source;
 use tollgate_testing::Redis;
 
 use crate::alone;
 use crate::fleet::Fleet;
 use crate::load::{Answer, Ask, hammer};
 use crate::server::Start;
-use tollgate_core::Source;
 
 const LIMIT: usize = 100;
 
@@ -35,7 +35,7 @@ fn slow_two_servers_admit_exactly_the_limit_of_every_algorithm() {
     // So long that nothing but the counting decides, however busy the machine is.
     let args = ["--store", &redis.url(), "--store-deadline", "1s"];
     let servers = (0..2).map(|_| Start::new().rules(&rules()).listen(&["http"]).args(&args).ready()).collect();
-    let fleet = Fleet::of(servers);
+    let fleet = Fleet::of(servers, &Ask { user: "warm-up".to_owned(), kind: ALGORITHMS[0].0 });
     for (name, _) in ALGORITHMS {
         let answers = hammer(&fleet.addresses(), &Ask { user: "u".to_owned(), kind: name }, 8 * LIMIT);
         let count = |wanted: &dyn Fn(&Answer) -> bool| answers.iter().filter(|answer| wanted(answer)).count();

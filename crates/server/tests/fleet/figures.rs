@@ -32,7 +32,7 @@ impl Figures {
         Figures {
             requests: samples.len(),
             errors: errors.collect(),
-            without_store: samples.iter().filter(|sample| sample.is_without_store()).count(),
+            without_store: samples.iter().filter(|sample| sample.answer.is_without_store()).count(),
             p50: share(&times, 500),
             p99: share(&times, 990),
             p999: share(&times, 999),
@@ -56,26 +56,26 @@ impl fmt::Display for Figures {
     }
 }
 
-impl Sample {
+impl Answer {
     pub(crate) fn is_allowed(&self) -> bool {
-        matches!(self.answer, Answer::Decided { allowed: true, .. })
+        matches!(self, Answer::Decided { allowed: true, .. })
     }
 
     /// Whether it was decided by somebody who does not count for the fleet. A remembered refusal was the store's.
     pub(crate) fn is_without_store(&self) -> bool {
-        matches!(&self.answer, Answer::Decided { source, .. } if *source > Source::Cache)
+        matches!(self, Answer::Decided { source, .. } if *source > Source::Cache)
     }
 }
 
 /// How many of these were let pass.
 pub(crate) fn admitted<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> usize {
-    samples.into_iter().filter(|sample| sample.is_allowed()).count()
+    samples.into_iter().filter(|sample| sample.answer.is_allowed()).count()
 }
 
 /// The most that were let pass in any stretch of time of this length. When a request was decided is known only to lie between
 /// its beginning and its end, so those count that lie in the stretch as a whole: never more than truly were.
 pub(crate) fn most_within<'s>(samples: impl IntoIterator<Item = &'s Sample>, length: u64) -> usize {
-    let mut allowed: Vec<&Sample> = samples.into_iter().filter(|sample| sample.is_allowed()).collect();
+    let mut allowed: Vec<&Sample> = samples.into_iter().filter(|sample| sample.answer.is_allowed()).collect();
     allowed.sort_unstable_by_key(|sample| sample.ended);
     let mut inside: VecDeque<u64> = VecDeque::new();
     let mut most = 0;

@@ -1,9 +1,10 @@
 //! Several servers on one store.
 
+use tollgate_core::Source;
 use tollgate_testing::cluster::PRIMARIES;
 use tollgate_testing::{Cluster, eventually};
 
-use crate::load::Ask;
+use crate::load::{Answer, Ask, once};
 use crate::server::{Server, Start};
 
 /// The servers. They end with this.
@@ -47,21 +48,20 @@ pub(crate) struct Caller {
 }
 
 impl Fleet {
-    /// So many servers, ready and known to each other.
+    /// So many servers, ready.
     pub(crate) fn start(store: &str, count: usize) -> Fleet {
-        // A failed shard is tried again sooner than by default, so that the tests end sooner.
-        let start = || match store {
-            MEMORY => Start::new(),
-            store => Start::new().args(&["--store", store, "--store-cool-down", "1s"]),
-        };
-        let start = || start().rules(RULES).listen(&["http", "admin"]);
-        let fleet = Fleet::of((0..count).map(|_| start().ready()).collect());
-        fleet.until_counted();
-        fleet
+        let warm_up = Ask { user: "warm-up".to_owned(), kind: "brief" };
+        Fleet::of((0..count).map(|_| server_on(store)).collect(), &warm_up)
     }
 
-    pub(crate) fn of(servers: Vec<Server>) -> Fleet {
-        Fleet { servers }
+    /// These servers, when all of them answer this from their store: they are ready before they have found it.
+    pub(crate) fn of(servers: Vec<Server>, warm_up: &Ask) -> Fleet {
+        let fleet = Fleet { servers };
+        for address in fleet.addresses() {
+            let found = || matches!(once(&address, warm_up), Answer::Decided { source: Source::Store, .. });
+            assert!(eventually(|| found().then_some(())).is_some(), "a server does not find its store");
+        }
+        fleet
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,11 +72,16 @@ impl Fleet {
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.address("http").to_owned()).collect()
     }
+}
 
-    /// Waits until every server knows how many they are: until then each takes more than its share when the store fails.
-    fn until_counted(&self) {
-        let _ = &self.servers;
-    }
+/// One server on this store.
+pub(crate) fn server_on(store: &str) -> Server {
+    let start = match store {
+        MEMORY => Start::new(),
+        // A failed shard is tried again sooner than by default, so that the tests end sooner.
+        store => Start::new().args(&["--store", store, "--store-cool-down", "1s"]),
+    };
+    start.rules(RULES).listen(&["http"]).ready()
 }
 
 impl Kind {
@@ -89,8 +94,13 @@ impl Kind {
 pub(crate) fn callers(name: &str) -> Vec<Caller> {
     KINDS
         .iter()
-        .map(|kind| Caller { ask: Ask { user: format!("{name}-{}", kind.name), kind: kind.name }, home: None })
+        .map(|kind| Caller { ask: Ask { user: user(&format!("{name} {}", kind.name)), kind: kind.name }, home: None })
         .collect()
+}
+
+/// A name that is in Redis as it is here.
+fn user(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
 /// A caller of each kind in each shard of a cluster.
@@ -100,7 +110,7 @@ pub(crate) fn callers_in(cluster: &mut Cluster, name: &str) -> Vec<Caller> {
         let mut homes = Vec::new();
         let mut number = 0;
         while homes.len() < PRIMARIES {
-            let user = format!("{name}-{}-{number}", kind.name);
+            let user = user(&format!("{name} {} {number}", kind.name));
             number += 1;
             // What is in the braces of its counters' names decides where they are.
             let slot = cluster.slot_of(&format!("{{fleet/{user}}}"));

@@ -75,10 +75,7 @@ impl Load {
     pub(crate) fn start(plan: Plan) -> Load {
         let (samples, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (kept, told) = (samples.clone(), stop.clone());
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(drive(plan, kept, told));
-        });
+        let thread = std::thread::spawn(move || runtime().block_on(drive(plan, kept, told)));
         Load { samples, stop, thread: Some(thread) }
     }
 
@@ -123,27 +120,35 @@ impl Ask {
     }
 }
 
-/// Asks until it is refused, `most` times at most, on one connection to each server in turn: how often it was allowed.
-pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> usize {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+/// Asks once.
+pub(crate) fn once(server: &str, ask: &Ask) -> Answer {
+    runtime().block_on(Connection::to(server).ask(ask))
+}
+
+/// All on the thread that asks: a load must not take the machine from those that it measures.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Asks until the store refuses, `most` times at most, on one connection to each server in turn: the answers before that.
+pub(crate) fn until_refused(servers: &[String], ask: &Ask, most: usize) -> Vec<Answer> {
+    runtime().block_on(async {
         let mut connections: Vec<Connection> = servers.iter().map(|server| Connection::to(server)).collect();
-        for asked in 0..most {
-            let turn = asked % connections.len();
+        let mut answers = Vec::new();
+        while answers.len() < most {
+            let turn = answers.len() % connections.len();
             match connections[turn].ask(ask).await {
-                Answer::Decided { allowed: true, .. } => {}
-                Answer::Decided { allowed: false, .. } => return asked,
-                Answer::Error(error) => panic!("{ask:?}: {error}"),
+                Answer::Decided { allowed: false, source: Source::Store | Source::Cache } => break,
+                answer => answers.push(answer),
             }
         }
-        most
+        answers
     })
 }
 
 /// Asks as fast as the servers answer, over several connections to each, so often in all.
 pub(crate) fn hammer(servers: &[String], ask: &Ask, times: usize) -> Vec<Answer> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let workers = servers.len() * CONNECTIONS as usize;
         let mut tasks = tokio::task::JoinSet::new();
         for worker in 0..workers {
@@ -312,8 +317,8 @@ mod tests {
         let _alone = crate::alone();
         let fleet = Fleet::start(MEMORY, 1);
         let ask = &callers("u")[0].ask;
-        assert_eq!(until_refused(&fleet.addresses(), ask, 7), 7);
-        assert_eq!(until_refused(&fleet.addresses(), ask, 100), KINDS[0].limit - 7);
+        assert_eq!(until_refused(&fleet.addresses(), ask, 7).len(), 7);
+        assert_eq!(until_refused(&fleet.addresses(), ask, 100).len(), KINDS[0].limit - 7);
         let answers = hammer(&fleet.addresses(), ask, 80);
         assert_eq!(answers.len(), 80);
     }

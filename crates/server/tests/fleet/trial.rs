@@ -14,8 +14,9 @@ use crate::server::eventually;
 pub(crate) struct Stage {
     fleet: Fleet,
     bystander: Fleet,
-    /// The run without a fault.
-    control: Option<Figures>,
+    /// The run without a fault, and its bystander's. It comes first, and takes longer than the servers need to hear of each other:
+    /// until then each would take more than its share when the store fails.
+    control: Option<[Figures; 2]>,
 }
 
 /// A fault.
@@ -28,6 +29,7 @@ pub(crate) struct Trial {
 }
 
 /// Whom a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hits {
     Nobody,
     Everybody,
@@ -51,6 +53,7 @@ pub(crate) enum Bound {
 pub(crate) struct Running<'t> {
     pub(crate) load: Load,
     trial: &'t Trial,
+    /// Those of the fleet; the one after them is the bystander.
     servers: usize,
 }
 
@@ -61,12 +64,38 @@ const DEADLINE: Duration = Duration::from_millis(8);
 const MOST_P999: Duration = Duration::from_millis(10);
 const MOST_MAX: Duration = Duration::from_millis(100);
 
-/// Requests a second to the fleet, and to the bystander.
-const RATE: u64 = 300;
-const BESIDE: u64 = 100;
+/// Requests a second, to each server: so few that the servers and not the machine are measured.
+const RATE: u64 = 150;
 
 /// Answers in a row from the store after which a server has it back.
 const IN_A_ROW: usize = 8;
+
+/// How often a trial is tried that was not as it should be, and how often one that the machine spoilt.
+const TRIES: usize = 3;
+const SPOILT_TRIES: usize = 2;
+
+/// What was not as it should be, although it may be the machine that did it; what may never be panics.
+pub(crate) struct Flaw {
+    what: String,
+    /// The longest, in microseconds, that the bystander's callers waited meanwhile.
+    machine: u64,
+}
+
+/// Runs a trial, given its number, until it is as it should be. One that never is fails, unless the machine itself stood still for
+/// longer than the servers' deadline: that says nothing about them.
+#[track_caller]
+pub(crate) fn tried(mut trial: impl FnMut(usize) -> Result<(), Flaw>) {
+    let mut spoilt = 0;
+    for number in 0..TRIES {
+        let Err(Flaw { what, machine }) = trial(number) else { return };
+        println!("  not as it should be: {what}; beside it {machine} µs");
+        spoilt += usize::from(Duration::from_micros(machine) > DEADLINE);
+        if spoilt == SPOILT_TRIES {
+            return println!("  not judged: the machine is too busy");
+        }
+    }
+    panic!("not once as it should be");
+}
 
 impl Stage {
     /// Two servers on this store.
@@ -76,34 +105,43 @@ impl Stage {
 
     /// Runs a load, does this to the store in the middle, waits until all is as before, and looks at what came of it.
     #[track_caller]
-    pub(crate) fn run(&mut self, trial: Trial, fault: impl FnOnce(&Running<'_>)) {
-        let asks: Vec<_> = trial.callers.iter().map(|caller| caller.ask.clone()).collect();
-        let plan = |fleet: &Fleet, rate| Plan { servers: fleet.addresses(), asks: asks.clone(), rate };
-        let beside = Load::start(plan(&self.bystander, BESIDE));
-        let load = Load::start(plan(&self.fleet, RATE));
-        let running = Running { load, trial: &trial, servers: self.fleet.len() };
+    pub(crate) fn run(&mut self, trial: &Trial, fault: impl FnOnce(&Running<'_>)) -> Result<(), Flaw> {
+        let asks = trial.callers.iter().map(|caller| caller.ask.clone()).collect();
+        let servers = [self.fleet.addresses(), self.bystander.addresses()].concat();
+        let load = Load::start(Plan { rate: RATE * servers.len() as u64, servers, asks });
+        let running = Running { load, trial, servers: self.fleet.len() };
         running.a_while();
         let before = running.load.so_far().len();
         fault(&running);
         running.until_back();
-        let back = running.load.so_far();
+        let outage = running.load.so_far().split_off(before);
         running.a_while();
-        let samples = running.load.stop();
-        let (figures, beside) = (Figures::of(&samples), Figures::of(&beside.stop()));
-        println!("{:24} {figures}; {}", trial.name, trial.summary(&samples, &back[before..]));
-        println!("{:24} {beside}", "  a server beside it");
-        self.check_times(&figures, &beside);
-        trial.check_counts(&samples, &self.fleet);
-        self.control.get_or_insert(figures);
+        let all = running.load.stop();
+        let (samples, beside): (Vec<Sample>, Vec<Sample>) =
+            all.into_iter().partition(|sample| sample.server < self.fleet.len());
+        let figures = [Figures::of(&samples), Figures::of(&beside)];
+        println!("{:26} {}; {}", trial.name, figures[0], trial.summary(&samples, &outage));
+        println!("{:26} {}", "  a server beside it", figures[1]);
+        let times = self.judge_times(&figures);
+        let counts = trial.judge_counts(&samples, &self.fleet);
+        self.control.get_or_insert(figures.clone());
+        times.and(counts).map_err(|what| Flaw { what, machine: figures[1].max })
     }
 
     #[track_caller]
-    fn check_times(&self, figures: &Figures, beside: &Figures) {
+    fn judge_times(&self, [figures, beside]: &[Figures; 2]) -> Result<(), String> {
         assert!(figures.errors.is_empty(), "callers saw errors: {:?}", &figures.errors[..figures.errors.len().min(5)]);
-        let control = self.control.clone().unwrap_or_else(|| figures.clone());
-        let most = |more: Duration, machine: u64| (DEADLINE + more).as_micros() as u64 + machine;
-        assert!(figures.p999 <= most(MOST_P999, control.p999.max(beside.p999)), "p99.9 is {} µs", figures.p999);
-        assert!(figures.max <= most(MOST_MAX, control.max.max(beside.max)), "the slowest took {} µs", figures.max);
+        let control = self.control.as_ref();
+        let most = |more: Duration, machine: fn(&Figures) -> u64| {
+            let control = control.map_or(0, |[control, _]| machine(control));
+            (DEADLINE + more).as_micros() as u64 + machine(beside).max(control)
+        };
+        let (p999, max) = (most(MOST_P999, |figures| figures.p999), most(MOST_MAX, |figures| figures.max));
+        match (figures.p999 <= p999, figures.max <= max) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("p99.9 is {} µs, at most {p999} are good", figures.p999)),
+            (_, false) => Err(format!("the slowest took {} µs, at most {max} are good", figures.max)),
+        }
     }
 }
 
@@ -111,7 +149,8 @@ impl Running<'_> {
     /// Goes on for a while: `FLEET_SECONDS`, or so long that something happens.
     pub(crate) fn a_while(&self) {
         let seconds = std::env::var("FLEET_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-        self.load.until_more(seconds.map_or(RATE * 3 / 2, |seconds: u64| seconds * RATE));
+        let rate = RATE * (self.servers as u64 + 1);
+        self.load.until_more(seconds.map_or(rate * 3 / 2, |seconds: u64| rate * seconds));
     }
 
     /// Waits until every server answers again from the store to those who were hit.
@@ -122,7 +161,7 @@ impl Running<'_> {
             let hit = samples.iter().rev().filter(|sample| sample.server == server && self.trial.is_hit(sample.ask));
             let last: Vec<&Sample> = hit.take(IN_A_ROW).collect();
             last.len() == IN_A_ROW
-                && !last.iter().any(|sample| sample.is_without_store())
+                && !last.iter().any(|sample| sample.answer.is_without_store())
                 && last.iter().any(|sample| matches!(sample.answer, Answer::Decided { source: Source::Store, .. }))
         };
         if self.trial.callers.iter().enumerate().any(|(ask, _)| self.trial.is_hit(ask)) {
@@ -152,8 +191,8 @@ impl Trial {
                 worst.push(format!("{most} of {}", kind.limit));
             }
         }
-        let first = outage.iter().find(|sample| sample.is_without_store());
-        let last = outage.iter().rfind(|sample| sample.is_without_store());
+        let first = outage.iter().find(|sample| sample.answer.is_without_store());
+        let last = outage.iter().rfind(|sample| sample.answer.is_without_store());
         let away = first.zip(last).map(|(first, last)| (last.ended - first.begun) as f64 / 1e6);
         let away = away.map_or(String::new(), |seconds| format!("; without it for {seconds:.1} s"));
         match worst.is_empty() {
@@ -162,30 +201,60 @@ impl Trial {
         }
     }
 
+    /// Panics if more passed than may, or fewer. That a caller was answered without the store although his shard was well is an
+    /// error.
     #[track_caller]
-    fn check_counts(&self, samples: &[Sample], fleet: &Fleet) {
-        let of = |ask: usize| samples.iter().filter(move |sample| sample.ask == ask);
-        let outage = matches!(self.bound, Bound::Outage | Bound::OutageAndLoss);
+    fn judge_counts(&self, samples: &[Sample], fleet: &Fleet) -> Result<(), String> {
+        let mut judged = Ok(());
         for (ask, caller) in self.callers.iter().enumerate() {
-            let kind = Kind::of(&caller.ask);
-            let without = of(ask).filter(|sample| sample.is_without_store()).count();
-            let passed = passed(kind, samples, ask);
-            if self.is_hit(ask) && self.bound != Bound::Exact {
-                let most = self.bound.most(kind.limit, fleet.len());
-                assert!(passed <= most, "{caller:?}: {passed} passed, at most {most} may");
-                assert!(!outage || without > 0, "{}: {caller:?} did not notice it", self.name);
-                continue;
+            let (is_hit, kind) = (self.is_hit(ask), Kind::of(&caller.ask));
+            let mut tally = Tally::of(kind, samples, ask);
+            let without = tally.without;
+            let is_exact = !is_hit && kind.period.is_none();
+            if is_exact {
+                tally.add(&until_refused(&fleet.addresses(), &caller.ask, 2 * kind.limit));
             }
-            // A machine that is busy with something else may let a deadline pass.
-            assert!(without * 100 <= of(ask).count(), "{caller:?}: {without} answers without the store");
-            if kind.period.is_some() {
-                assert!(passed <= kind.limit + without, "{caller:?}: {passed} passed in one period");
-                continue;
+            let passed = tally.passed;
+            let bound = if is_hit { self.bound } else { Bound::Exact };
+            let most = bound.most(kind.limit, fleet.len(), tally.local);
+            assert!(passed <= most, "{}: {caller:?}: {passed} passed, at most {most} may", self.name);
+            let is_short = is_exact && passed < kind.limit && tally.without == 0;
+            assert!(!is_short, "{}: {caller:?}: only {passed} passed", self.name);
+            let noticed = without > 0 || !matches!(bound, Bound::Outage | Bound::OutageAndLoss);
+            assert!(noticed, "{}: {caller:?} did not notice it", self.name);
+            if !is_hit && without * 100 > tally.asked {
+                judged = Err(format!("{}: {without} of {} answers without the store", caller.ask.user, tally.asked));
             }
-            let later = until_refused(&fleet.addresses(), &caller.ask, kind.limit + 1);
-            let all = passed + later;
-            assert!(all <= kind.limit + without, "{caller:?}: {all} passed");
-            assert!(all == kind.limit || without > 0, "{caller:?}: only {all} passed");
+        }
+        judged
+    }
+}
+
+/// What one caller was answered.
+struct Tally {
+    asked: usize,
+    /// Let pass, in all or in the worst period.
+    passed: usize,
+    /// Answered without the store.
+    without: usize,
+    /// Those of them that were let pass. A machine that stands still for a deadline is an outage to a server.
+    local: usize,
+}
+
+impl Tally {
+    fn of(kind: &Kind, samples: &[Sample], ask: usize) -> Tally {
+        let answers: Vec<Answer> =
+            samples.iter().filter(|sample| sample.ask == ask).map(|sample| sample.answer.clone()).collect();
+        let mut tally = Tally { asked: answers.len(), passed: 0, without: 0, local: 0 };
+        tally.add(&answers);
+        Tally { passed: passed(kind, samples, ask), ..tally }
+    }
+
+    fn add(&mut self, answers: &[Answer]) {
+        for answer in answers {
+            self.passed += usize::from(answer.is_allowed());
+            self.without += usize::from(answer.is_without_store());
+            self.local += usize::from(answer.is_without_store() && answer.is_allowed());
         }
     }
 }
@@ -200,11 +269,11 @@ fn passed(kind: &Kind, samples: &[Sample], ask: usize) -> usize {
 }
 
 impl Bound {
-    /// Of a limit, by so many servers.
-    fn most(self, limit: usize, servers: usize) -> usize {
+    /// Of a limit, by so many servers, which by themselves let so many pass.
+    fn most(self, limit: usize, servers: usize, local: usize) -> usize {
         match self {
-            Bound::Exact => limit,
-            Bound::Loss => 2 * limit,
+            Bound::Exact => limit + local,
+            Bound::Loss => 2 * limit + local,
             Bound::Outage => 2 * limit + servers,
             Bound::OutageAndLoss => 3 * limit + servers,
         }

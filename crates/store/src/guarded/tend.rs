@@ -18,6 +18,9 @@ use crate::sharded::{HEARTBEAT, Record, ShardId, Sharded};
 const BEAT: Duration = Duration::from_millis(50);
 /// How many errands are run in a beat: 1,000 a second.
 const ERRANDS_A_BEAT: usize = 50;
+/// The most servers of so many beats count. A store that lost what it had hears of one server before the others; who believed it
+/// would take more than its share of every limit.
+const BEATS_HEARD: usize = 4;
 /// How long after a request passed that nobody counted the store as a whole counts as open.
 const OPEN_FOR: Span = Span::from_secs(10);
 
@@ -65,11 +68,13 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     async fn live(&self) {
-        loop {
+        let mut heard = [1; BEATS_HEARD];
+        for turn in (0..BEATS_HEARD).cycle() {
             let beat = in_time(HEARTBEAT, self.inner.heartbeat(HEARTBEAT)).await;
-            // The last number that was heard of counts until there is another.
+            // What was heard last counts until there is something else.
             if let Ok(replicas) = &beat {
-                self.replicas.store((*replicas).max(1), Ordering::Relaxed);
+                heard[turn] = *replicas;
+                self.replicas.store(heard.into_iter().fold(1, u64::max), Ordering::Relaxed);
             }
             *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
             tokio::time::sleep(HEARTBEAT).await;

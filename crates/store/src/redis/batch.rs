@@ -8,6 +8,7 @@ use tollgate_core::Timestamp;
 use super::address::Node;
 use super::codec::{Call, Reply};
 use super::fault::{Fault, Reason, Remedy};
+use super::hub::Deliveries;
 use super::lane::{Answer, Job, MOST_AT_ONCE, Manner, Part};
 use super::script::SCRIPT;
 use super::stats::Counters;
@@ -85,18 +86,19 @@ impl Batch {
     /// Hands the answers to those who wait for them. Claims that only lack the script stay, to be sent again.
     pub(super) fn read(&mut self, answers: Vec<Value>, counters: &Counters) {
         self.reload = false;
-        let mut unscripted = Vec::new();
+        let (mut unscripted, mut deliveries) = (Vec::new(), Deliveries::default());
         let mut jobs = self.jobs.drain(..);
         for (step, answer) in self.steps.iter().zip(answers) {
             let Step::Call(claims) = *step else { continue };
             let jobs = jobs.by_ref().take(claims);
             match answer {
-                Value::BulkString(bytes) => settled(jobs, claims, bytes, &self.node, counters),
+                Value::BulkString(bytes) => settled(jobs, claims, bytes, &self.node, counters, &mut deliveries),
                 Value::ServerError(error) => unscripted.extend(jobs.filter_map(|job| refused(job, &error, &self.node))),
                 _ => failed(jobs, &Failure::Refused(format!("{}: an answer that is none", self.node))),
             }
         }
         drop(jobs);
+        deliveries.send();
         self.reload = !unscripted.is_empty();
         unscripted.iter().for_each(|_| counters.resend(Reason::NoScript));
         self.jobs = unscripted;
@@ -139,7 +141,14 @@ fn call(script: &str, call: &Call<'_>) -> Cmd {
 }
 
 /// Gives each claim its part of the script's answer.
-fn settled(jobs: impl Iterator<Item = Job>, claims: usize, bytes: Vec<u8>, node: &Node, counters: &Counters) {
+fn settled(
+    jobs: impl Iterator<Item = Job>,
+    claims: usize,
+    bytes: Vec<u8>,
+    node: &Node,
+    counters: &Counters,
+    deliveries: &mut Deliveries,
+) {
     let Some(Reply { at, unsound, answers }) = Reply::of(&bytes, claims) else {
         return failed(jobs, &Failure::Refused(format!("{node}: the script's answer can't be read")));
     };
@@ -148,8 +157,7 @@ fn settled(jobs: impl Iterator<Item = Job>, claims: usize, bytes: Vec<u8>, node:
     }
     let bytes = Arc::new(bytes);
     for (job, range) in jobs.zip(answers) {
-        // Who no longer waits does not hear it.
-        let _ = job.answer.send(Answer::Settled(Part { at, bytes: Arc::clone(&bytes), range }));
+        deliveries.add(job.hub, job.answer, Answer::Settled(Part { at, bytes: Arc::clone(&bytes), range }));
     }
 }
 

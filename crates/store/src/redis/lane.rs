@@ -17,6 +17,7 @@ use super::address::Node;
 use super::codec::Packet;
 use super::connect::Link;
 use super::fault::Fault;
+use super::hub::Hub;
 use crate::sharded::Failure;
 
 /// A queue to one node, and the connection that empties it.
@@ -59,6 +60,8 @@ pub(super) struct Job {
     /// How often the script was not there.
     pub(super) unscripted: u8,
     pub(super) answer: oneshot::Sender<Answer>,
+    /// Where whoever asked waits.
+    pub(super) hub: Option<Arc<Hub>>,
 }
 
 /// With whom a claim may share a call.

@@ -15,6 +15,7 @@ mod connect;
 mod discover;
 mod drive;
 mod fault;
+mod hub;
 mod lane;
 mod names;
 mod password;

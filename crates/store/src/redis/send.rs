@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use super::Shared;
 use super::codec::Packet;
 use super::fault::{Fault, Reason, Remedy};
+use super::hub::Hub;
 use super::lane::{Answer, Job, Manner, Part, Rejected};
 use crate::sharded::Failure;
 
@@ -48,7 +49,7 @@ impl<'s> Sending<'s> {
             };
             let Some(lane) = peer.lane(hash) else { break };
             let (answer, answered) = oneshot::channel();
-            match lane.push(Job { packet, slot: self.slot, manner, unscripted: 0, answer }) {
+            match lane.push(Job { packet, slot: self.slot, manner, unscripted: 0, answer, hub: Hub::here() }) {
                 Ok(()) => {}
                 Err(Rejected::Failed(failure)) => return Err(failure),
                 Err(Rejected::Closed(back)) => {

@@ -61,6 +61,22 @@ async fn local_memory_admits_this_servers_share_of_each_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_forgot_the_servers_is_not_believed_at_once() {
+    let mut server = Server::new(1);
+    server.shards.replicas.store(3, Ordering::SeqCst);
+    server.tend();
+    server.pass(100 * MS).await;
+    server.shards.replicas.store(1, Ordering::SeqCst);
+    // Long enough for every server to be heard of again, be it that its last beat failed slowly.
+    for _ in 0..3 {
+        server.pass(2_000 * MS).await;
+        assert_eq!(server.guard.status().replicas, 3);
+    }
+    server.pass(2_000 * MS).await;
+    assert_eq!(server.guard.status().replicas, 1, "the others are gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_shared_out_of_a_limit_of_nothing() {
     let server = Server::new(1);
     server.lose(0).await;

@@ -4,7 +4,7 @@
 use tollgate_testing::Redis;
 
 use super::Config;
-use crate::server::Start;
+use crate::server::{Start, eventually};
 
 const RULES: &str = "
 domain: edge
@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 const REQUESTS: usize = 12;
 
 #[test]
-fn slow_a_security_rule_refuses_when_redis_stalls() {
+fn a_security_rule_refuses_when_redis_stalls() {
     let seen: Vec<Vec<u16>> = (0..TRIES)
         .map_while(|_| {
             let statuses = with_stalled_redis();
@@ -34,7 +34,8 @@ fn with_stalled_redis() -> Vec<u16> {
     let mut redis = Redis::start();
     let server = Start::new().rules(RULES).listen(&["grpc"]).args(&["--store", &redis.url()]).ready();
     let envoy = Config::new(server.address("grpc")).with("timeout: 10s", "# Not set: 20 ms").start();
-    assert_eq!(envoy.statuses(REQUESTS, "/public", &[]), [200; REQUESTS]);
+    let asked = || envoy.statuses(REQUESTS, "/public", &[]);
+    assert!(eventually(|| (asked() == [200; REQUESTS]).then_some(())).is_some(), "the server does not find Redis");
     redis.pause();
-    envoy.statuses(REQUESTS, "/public", &[])
+    asked()
 }

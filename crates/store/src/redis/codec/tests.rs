@@ -18,7 +18,15 @@ const CLAIMS: usize = 120_000;
 
 #[test]
 fn slow_the_script_conforms() {
-    let redis = Redis::start();
+    conforms(&Redis::start());
+}
+
+#[test]
+fn slow_the_script_conforms_in_valkey() {
+    conforms(&Redis::start_valkey());
+}
+
+fn conforms(redis: &Redis) {
     let stores = std::cell::Cell::new(0);
     conformance::run(|| {
         stores.set(stores.get() + 1);

@@ -27,7 +27,7 @@ fn job(slot: u16, bytes: usize) -> (Job, oneshot::Receiver<Answer>) {
     let claim = Claim { id: ClaimId(1), charges: smallvec![charge], once: None, patience: None };
     let packet = Packet::of(&claim, Record::Whole, &Names::new("tg:"), Timestamp::from_secs(1));
     let (answer, waits) = oneshot::channel();
-    (Job { packet: Box::new(packet), slot, manner: Manner::Together, unscripted: 0, answer }, waits)
+    (Job { packet: Box::new(packet), slot, manner: Manner::Together, unscripted: 0, answer, hub: None }, waits)
 }
 
 fn lane() -> Lane {
