@@ -1,5 +1,6 @@
 //! Limits that come with each request, and need no rule.
 
+use std::borrow::Borrow;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -33,37 +34,40 @@ pub struct Throttle {
 pub struct Throttler<S> {
     limiter: Arc<Limiter<S>>,
     space: Box<str>,
-    /// Limits that were asked for before: to make one costs more than to settle a claim.
-    known: Vec<Known>,
+    known: Shelf<Known>,
+    /// The same for those who are still waiting for their answers when others take its place here.
+    shared: Shelf<Arc<Known>>,
+    settlement: Settlement,
+}
+
+/// Limits that were asked for before: to make one costs more than to settle a claim.
+#[derive(Debug)]
+struct Shelf<K> {
+    known: Vec<K>,
     /// Which of them makes room for a new one.
     oldest: usize,
-    settlement: Settlement,
 }
 
 #[derive(Debug)]
 struct Known {
     throttle: Throttle,
-    /// Shared with those who are still waiting for their answers when others take its place here.
-    terms: Arc<Terms>,
-}
-
-/// What a throttle comes to in the words of claims.
-#[derive(Debug)]
-struct Terms {
     limit: Limit,
     scope: Scope,
 }
+
+const MOST_KNOWN: usize = 32;
 
 /// In scopes, a text that no rule of a file has: names are not empty.
 const RULE: &str = "";
 
 impl<S: Store> Throttler<S> {
     /// How many limits it remembers. Past that they are made again when they come again.
-    pub const MOST_KNOWN: usize = 32;
+    pub const MOST_KNOWN: usize = MOST_KNOWN;
 
     /// The counters of this space.
     pub fn new(limiter: Arc<Limiter<S>>, space: &str) -> Throttler<S> {
-        Throttler { limiter, space: space.into(), known: Vec::new(), oldest: 0, settlement: Settlement::default() }
+        let (known, shared) = (Shelf::default(), Shelf::default());
+        Throttler { limiter, space: space.into(), known, shared, settlement: Settlement::default() }
     }
 
     /// Takes the units or nothing; no units are a look.
@@ -73,11 +77,10 @@ impl<S: Store> Throttler<S> {
     /// # Errors
     /// If the limit can't be counted exactly.
     pub async fn take(&mut self, key: &[u8], throttle: &Throttle, units: u64) -> Result<Reading, LimitError> {
-        let at = self.find(throttle)?;
-        let (terms, settlement) = (&*self.known[at].terms, &mut self.settlement);
-        let claim = terms.claim(key, units);
+        let (known, settlement) = (self.known.find(&self.space, throttle)?, &mut self.settlement);
+        let claim = known.claim(key, units);
         self.limiter.settle(&claim, settlement).await;
-        Ok(terms.read(&claim, settlement))
+        Ok(known.read(&claim, settlement))
     }
 
     /// The same for those who ask for more before they have the answer. What is polled first is asked first.
@@ -93,13 +96,13 @@ impl<S: Store> Throttler<S> {
     where
         S: 'static,
     {
-        let at = self.find(throttle)?;
-        let (limiter, terms, key) = (self.limiter.clone(), self.known[at].terms.clone(), Box::<[u8]>::from(key));
+        let known = self.shared.find(&self.space, throttle)?.clone();
+        let (limiter, key) = (self.limiter.clone(), Box::<[u8]>::from(key));
         Ok(async move {
             let mut settlement = Settlement::default();
-            let claim = terms.claim(&key, units);
+            let claim = known.claim(&key, units);
             limiter.settle(&claim, &mut settlement).await;
-            terms.read(&claim, &settlement)
+            known.read(&claim, &settlement)
         })
     }
 
@@ -108,27 +111,38 @@ impl<S: Store> Throttler<S> {
     /// # Errors
     /// If the limit can't be counted exactly.
     pub fn shed(&mut self, key: &[u8], throttle: &Throttle, units: u64) -> Result<Reading, LimitError> {
-        let at = self.find(throttle)?;
-        let (terms, settlement) = (&*self.known[at].terms, &mut self.settlement);
-        let claim = terms.claim(key, units);
+        let (known, settlement) = (self.known.find(&self.space, throttle)?, &mut self.settlement);
+        let claim = known.claim(key, units);
         self.limiter.store().assume(&claim, Source::Shed, settlement);
-        Ok(terms.read(&claim, settlement))
+        Ok(known.read(&claim, settlement))
+    }
+}
+
+impl<K: Borrow<Known> + From<Known>> Shelf<K> {
+    /// The limit that was asked for.
+    fn find(&mut self, space: &str, throttle: &Throttle) -> Result<&K, LimitError> {
+        let at = match self.known.iter().position(|known| known.borrow().throttle == *throttle) {
+            Some(at) => at,
+            None => self.put(Known::new(space, *throttle)?.into()),
+        };
+        Ok(&self.known[at])
     }
 
-    /// The place of a limit among the known ones.
-    fn find(&mut self, throttle: &Throttle) -> Result<usize, LimitError> {
-        if let Some(at) = self.known.iter().position(|known| known.throttle == *throttle) {
-            return Ok(at);
-        }
-        let known = Known::new(&self.space, *throttle)?;
-        if self.known.len() < Self::MOST_KNOWN {
+    fn put(&mut self, known: K) -> usize {
+        if self.known.len() < MOST_KNOWN {
             self.known.push(known);
-            return Ok(self.known.len() - 1);
+            return self.known.len() - 1;
         }
         let at = self.oldest;
         self.known[at] = known;
-        self.oldest = (at + 1) % Self::MOST_KNOWN;
-        Ok(at)
+        self.oldest = (at + 1) % MOST_KNOWN;
+        at
+    }
+}
+
+impl<K> Default for Shelf<K> {
+    fn default() -> Shelf<K> {
+        Shelf { known: Vec::new(), oldest: 0 }
     }
 }
 
@@ -137,12 +151,10 @@ impl Known {
         let period = Period::fixed(throttle.period)?;
         let algorithm = Algorithm::Bucket { burst: throttle.burst, paced: false };
         let scope = Scope::new(space, RULE, algorithm, &period, Home::Own);
-        let limit = Limit::new(throttle.count, period, algorithm)?;
-        Ok(Known { throttle, terms: Arc::new(Terms { limit, scope }) })
+        Ok(Known { throttle, limit: Limit::new(throttle.count, period, algorithm)?, scope })
     }
-}
 
-impl Terms {
+    #[inline]
     fn claim<'a>(&'a self, key: &'a [u8], units: u64) -> Claim<'a> {
         let charge = Charge {
             key: Key::new(&self.scope, smallvec![Value::bytes(key)]),
@@ -157,6 +169,7 @@ impl Terms {
     }
 
     /// What the one charge of a claim reads.
+    #[inline]
     fn read(&self, claim: &Claim<'_>, settlement: &Settlement) -> Reading {
         let reading = settlement.readings.first().copied();
         let reading = reading.unwrap_or_else(|| Reading::assumed(&claim.charges[0], Source::Assumed));

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Descriptor, Request, now};
+use tollgate::{Decision, Descriptor, Request, RequestError, now};
 
 use super::answer::{self, Detail};
-use super::settings::{AttributeSource, AuthorizeSettings};
+use super::settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
 use super::{Wire, words};
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -24,46 +24,62 @@ static METHODS: [HeaderName; 2] =
     [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
 static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
+/// Attributes by name.
+type Values<'h> = SmallVec<[(&'h str, Cow<'h, str>); 8]>;
+
 /// Decides the request that headers describe.
+///
+/// Nobody's patience is heard of: the headers are those of somebody who only wants to pass.
 pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     if wire.gate.waits() {
         // Boxed, so that the future of a request is as small as if no store made wait.
-        return Box::pin(decide(wire, headers)).await;
+        return Box::pin(wait(wire, headers)).await;
     }
-    now(decide(wire, headers)).unwrap_or_default()
+    let values = wire.authorize.values(headers);
+    let entries = entries(&values);
+    let descriptors = [Descriptor::new(&entries)];
+    let request = wire.request(&descriptors, headers);
+    tell(wire, &request, now(wire.gate.check(&request, headers, None)))
 }
 
-async fn decide(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
-    let settings = &wire.authorize;
-    let values: SmallVec<[_; 8]> = settings
-        .attributes
-        .iter()
-        .filter_map(|one| Some((&*one.name, settings.value(&one.source, headers)?)))
-        .collect();
-    let entries: SmallVec<[_; 8]> = values
-        .iter()
-        // A value that is too long to be decided must not be a way past the limits.
-        .map(|(name, value)| (*name, words::beginning(value, Request::LONGEST_TEXT)))
-        .take(Request::MOST_ENTRIES)
-        .collect();
+/// The same on a store that makes wait.
+async fn wait(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let values = wire.authorize.values(headers);
+    let entries = entries(&values);
     let descriptors = [Descriptor::new(&entries)];
-    let cost = settings.cost(headers).unwrap_or_else(|| {
-        wire.gate.metrics().authorize_bad_cost.inc();
-        1
-    });
-    let request = Request { domain: settings.domain.as_deref(), descriptors: &descriptors, cost, claim: None };
-    // Nobody's patience: the headers are those of somebody who only wants to pass.
-    match wire.gate.check(&request, headers, None).await {
-        Ok(decision) => {
+    let request = wire.request(&descriptors, headers);
+    tell(wire, &request, Some(wire.gate.check(&request, headers, None).await))
+}
+
+fn entries<'v>(values: &'v Values<'_>) -> SmallVec<[(&'v str, &'v str); 8]> {
+    // A value that is too long to be decided must not be a way past the limits.
+    let cut = |(name, value): &'v (&str, Cow<'_, str>)| (*name, words::beginning(value, Request::LONGEST_TEXT));
+    values.iter().map(cut).take(Request::MOST_ENTRIES).collect()
+}
+
+fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, RequestError>>) -> Response<Full<Bytes>> {
+    match decided {
+        Some(Ok(decision)) => {
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();
             }
-            answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Bare)
+            answer::write(&wire.told, &wire.gate, request, &decision, Detail::Bare)
         }
-        Err(_) => {
+        Some(Err(_)) | None => {
             wire.gate.metrics().authorize_unmatched.inc();
             Response::new(Full::default())
         }
+    }
+}
+
+impl Wire {
+    /// What is asked for the client of a proxy.
+    fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>], headers: &HeaderMap) -> Request<'r> {
+        let cost = self.authorize.cost(headers).unwrap_or_else(|| {
+            self.gate.metrics().authorize_bad_cost.inc();
+            1
+        });
+        Request { domain: self.authorize.domain.as_deref(), descriptors, cost, claim: None }
     }
 }
 
@@ -83,6 +99,12 @@ pub(super) async fn handle(State(wire): State<Arc<Wire>>, headers: HeaderMap) ->
 }
 
 impl AuthorizeSettings {
+    /// The attributes that the headers have.
+    fn values<'h>(&'h self, headers: &'h HeaderMap) -> Values<'h> {
+        let value = |one: &'h AuthorizeAttribute| Some((&*one.name, self.value(&one.source, headers)?));
+        self.attributes.iter().filter_map(value).collect()
+    }
+
     fn value<'h>(&self, source: &AttributeSource, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
         match source {
             AttributeSource::Header(name) if *name == FORWARDED_FOR => address(headers, self.trusted_hops),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::Full;
-use tollgate::{Span, now};
+use tollgate::{Decision, Request, RequestError, now};
 
 use super::answer::{self, Detail};
 use super::asked::Asked;
@@ -23,13 +23,26 @@ pub(super) async fn answer<B: Body<Data = Bytes> + Unpin>(
 ) -> Response<Full<Bytes>> {
     match body::whole(body, wire.times.body).await {
         // Boxed, so that the future of a request is as small as if no store made wait.
-        Ok(bytes) if wire.gate.waits() => Box::pin(decide(wire, headers, bytes, patience::of_http(headers))).await,
-        Ok(bytes) => now(decide(wire, headers, bytes, None)).unwrap_or_else(|| Problem::no_answer().into_answer()),
+        Ok(bytes) if wire.gate.waits() => Box::pin(wait(wire, headers, bytes)).await,
+        Ok(bytes) => decide(wire, headers, &bytes),
         Err(problem) => refuse(wire, problem),
     }
 }
 
-async fn decide(wire: &Wire, headers: &HeaderMap, bytes: Bytes, patience: Option<Span>) -> Response<Full<Bytes>> {
+/// On a store that never makes wait.
+fn decide(wire: &Wire, headers: &HeaderMap, bytes: &[u8]) -> Response<Full<Bytes>> {
+    let asked = match Asked::read(bytes) {
+        Ok(asked) => asked,
+        Err(problem) => return refuse(wire, problem),
+    };
+    let pairs = asked.pairs();
+    let descriptors = asked.descriptors(&pairs);
+    let request = asked.request(&descriptors);
+    tell(wire, &request, now(wire.gate.check(&request, headers, None)))
+}
+
+/// On one that does.
+async fn wait(wire: &Wire, headers: &HeaderMap, bytes: Bytes) -> Response<Full<Bytes>> {
     let asked = match Asked::read(&bytes) {
         Ok(asked) => asked,
         Err(problem) => return refuse(wire, problem),
@@ -37,9 +50,14 @@ async fn decide(wire: &Wire, headers: &HeaderMap, bytes: Bytes, patience: Option
     let pairs = asked.pairs();
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
-    match wire.gate.check(&request, headers, patience).await {
-        Ok(decision) => answer::write(&wire.told, &wire.gate, &request, &decision, Detail::Whole),
-        Err(error) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
+    tell(wire, &request, Some(wire.gate.check(&request, headers, patience::of_http(headers)).await))
+}
+
+fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, RequestError>>) -> Response<Full<Bytes>> {
+    match decided {
+        Some(Ok(decision)) => answer::write(&wire.told, &wire.gate, request, &decision, Detail::Whole),
+        Some(Err(error)) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
+        None => Problem::no_answer().into_answer(),
     }
 }
 

@@ -12,7 +12,7 @@ use tollgate::Throttler;
 
 use super::Resp;
 use super::answers::{self, Peer, Then};
-use super::command::{self, Asked, Fault, Form, Order};
+use super::command::{self, Asked, Command, Fault, Form, Order};
 use super::frame::{Arguments, Parser};
 use super::reply::Replies;
 use crate::counters::Counters;
@@ -106,6 +106,7 @@ impl Connection {
     async fn answer(&mut self) -> Next {
         let Connection { resp, inbox, parser, replies, desk, .. } = self;
         let mut batch = resp.gate.batch();
+        let waits = batch.waits();
         let (mut read, mut commands) = (0, 0);
         let next = loop {
             let rest = &inbox[read..];
@@ -124,7 +125,12 @@ impl Connection {
                 continue;
             }
             commands += 1;
-            if desk.answer(arguments, resp, &mut batch, replies).await == Then::Close {
+            let then = match waits {
+                false => desk.answer(arguments, resp, &mut batch, replies).await,
+                // Boxed, so that nothing of a command need be kept where no store makes wait.
+                true => Box::pin(desk.answer_in_turn(arguments, resp, &mut batch, replies)).await,
+            };
+            if then == Then::Close {
                 break Next::Close;
             }
             if replies.bytes().len() >= MOST_WAITING {
@@ -209,15 +215,7 @@ impl Desk {
         batch: &mut Batch<'_>,
         replies: &mut Replies,
     ) -> Then {
-        let order = command::read(arguments);
-        if batch.waits() {
-            match order {
-                Ok(Order::Throttle(asked)) => return self.ask(&asked, batch, replies).await,
-                // Answers keep the order of what was asked.
-                _ => self.catch_up(batch, replies).await,
-            }
-        }
-        match order {
+        match command::read(arguments) {
             Ok(Order::Throttle(asked)) => {
                 match batch.throttle(&mut self.throttler, asked.key, &asked.throttle, asked.units).await {
                     Ok(throttled) => answers::throttled(asked.form, asked.throttle.burst, &throttled, replies),
@@ -225,13 +223,44 @@ impl Desk {
                 }
                 Then::GoOn
             }
-            Ok(Order::Other(command)) => self.peer.answer(&command, &resp.counts, replies),
+            Ok(Order::Other(command)) => self.answer_other(Ok(command), resp, batch, replies),
+            Err(fault) => self.answer_other(Err(fault), resp, batch, replies),
+        }
+    }
+
+    /// Answers what needs no decision.
+    fn answer_other(
+        &mut self,
+        command: Result<Command<'_>, Fault<'_>>,
+        resp: &Resp,
+        batch: &Batch<'_>,
+        replies: &mut Replies,
+    ) -> Then {
+        match command {
+            Ok(command) => self.peer.answer(&command, &resp.counts, replies),
             Err(Fault::Unknown(arguments)) if is_http(arguments) => Then::Close,
             Err(fault) => {
                 refuse(&fault, batch, replies);
                 Then::GoOn
             }
         }
+    }
+
+    /// Answers on a store that makes wait: throttles are asked for, and answered before anything else is.
+    async fn answer_in_turn(
+        &mut self,
+        arguments: Arguments<'_>,
+        resp: &Resp,
+        batch: &mut Batch<'_>,
+        replies: &mut Replies,
+    ) -> Then {
+        let command = match command::read(arguments) {
+            Ok(Order::Throttle(asked)) => return self.ask(&asked, batch, replies).await,
+            Ok(Order::Other(command)) => Ok(command),
+            Err(fault) => Err(fault),
+        };
+        self.catch_up(batch, replies).await;
+        self.answer_other(command, resp, batch, replies)
     }
 
     /// Asks for a throttle, and goes on before it is answered: what one read brought is one wait for the store, not one after
