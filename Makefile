@@ -48,20 +48,28 @@ lint-fast: setup
 
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
 bench_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-throttlecrab := $(CURDIR)/target/peers/bin/throttlecrab-server
-run_bench = TOLLGATE=$(bench_built)/release/tollgate THROTTLECRAB=$(throttlecrab) \
+peers := $(CURDIR)/target/peers/bin
+throttlecrab := $(peers)/throttlecrab-server
+ratelimit := $(peers)/ratelimit
+ratelimit_version := v1.4.1-0.20260122083618-3fb702589d36
+peers_in_go := $(if $(shell command -v go),$(ratelimit))
+run_bench = TOLLGATE=$(bench_built)/release/tollgate THROTTLECRAB=$(throttlecrab) RATELIMIT=$(ratelimit) \
 	cargo run --release --manifest-path bench/Cargo.toml --
 
 .PHONY: bench
-bench: bench-built ## Tollgate beside its peers
+bench: bench-built $(throttlecrab) $(peers_in_go) ## Tollgate beside its peers
 	$(run_bench)
 
 .PHONY: bench-server
-bench-server: bench-built ## The running server beside its peers, and not the library
+bench-server: bench-built $(throttlecrab) ## The running server beside its peers, and not the library
 	$(run_bench) grpc http resp latency
 
+.PHONY: bench-redis
+bench-redis: bench-built $(peers_in_go) ## Counters in Redis: the store, and servers beside envoyproxy/ratelimit
+	$(run_bench) redis fleet
+
 .PHONY: bench-built
-bench-built: setup $(throttlecrab)
+bench-built: setup
 	@scripts/setup.sh bench
 	cargo build --release --bin tollgate
 
@@ -69,6 +77,11 @@ bench-built: setup $(throttlecrab)
 $(throttlecrab):
 	@scripts/setup.sh bench
 	cargo install --quiet --locked --root $(CURDIR)/target/peers --version 0.4.40 throttlecrab-server
+
+# Built once, where there is Go. One that is too old for it, or that has no network, is told of, and the rest is measured.
+$(ratelimit):
+	@GOBIN=$(peers) go install github.com/envoyproxy/ratelimit/src/service_cmd@$(ratelimit_version) && \
+		mv $(peers)/service_cmd $@ || echo "envoyproxy/ratelimit could not be built, and is not measured"
 
 # libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
 # What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.

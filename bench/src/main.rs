@@ -1,6 +1,6 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay|grpc|http|resp|latency]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|rules|memory|replay|grpc|http|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -12,10 +12,11 @@ mod replay;
 mod rounds;
 mod rules;
 mod server;
+mod store;
 mod workload;
 
 /// What can be asked for, in the order in which it runs.
-const ALL: [(&str, fn()); 8] = [
+const ALL: [(&str, fn()); 10] = [
     ("decide", decide::run),
     ("rules", rules::run),
     ("memory", memory::run),
@@ -24,6 +25,8 @@ const ALL: [(&str, fn()); 8] = [
     ("http", server::http),
     ("resp", server::resp),
     ("latency", server::latency),
+    ("redis", store::run),
+    ("fleet", server::fleet),
 ];
 
 fn main() {
@@ -34,6 +37,7 @@ fn main() {
         }
         [child, asked @ ..] if child == empty::CHILD => return empty::run(asked),
         [child, asked @ ..] if child == load::CHILD => return load::run(asked),
+        [child] if child == store::CHILD => return store::drive(),
         _ => {}
     }
     if let Some(unknown) = asked.iter().find(|asked| ALL.iter().all(|(name, _)| name != asked)) {

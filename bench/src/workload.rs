@@ -39,6 +39,16 @@ impl Random {
         Random(0x9e37_79b9_7f4a_7c15)
     }
 
+    /// Another sequence for each number.
+    pub fn seeded(number: u64) -> Random {
+        let mut random = Random(Random::new().0 ^ (number + 1));
+        // Numbers that are near each other begin with draws that are, too.
+        for _ in 0..16 {
+            random.next();
+        }
+        random
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
 
 use super::h2::Connection;
-use super::stock::Stock;
+use super::stock::{Asking, Stock};
 use super::window::Window;
 use super::{GRPC_CONNECTIONS, GRPC_STREAMS};
 
@@ -24,10 +24,10 @@ struct Connections {
 }
 
 impl Connections {
-    fn open(address: &str) -> Connections {
+    fn open(address: &str, streams: usize, asking: Asking) -> Connections {
         let poll = Poll::new().expect("a poll");
         let open = |number| {
-            let mut connection = Connection::open(address, GRPC_STREAMS);
+            let mut connection = Connection::open(address, streams, asking.statuses());
             let both = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut connection.socket, Token(number), both).expect("a place in the poll");
             connection
@@ -51,11 +51,11 @@ impl Connections {
 }
 
 /// Keeps as many calls under way as there may be, and prints how many were answered a second.
-pub fn flood(address: &str, server: u32, seconds: f64) {
-    let mut messages = Stock::messages();
+pub fn flood(address: &str, streams: usize, asking: Asking, servers: &[u32], seconds: f64) {
+    let mut messages = Stock::messages(asking);
     let length = messages.draw().len();
-    let mut connections = Connections::open(address);
-    let mut window = Window::new(server, seconds);
+    let mut connections = Connections::open(address, streams, asking);
+    let mut window = Window::new(servers, seconds);
     while window.goes_on() {
         connections.turn(
             PATIENCE,
@@ -74,9 +74,9 @@ pub fn flood(address: &str, server: u32, seconds: f64) {
 ///
 /// A call that can't leave at its time counts from then all the same: what a slow server holds up is its latency.
 pub fn pace(address: &str, rate: u64, seconds: f64) {
-    let mut messages = Stock::messages();
+    let mut messages = Stock::messages(Asking::One);
     let length = messages.draw().len();
-    let mut connections = Connections::open(address);
+    let mut connections = Connections::open(address, GRPC_STREAMS, Asking::One);
     let (mut late, mut latency) = (histogram(), histogram());
     let start = Instant::now();
     let every = 1_000_000_000 / rate;

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 use mio::net::TcpStream;
 use prost::Message;
 
@@ -45,6 +45,8 @@ pub struct Connection {
     /// What has arrived and was not told to the server.
     untold: u32,
     blocks: Blocks,
+    /// How many an answer has.
+    statuses: usize,
 }
 
 /// A call under way, or the place for one.
@@ -64,8 +66,8 @@ enum Stage {
 }
 
 impl Connection {
-    /// Connects, with so many calls at a time.
-    pub fn open(address: &str, calls: usize) -> Connection {
+    /// Connects, with so many calls at a time, each of which has so many statuses in its answer.
+    pub fn open(address: &str, calls: usize, statuses: usize) -> Connection {
         let to: SocketAddr = address.parse().expect("an address");
         let socket = TcpStream::connect(to).expect("a server that listens");
         socket.set_nodelay(true).expect("a socket");
@@ -88,6 +90,7 @@ impl Connection {
             window: FIRST_WINDOW,
             untold: 0,
             blocks: Blocks::new(),
+            statuses,
         }
     }
 
@@ -194,7 +197,8 @@ impl Connection {
         let call = &mut self.calls[place(frame.stream)];
         assert_eq!(call.stage, Stage::Begun, "a message in the wrong place");
         call.stage = Stage::Told;
-        check_message(frame.payload, (frame.stream / 2).is_multiple_of(SAMPLED));
+        let sampled = (frame.stream / 2).is_multiple_of(SAMPLED);
+        check_message(frame.payload, sampled.then_some(self.statuses));
         self.untold += frame.payload.len() as u32;
         if self.untold >= TOLD_AFTER {
             let untold = std::mem::take(&mut self.untold).to_be_bytes();
@@ -219,16 +223,17 @@ fn place(stream: u32) -> usize {
     (stream / 2) as usize % PLACES
 }
 
-/// Fails the run unless the message says that the one descriptor is within its limit.
-fn check_message(data: &[u8], as_a_whole: bool) {
+/// Fails the run unless the message says that the request is within its limits: read as a whole, so many of them.
+fn check_message(data: &[u8], statuses: Option<usize>) {
     // Not compressed, the length, then `overall_code: OK`.
     let [0, l3, l2, l1, l0, message @ ..] = data else { panic!("not a message: {data:?}") };
     assert_eq!(u32::from_be_bytes([*l3, *l2, *l1, *l0]) as usize, message.len(), "a message in one piece");
     assert!(message.starts_with(&[0x08, 0x01]), "an answer that is not OK: {message:?}");
-    if as_a_whole {
+    if let Some(statuses) = statuses {
         let response = RateLimitResponse::decode(message).expect("a RateLimitResponse");
         assert_eq!(response.overall_code(), Code::Ok);
-        let [status] = &response.statuses[..] else { panic!("not one status: {response:?}") };
-        assert!(status.code() == Code::Ok && status.current_limit.is_some(), "no limit applied: {response:?}");
+        assert_eq!(response.statuses.len(), statuses, "not a status for each descriptor: {response:?}");
+        let limited = |status: &DescriptorStatus| status.code() == Code::Ok && status.current_limit.is_some();
+        assert!(response.statuses.iter().all(limited), "no limit applied: {response:?}");
     }
 }

@@ -25,7 +25,7 @@ struct Connection {
 }
 
 /// Keeps a request under way on every connection, and prints how many were answered a second.
-pub fn flood(api: &str, address: &str, server: u32, seconds: f64) {
+pub fn flood(api: &str, address: &str, servers: &[u32], seconds: f64) {
     let mut posts = posts(api, address);
     let mut poll = Poll::new().expect("a poll");
     let mut connections: Vec<Connection> = (0..HTTP_CONNECTIONS).map(|_| Connection::open(address)).collect();
@@ -34,7 +34,7 @@ pub fn flood(api: &str, address: &str, server: u32, seconds: f64) {
         poll.registry().register(&mut connection.socket, Token(number), both).expect("a place in the poll");
     }
     let mut events = Events::with_capacity(HTTP_CONNECTIONS);
-    let mut window = Window::new(server, seconds);
+    let mut window = Window::new(servers, seconds);
     while window.goes_on() {
         poll.poll(&mut events, Some(PATIENCE)).expect("a poll that works");
         for event in &events {

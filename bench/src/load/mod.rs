@@ -10,14 +10,18 @@ mod http;
 mod stock;
 mod window;
 
+pub use stock::Asking;
+
 /// The argument with which this program becomes a load: `load NAME ADDRESS …`.
 pub const CHILD: &str = "load";
 
 /// How many callers there are.
 pub const KEYS: usize = 100_000;
-/// How many connections gRPC's load has, and how many calls at a time each of them.
+/// How many connections gRPC's load has, and how many calls at a time each of them: as many as keep a core busy that answers by
+/// itself, and as many as are under way where another process is asked for each.
 pub const GRPC_CONNECTIONS: usize = 8;
 pub const GRPC_STREAMS: usize = 100;
+pub const FLEET_STREAMS: usize = 32;
 /// How many connections HTTP's load has, with one request at a time each.
 pub const HTTP_CONNECTIONS: usize = 64;
 
@@ -25,11 +29,20 @@ pub const HTTP_CONNECTIONS: usize = 64;
 pub fn run(asked: &[String]) {
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     match asked[..] {
-        ["grpc", address, server, seconds] => calls::flood(address, number(server), number(seconds)),
+        ["grpc", address, servers, seconds] => {
+            calls::flood(address, GRPC_STREAMS, Asking::One, &numbers(servers), number(seconds));
+        }
+        ["fleet", asking, address, servers, seconds] => {
+            calls::flood(address, FLEET_STREAMS, Asking::named(asking), &numbers(servers), number(seconds));
+        }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
-        ["http", api, address, server, seconds] => http::flood(api, address, number(server), number(seconds)),
+        ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),
         _ => panic!("there is no load {asked:?}"),
     }
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split(',').map(number).collect()
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> N {

@@ -15,6 +15,53 @@ pub struct Stock {
     random: Random,
 }
 
+/// What a call of gRPC asks.
+#[derive(Clone, Copy)]
+pub enum Asking {
+    /// One descriptor: the user.
+    One,
+    /// Four: the customer, and each with the user, the key and the endpoint.
+    Four,
+}
+
+impl Asking {
+    pub fn name(self) -> &'static str {
+        match self {
+            Asking::One => "one",
+            Asking::Four => "four",
+        }
+    }
+
+    pub fn named(name: &str) -> Asking {
+        let named = [Asking::One, Asking::Four].into_iter().find(|asking| asking.name() == name);
+        named.unwrap_or_else(|| panic!("nobody asks {name}"))
+    }
+
+    /// How many statuses an answer has.
+    pub fn statuses(self) -> usize {
+        self.descriptors("").len()
+    }
+
+    fn descriptors(self, user: &str) -> Vec<RateLimitDescriptor> {
+        let customer = ("customer", user);
+        let descriptors: &[&[(&str, &str)]] = match self {
+            Asking::One => &[&[("user_id", user)]],
+            Asking::Four => &[
+                &[customer],
+                &[customer, ("user_id", user)],
+                &[customer, ("api_key", user)],
+                &[customer, ("endpoint", "GET /v1/orders")],
+            ],
+        };
+        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+        let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
+            entries: entries.iter().map(entry).collect(),
+            ..RateLimitDescriptor::default()
+        };
+        descriptors.iter().map(descriptor).collect()
+    }
+}
+
 impl Stock {
     fn new(request: impl Fn(&str) -> Vec<u8>) -> Stock {
         let requests: Vec<Vec<u8>> = (0..KEYS).map(|n| request(&format!("u_{n:05}"))).collect();
@@ -24,11 +71,10 @@ impl Stock {
     }
 
     /// gRPC's messages, each with what goes before it.
-    pub fn messages() -> Stock {
+    pub fn messages(asking: Asking) -> Stock {
         Stock::new(|user| {
-            let entry = Entry { key: "user_id".to_owned(), value: user.to_owned() };
-            let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
-            let request = RateLimitRequest { domain: "api".to_owned(), descriptors: vec![descriptor], hits_addend: 0 };
+            let descriptors = asking.descriptors(user);
+            let request = RateLimitRequest { domain: "api".to_owned(), descriptors, hits_addend: 0 };
             let message = request.encode_to_vec();
             [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat()
         })

@@ -9,7 +9,9 @@ const RUN_UP: Duration = Duration::from_millis(250);
 
 /// A stretch of time in which answers count.
 pub struct Window {
+    /// The server's process, and those of others that it asks.
     server: u32,
+    asked: Vec<u32>,
     begins: Instant,
     length: Duration,
     answers: u64,
@@ -21,20 +23,24 @@ struct Mark {
     at: Instant,
     answers: u64,
     server: Duration,
+    asked: Duration,
     load: Duration,
 }
 
 impl Window {
-    pub fn new(server: u32, seconds: f64) -> Window {
+    /// For so long, of a server and those that it asks in turn.
+    pub fn new(servers: &[u32], seconds: f64) -> Window {
+        let (server, asked) = servers.split_first().expect("a server");
         let (begins, length) = (Instant::now() + RUN_UP, Duration::from_secs_f64(seconds));
-        Window { server, begins, length, answers: 0, begun: None }
+        Window { server: *server, asked: asked.to_vec(), begins, length, answers: 0, begun: None }
     }
 
     pub fn answered(&mut self) {
         self.answers += 1;
     }
 
-    /// Whether it goes on. When it ends it prints answers a second, and the shares of their cores that server and load used.
+    /// Whether it goes on. When it ends it prints answers a second, and the shares of a core that the server, those
+    /// that it asks and the load used.
     pub fn goes_on(&mut self) -> bool {
         let now = Instant::now();
         match &self.begun {
@@ -43,7 +49,9 @@ impl Window {
                 let (to, seconds) = (self.mark(now), (now - from.at).as_secs_f64());
                 let rate = (to.answers - from.answers) as f64 / seconds;
                 let share = |from: Duration, to: Duration| (to - from).as_secs_f64() / seconds;
-                println!("{rate} {} {}", share(from.server, to.server), share(from.load, to.load));
+                let [server, asked, load] =
+                    [share(from.server, to.server), share(from.asked, to.asked), share(from.load, to.load)];
+                println!("{rate} {server} {asked} {load}");
                 return false;
             }
             _ => {}
@@ -52,6 +60,7 @@ impl Window {
     }
 
     fn mark(&self, at: Instant) -> Mark {
-        Mark { at, answers: self.answers, server: cpu_time(self.server), load: cpu_time(std::process::id()) }
+        let asked = self.asked.iter().map(|server| cpu_time(*server)).sum();
+        Mark { at, answers: self.answers, server: cpu_time(self.server), asked, load: cpu_time(std::process::id()) }
     }
 }

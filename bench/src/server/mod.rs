@@ -1,5 +1,6 @@
 //! The running server beside its peers: each a process on one core, with the load on another.
 
+mod fleet;
 mod grpc;
 mod http;
 mod latency;
@@ -7,13 +8,16 @@ mod peers;
 pub mod process;
 mod resp;
 mod tollgate;
-mod turns;
+pub mod turns;
 
+pub use fleet::run as fleet;
 pub use grpc::run as grpc;
 pub use http::run as http;
 pub use latency::run as latency;
 pub use resp::run as resp;
 
 /// The core of the server, and that of the load.
-const SERVER_CORE: &str = "0";
+pub const SERVER_CORE: &str = "0";
 const LOAD_CORE: &str = "1";
+/// Both, for servers that share them with the load.
+const BOTH_CORES: &str = "0,1";

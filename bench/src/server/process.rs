@@ -81,23 +81,24 @@ impl Drop for Server {
 
 /// A program that runs on the server's core alone.
 pub fn on_server_core(program: impl AsRef<OsStr>) -> Command {
-    on_core(SERVER_CORE, program)
+    on_cores(SERVER_CORE, program)
 }
 
 /// A program that runs on the load's core alone.
 pub fn on_load_core(program: impl AsRef<OsStr>) -> Command {
-    on_core(LOAD_CORE, program)
+    on_cores(LOAD_CORE, program)
 }
 
-fn on_core(core: &str, program: impl AsRef<OsStr>) -> Command {
+/// A program that runs on these cores alone.
+pub fn on_cores(cores: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("taskset");
-    command.args(["-c", core]).arg(program).stdin(Stdio::null());
+    command.args(["-c", cores]).arg(program).stdin(Stdio::null());
     command
 }
 
-/// Runs one of this program's loads: the numbers that it prints.
-pub fn load(asked: &[&str]) -> Vec<f64> {
-    let (output, _) = output(on_load_core(this_program()).arg(load::CHILD).args(asked));
+/// Runs one of this program's loads on these cores: the numbers that it prints.
+pub fn load(cores: &str, asked: &[&str]) -> Vec<f64> {
+    let (output, _) = output(on_cores(cores, this_program()).arg(load::CHILD).args(asked));
     output.split_whitespace().map(|number| number.parse().expect("numbers from the load")).collect()
 }
 
@@ -118,7 +119,8 @@ fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"))
 }
 
-fn this_program() -> PathBuf {
+/// This program, to be started again as something else.
+pub fn this_program() -> PathBuf {
     std::env::current_exe().expect("this program")
 }
 

@@ -100,7 +100,7 @@ impl Benchmark<'_> {
         let rate = figures.split(',').nth(1).and_then(|figure| figure.trim_matches('"').parse().ok());
         let rate = rate.unwrap_or_else(|| panic!("redis-benchmark said {text}"));
         self.speed.set(rate);
-        Turn { rate, server: server.as_secs_f64() / took, load: load.as_secs_f64() / took }
+        Turn { rate, server: server.as_secs_f64() / took, asked: 0.0, load: load.as_secs_f64() / took }
     }
 }
 

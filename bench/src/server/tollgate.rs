@@ -1,6 +1,10 @@
 //! Tollgate's own server, with one limit that nobody reaches.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::process::{Server, on_server_core};
 
@@ -25,22 +29,42 @@ pub fn program(part: &str) -> Option<String> {
 
 /// Starts it in memory, with one worker and this wire alone.
 pub fn start(program: &str, wire: &str) -> (Server, Rules) {
-    let rules = Rules::write();
-    let mut command = on_server_core(program);
-    command.args(["serve", "--data", "off", "--workers", "1", "--rules"]).arg(&rules.0);
-    for other in WIRES {
-        command.arg(format!("--{other}")).arg(if other == wire { "127.0.0.1:0" } else { "off" });
+    start_as(on_server_core(program), RULES, &[wire], &["--workers", "1"])
+}
+
+/// Starts it with these rules, wires and settings.
+pub fn start_as(mut command: Command, rules: &str, wires: &[&str], settings: &[&str]) -> (Server, Rules) {
+    let rules = Rules::write(rules);
+    command.args(["serve", "--data", "off", "--rules"]).arg(&rules.0).args(settings);
+    for wire in WIRES {
+        command.arg(format!("--{wire}")).arg(if wires.contains(&wire) { "127.0.0.1:0" } else { "off" });
     }
     (Server::start(&mut command), rules)
+}
+
+/// How many requests passed without the store, as the server counts them.
+pub fn passed_uncounted(server: &Server) -> f64 {
+    let address = server.address("admin");
+    let mut stream = TcpStream::connect(address).expect("a server that listens");
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let lines = answer.lines().filter(|line| line.starts_with("tollgate_failopen_total"));
+    let counts: Vec<f64> = lines.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    assert!(!counts.is_empty(), "the server does not count what passes without the store:\n{answer}");
+    counts.iter().sum()
 }
 
 /// The file of rules, there as long as the server is.
 pub struct Rules(PathBuf);
 
 impl Rules {
-    fn write() -> Rules {
-        let path = std::env::temp_dir().join(format!("tollgate-bench-{}.yaml", std::process::id()));
-        std::fs::write(&path, RULES).expect("room for the rules");
+    fn write(rules: &str) -> Rules {
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tollgate-bench-{}-{number}.yaml", std::process::id()));
+        std::fs::write(&path, rules).expect("room for the rules");
         Rules(path)
     }
 }

@@ -1,5 +1,6 @@
 //! Contenders that take turns under load, and what came of it.
 
+use super::LOAD_CORE;
 use super::process::{self, Server};
 use crate::load;
 
@@ -8,8 +9,9 @@ use crate::load;
 pub struct Turn {
     /// Answers a second.
     pub rate: f64,
-    /// The shares of their cores that server and load used.
+    /// The shares of a core that the server, those that it asks in turn and the load used.
     pub server: f64,
+    pub asked: f64,
     pub load: f64,
 }
 
@@ -27,10 +29,24 @@ const BUSY: f64 = 0.9;
 impl Turn {
     /// What one of our loads tells of a server.
     pub fn of(load: &[&str], address: &str, server: &Server, seconds: f64) -> Turn {
-        let (server, seconds) = (server.id().to_string(), seconds.to_string());
-        let told = process::load(&[load, &[address, &server, &seconds]].concat());
-        let [rate, server, load] = told[..] else { panic!("three numbers from the load, not {told:?}") };
-        Turn { rate, server, load }
+        Turn::on(LOAD_CORE, load, address, &[server], seconds)
+    }
+
+    /// The same of a server and those that it asks in turn, with the load on these cores.
+    pub fn on(cores: &str, load: &[&str], address: &str, servers: &[&Server], seconds: f64) -> Turn {
+        let servers: Vec<String> = servers.iter().map(|server| server.id().to_string()).collect();
+        let told = process::load(cores, &[load, &[address, &servers.join(","), &seconds.to_string()]].concat());
+        let [rate, server, asked, load] = told[..] else { panic!("four numbers from the load, not {told:?}") };
+        Turn { rate, server, asked, load }
+    }
+
+    /// How much of a core was used where it was used most. What shares two cores had both of them, and could use them all.
+    fn busiest(&self) -> f64 {
+        if self.asked > 0.0 { (self.server + self.asked + self.load) / 2.0 } else { self.server.max(self.load) }
+    }
+
+    fn cost(&self) -> f64 {
+        1e6 * self.server / self.rate
     }
 }
 
@@ -39,9 +55,28 @@ impl Turns {
         middle(self.0.iter().map(figure).collect()).0
     }
 
+    /// Answers a second: median, least, most.
+    pub fn rate(&self) -> (f64, f64, f64) {
+        middle(self.0.iter().map(|turn| turn.rate).collect())
+    }
+
+    /// Microseconds of its core that the server used for an answer.
+    pub fn cost(&self) -> (f64, f64, f64) {
+        middle(self.0.iter().map(Turn::cost).collect())
+    }
+
     /// Answers a second compared with those of another in the same round: median, least, most.
     pub fn to(&self, other: &Turns) -> (f64, f64, f64) {
-        middle(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours.rate / theirs.rate).collect())
+        self.compared(other, |turn| turn.rate)
+    }
+
+    /// What the server used for an answer, compared in the same way.
+    pub fn cost_to(&self, other: &Turns) -> (f64, f64, f64) {
+        self.compared(other, Turn::cost)
+    }
+
+    fn compared(&self, other: &Turns, figure: impl Fn(&Turn) -> f64) -> (f64, f64, f64) {
+        middle(self.0.iter().zip(&other.0).map(|(ours, theirs)| figure(ours) / figure(theirs)).collect())
     }
 }
 
@@ -82,15 +117,18 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
         }
     }
     for ((name, _), turns) in contenders.iter().zip(&turns) {
-        let (median, least, most) = middle(turns.0.iter().map(|turn| turn.rate).collect());
-        let (server, load) = (turns.median_of(|turn| turn.server * 100.0), turns.median_of(|turn| turn.load * 100.0));
+        let (median, least, most) = turns.rate();
+        let percent = |figure: fn(&Turn) -> f64| format!("{:.0} %", 100.0 * turns.median_of(figure));
+        let (server, asked, load) =
+            (percent(|turn| turn.server), percent(|turn| turn.asked), percent(|turn| turn.load));
+        let asked = if asked == "0 %" { String::new() } else { format!(", Redis {asked}") };
         println!(
-            "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server:.0} %, load {load:.0} %"
+            "  {name:<44} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{asked}, load {load}"
         );
     }
     // The first is ours, and never waits of its own accord.
     if let Some(ours) = turns.first()
-        && ours.median_of(|turn| turn.server.max(turn.load)) < BUSY
+        && ours.median_of(|turn| turn.busiest()) < BUSY
     {
         println!(
             "  ! neither server nor load filled its core: other programs had a part of it, and the figures are noise"
@@ -99,10 +137,23 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
     turns
 }
 
-/// A ratio, median of the rounds, and the figure that it is held to.
-pub fn at_least(what: &str, (ratio, least, most): (f64, f64, f64), wanted: f64) {
-    let word = if ratio >= wanted { "reached" } else { "MISSED" };
-    println!("  = {what}: {ratio:.2} ({least:.2} to {most:.2}), at least {wanted:.2} wanted: {word}");
+/// A figure, median of the rounds, and the least that it should be.
+pub fn at_least(what: &str, measured: (f64, f64, f64), wanted: f64) {
+    hold(what, measured, "at least", wanted, measured.0 >= wanted);
+}
+
+/// A figure, median of the rounds, and the most that it should be.
+pub fn at_most(what: &str, measured: (f64, f64, f64), wanted: f64) {
+    hold(what, measured, "at most", wanted, measured.0 <= wanted);
+}
+
+fn hold(what: &str, (median, least, most): (f64, f64, f64), bound: &str, wanted: f64, is_reached: bool) {
+    // Ratios have digits after the point, counts do not.
+    let digits = if wanted < 100.0 { 2 } else { 0 };
+    let word = if is_reached { "reached" } else { "MISSED" };
+    println!(
+        "  = {what}: {median:.digits$} ({least:.digits$} to {most:.digits$}), {bound} {wanted:.digits$} wanted: {word}"
+    );
 }
 
 /// What the load of gRPC and HTTP is, in words.

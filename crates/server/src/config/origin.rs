@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 }
 
 /// A value as it was given. One that can't be had as a text counts all the same, and is told if nothing stronger hides it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Given {
     pub(crate) text: Result<String, Fault>,
     pub(crate) origin: Origin,
@@ -68,6 +68,13 @@ impl Origin {
             Origin::File(file, line) => format!("{file}:{line}"),
             Origin::Environment(name) | Origin::Flag(name) => name.clone(),
         }
+    }
+}
+
+/// Without the text, which may be a password.
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 

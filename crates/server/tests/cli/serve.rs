@@ -61,12 +61,13 @@ fn bad_settings_are_all_told_and_nothing_starts() {
 #[test]
 fn envoys_environment_is_read_when_asked_and_its_open_listeners_are_told() {
     let home = directory("serve-envoy");
-    let variables = [("GRPC_PORT", "9"), ("REDIS_URL", "redis:6379")];
+    let variables = [("GRPC_PORT", "9"), ("REDIS_URL", "redis:6379"), ("REDIS_PIPELINE_LIMIT", "8")];
     let ran = run(&home, &["--envoy-env", "--print-config"], &variables);
     assert_eq!(ran.code, 0);
-    assert!(ran.out.contains("\ngrpc: 0.0.0.0:9 "), "{}", ran.out);
+    assert!(ran.out.contains("\ngrpc: 0.0.0.0:9 ") && ran.out.contains("\nstore: redis://redis:6379 "), "{}", ran.out);
     assert!(
-        ran.err.contains("REDIS_URL: warning: ") && ran.err.contains("GRPC_PORT: warning: `grpc` listens on 0.0.0.0:9")
+        ran.err.contains("REDIS_PIPELINE_LIMIT: warning: ")
+            && ran.err.contains("GRPC_PORT: warning: `grpc` listens on 0.0.0.0:9")
     );
     let ran = run(&home, &["--print-config"], &variables);
     assert!(ran.out.contains("\ngrpc: 127.0.0.1:8081 ") && ran.err.is_empty(), "{}{}", ran.out, ran.err);

@@ -65,6 +65,8 @@ const NAMED: u8 = 2;
 const ONCE: u8 = 4;
 /// The same units of a few small counters in one value: most claims.
 const SIMPLE: u8 = 8;
+/// The same in several values, one after the other.
+const SEVERAL: u8 = 16;
 /// The most charges of a simple claim.
 const MOST_SIMPLE: usize = 32;
 
@@ -99,7 +101,7 @@ impl Packet {
             packet.record(once, record, names);
         }
         if packet.is_simple(claim) {
-            packet.flags = SIMPLE;
+            packet.flags = if packet.keys.len() == 1 { SIMPLE } else { SEVERAL };
         }
         packet
     }
@@ -119,7 +121,7 @@ impl Packet {
     fn is_simple(&self, claim: &Claim<'_>) -> bool {
         let units = self.charges.first().map(|charge| charge.units);
         self.flags == 0
-            && self.keys.len() == 1
+            && self.charges.is_sorted_by_key(|charge| charge.key)
             && (1..=MOST_SIMPLE).contains(&self.charges.len())
             && self.charges.iter().all(|charge| Some(charge.units) == units)
             && claim.charges.iter().all(|charge| is_packed(charge.limit))

@@ -78,7 +78,7 @@ fn the_password_of_redis_is_not_shown() {
     ];
     for flags in rows {
         let gathered = start(flags, &[], "").gathered();
-        let shown = format!("{}{:?}", gathered.print(), gathered.settings);
+        let shown = format!("{}{gathered:?}", gathered.print());
         assert!(!shown.contains("s3cret") && shown.contains("***"), "{shown}");
     }
     // What is wrong with an address is told without it.

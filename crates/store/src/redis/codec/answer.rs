@@ -27,9 +27,10 @@ const FIRST: u8 = 0;
 const AGAIN: u8 = 1;
 const CONFLICT: u8 = 2;
 const UNDER_WAY: u8 = 3;
-/// Not readings but what the value was, or the states in it.
+/// Not readings but what the value was, or the states in it, or several of these.
 const BEFORE: u8 = 4;
 const STATES_BEFORE: u8 = 5;
+const SEVERAL_BEFORE: u8 = 6;
 
 /// A record of readings as the script made them, or of a verdict over several places.
 const IN_TICKS: u8 = 0;
@@ -89,8 +90,7 @@ pub(in crate::redis) fn read(
             conflict(claim, settlement);
             Some(())
         }
-        Some(BEFORE) => rest.skip_names(claim.charges.len()).and_then(|()| from_before(&mut rest, claim, settlement)),
-        Some(STATES_BEFORE) => from_before(&mut rest, claim, settlement),
+        Some(form @ (BEFORE | STATES_BEFORE | SEVERAL_BEFORE)) => from_before(form, rest, claim, settlement),
         Some(UNDER_WAY) => return Err(Failure::Pending),
         _ => None,
     };
@@ -127,17 +127,39 @@ fn in_ticks(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement
 }
 
 /// Does what the script did, on what the counters were: the core says what that means for every charge.
-fn from_before(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
+fn from_before(form: u8, mut rest: Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
     let mut slots = SmallVec::<[Slot; 4]>::new();
-    if rest.0.is_empty() {
-        slots.extend(claim.charges.iter().map(|_| Slot::default()));
-    } else {
-        for charge in &claim.charges {
-            let stale_at = Timestamp::from_secs(rest.number(5)?);
-            slots.push(Slot::new(small_state(rest, charge.limit.algorithm())?, stale_at));
+    if form == SEVERAL_BEFORE {
+        let mut charges = &claim.charges[..];
+        while !rest.0.is_empty() {
+            let (form, count, length) = (rest.number(1)?, rest.number(1)?, rest.number(2)?);
+            let (these, others) = charges.split_at_checked(count as usize)?;
+            lend(form as u8, Bytes(rest.take(length as usize)?), these, &mut slots)?;
+            charges = others;
         }
+    } else {
+        lend(form, rest, &claim.charges, &mut slots)?;
+    }
+    if slots.len() != claim.charges.len() {
+        return None;
     }
     settle_into(claim, &mut slots, settlement.at, settlement);
+    Some(())
+}
+
+/// The slots of charges whose counters were these. No bytes are no counters.
+fn lend(form: u8, mut rest: Bytes<'_>, charges: &[Charge<'_>], slots: &mut SmallVec<[Slot; 4]>) -> Option<()> {
+    if rest.0.is_empty() {
+        slots.extend(charges.iter().map(|_| Slot::default()));
+        return Some(());
+    }
+    if form == BEFORE {
+        rest.take(VALUE_HEAD + NAME * charges.len())?;
+    }
+    for charge in charges {
+        let stale_at = Timestamp::from_secs(rest.number(5)?);
+        slots.push(Slot::new(small_state(&mut rest, charge.limit.algorithm())?, stale_at));
+    }
     rest.0.is_empty().then_some(())
 }
 
@@ -224,14 +246,6 @@ impl<'b> Bytes<'b> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
-    }
-
-    /// What comes before the states in a value, if there is one.
-    fn skip_names(&mut self, count: usize) -> Option<()> {
-        if !self.0.is_empty() {
-            self.take(VALUE_HEAD + NAME * count)?;
-        }
-        Some(())
     }
 
     /// A number of units.

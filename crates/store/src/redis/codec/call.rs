@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use tollgate_core::Timestamp;
 
-use super::{ChargeCode, MOST_UNITS, NAMED, Packet, SIMPLE, seven};
+use super::{ChargeCode, MOST_UNITS, NAMED, Packet, SEVERAL, SIMPLE, seven};
 
 /// What follows `EVALSHA sha`: how many keys, the keys, and one argument.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl<'p> Call<'p> {
             count += 1;
             match packet.flags {
                 SIMPLE => writing.simple(packet),
+                SEVERAL => writing.several(packet),
                 _ => writing.any(packet),
             }
         }
@@ -78,14 +79,37 @@ impl<'p> Writing<'p> {
     }
 
     fn simple(&mut self, packet: &'p Packet) {
-        let varies = packet.charges.iter().any(|charge| charge.varies);
-        let mut shape = SmallVec::<[u8; 64]>::from_slice(&[packet.charges.len() as u8, u8::from(varies)]);
-        for charge in &packet.charges {
+        let (shape, key) = (self.shape(packet, &packet.charges), self.key(packet, 0));
+        self.claims.push(SIMPLE);
+        self.claims.extend_from_slice(&shape);
+        self.claims.extend_from_slice(&key);
+        self.units(packet);
+        self.names(packet, &packet.charges);
+    }
+
+    /// The header of a simple claim with the number of values in place of the shape, then shape, key and names for each.
+    fn several(&mut self, packet: &'p Packet) {
+        self.claims.push(SEVERAL);
+        self.claims.extend_from_slice(&(packet.keys.len() as u16).to_le_bytes());
+        self.claims.extend_from_slice(&[0; 2]);
+        self.units(packet);
+        for charges in packet.charges.chunk_by(|one, next| one.key == next.key) {
+            let (shape, key) = (self.shape(packet, charges), self.key(packet, charges[0].key));
+            self.claims.extend_from_slice(&shape);
+            self.claims.extend_from_slice(&key);
+            self.names(packet, charges);
+        }
+    }
+
+    fn shape(&mut self, packet: &'p Packet, charges: &[ChargeCode]) -> [u8; 2] {
+        let varies = varies(charges);
+        let mut shape = SmallVec::<[u8; 64]>::from_slice(&[charges.len() as u8, u8::from(varies)]);
+        for charge in charges {
             shape.extend_from_slice(&self.limit(packet, charge));
             shape.push(charge.how);
         }
         if !varies {
-            write_names(packet, |part| shape.extend_from_slice(part));
+            write_names(packet, charges, |part| shape.extend_from_slice(part));
         }
         let next = self.shape_places.len() as u16 + 1;
         let place = self.shape_places.get(&shape).copied().unwrap_or_else(|| {
@@ -93,13 +117,17 @@ impl<'p> Writing<'p> {
             self.shape_places.insert(shape, next);
             next
         });
-        let key = self.key(packet, 0);
-        self.claims.push(SIMPLE);
-        self.claims.extend_from_slice(&place.to_le_bytes());
-        self.claims.extend_from_slice(&key);
+        place.to_le_bytes()
+    }
+
+    fn units(&mut self, packet: &Packet) {
         self.claims.extend_from_slice(&seven(packet.charges.first().map_or(0, |charge| charge.units)));
-        if varies {
-            write_names(packet, |part| self.claims.extend_from_slice(part));
+    }
+
+    /// The names of counters, where they are not the shape's.
+    fn names(&mut self, packet: &Packet, charges: &[ChargeCode]) {
+        if varies(charges) {
+            write_names(packet, charges, |part| self.claims.extend_from_slice(part));
         }
     }
 
@@ -146,9 +174,14 @@ impl<'p> Writing<'p> {
     }
 }
 
+/// Whether the names of these counters depend on the request.
+fn varies(charges: &[ChargeCode]) -> bool {
+    charges.iter().any(|charge| charge.varies)
+}
+
 /// Ids and kinds, as they stand in the packed value.
-fn write_names(packet: &Packet, mut write: impl FnMut(&[u8])) {
-    for charge in &packet.charges {
+fn write_names(packet: &Packet, charges: &[ChargeCode], mut write: impl FnMut(&[u8])) {
+    for charge in charges {
         write(&charge.id);
         // What a limit is written with begins with its kind.
         write(packet.limits[usize::from(charge.limit)].get(..1).unwrap_or_default());

@@ -19,8 +19,8 @@ local PENDING = 5000000 -- microseconds after which a verdict that was never wri
 local BUCKET, FIXED, SLIDING, PARTS, LOG, HOLDS = 1, 2, 3, 4, 5, 6
 local EXACTLY, UP_TO, REGARDLESS, RETURN = 0, 1, 2, 3
 local ENFORCE, ANY_OF, SHADOW, SOFT = 0, 1, 2, 3
--- What an answer is: readings, those of the first time, none, none yet; or what the value, or the states in it, were.
-local FIRST, AGAIN, CONFLICT, UNDER_WAY, BEFORE, STATES_BEFORE = 0, 1, 2, 3, 4, 5
+-- What an answer is: readings, those of the first time, none, none yet; or what the value, the states in it, or several were.
+local FIRST, AGAIN, CONFLICT, UNDER_WAY, BEFORE, STATES_BEFORE, SEVERAL_BEFORE = 0, 1, 2, 3, 4, 5, 6
 
 local KEYS, body = KEYS, ARGV[1]
 local call, pcall = redis.call, redis.pcall

@@ -12,33 +12,62 @@ local function answer(status, said)
   answer_count = answer_count + 2
 end
 
-local SIMPLE = 8 -- a flag
+local SIMPLE, SEVERAL = 8, 16 -- flags
 local settle, not_so_simple
+
+-- The names of a shape's counters, where the claim has to say them.
+local function names_of(shape)
+  local names = shape.names
+  if not names then
+    names, at = unpack(shape.names_format, body, at)
+  end
+  return names
+end
+
+-- The values of a claim on several.
+local function read_groups(count)
+  local groups = {}
+  for place = 1, count do
+    local which, key
+    which, key, at = unpack('<I2I2', body, at)
+    groups[place] = { shape = shapes[which], key = KEYS[key], names = names_of(shapes[which]) }
+  end
+  return groups
+end
+
+local function make_general()
+  if not settle then
+    settle, not_so_simple = general()
+  end
+end
+
 for _ = 1, claim_count do
   -- As if it were simple; what follows the claims is long enough for that.
   local flags, which, key, units, after = unpack('<BI2I2I7', body, at)
+  local before, status
   if flags == SIMPLE then
     at = after
     local shape = shapes[which]
-    local names = shape.names
-    if not names then
-      names, at = unpack(shape.names_format, body, at)
-    end
-    local before, status = simple(shape, KEYS[key], units, names)
+    local names = names_of(shape)
+    before, status = simple(shape, KEYS[key], units, names)
     if not before then
-      if not settle then
-        settle, not_so_simple = general()
-      end
-      before, status = not_so_simple(shape, KEYS[key], units, names), FIRST
+      make_general()
+      before, status = not_so_simple({ { shape = shape, key = KEYS[key], names = names } }, units), FIRST
     end
-    answer(status, before)
+  elseif flags == SEVERAL then
+    at = after
+    local groups = read_groups(which)
+    before, status = several(groups, units)
+    if not before then
+      make_general()
+      before, status = not_so_simple(groups, units), FIRST
+    end
   else
-    if not settle then
-      settle, not_so_simple = general()
-    end
+    make_general()
     at = at + 3
-    answer(settle(flags, which))
+    status, before = settle(flags, which)
   end
+  answer(status, before)
 end
 
 -- Values live a little longer than they matter. A clock that was set by hand says nothing of Redis's.

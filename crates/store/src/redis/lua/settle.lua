@@ -105,12 +105,14 @@ local function plain(count)
 end
 
 -- A claim that looked simple.
-local function not_so_simple(shape, key, units, names)
-  local count = shape.count
-  for place = 1, count do
-    local limit = shape[place]
-    slots[place] = open(key, sub(names, 17 * place - 16, 17 * place - 1), limit)
-    charge_limits[place], units_of[place], modes[place] = limit, units, shape.modes[place]
+local function not_so_simple(groups, units)
+  local count = 0
+  for _, group in ipairs(groups) do
+    for place, limit in ipairs(group.shape) do
+      count = count + 1
+      slots[count] = open(group.key, sub(group.names, 17 * place - 16, 17 * place - 1), limit)
+      charge_limits[count], units_of[count], modes[count] = limit, units, group.shape.modes[place]
+    end
   end
   local readings = vote_and_pay(count)
   close()

@@ -1,6 +1,6 @@
--- Simple claims: the same units of a few buckets and plain windows in one value.
+-- Simple claims: the same units of a few buckets and plain windows, in one value or in several.
 
--- What the simple claims of a rule set have in common: limits, modes, and how their value is written.
+-- What simple claims have in common on a value: limits, modes, and how it is written.
 local shapes = {}
 for place = 1, shape_count do
   local count, is_named
@@ -66,34 +66,38 @@ local function splice(shape, key, raw, from, state, till)
   put(key, head .. sub(raw, 7, from - 1) .. states .. sub(raw, from + shape.size), till)
 end
 
--- Settles a claim for the same units of each counter. Gives what the value or, among others, the states were; nil if it is not as
--- simple as it looked, and then nothing has changed.
-local function simple(shape, key, units, names)
-  local raw, count = values[key], shape.count
-  local state, from
+-- The states of a shape's counters: a list whose places from 5 on are those of `shape.offsets`. With them, where they begin in a
+-- value that has others, too. Nil if the value is not that simple.
+local function states_in(shape, raw, names)
+  local count = shape.count
   if #raw == shape.length then
     -- These counters and no others.
-    state = { unpack(shape.whole, raw) }
+    local state = { unpack(shape.whole, raw) }
     if state[4] ~= names or state[1] ~= VERSION or state[3] ~= count then
       return nil
     end
+    return state
   elseif raw == '' then
-    state = { VERSION, 0, count, names }
+    local state = { VERSION, 0, count, names }
     for place = 5, shape.last do
       state[place] = 0
     end
-  else
-    from = run_of(raw, names, count)
-    if not from then
-      return nil
-    end
-    state = { 0, 0, 0, 0, unpack(shape.states, raw, from) }
+    return state
   end
+  local from = run_of(raw, names, count)
+  if not from then
+    return nil
+  end
+  return { 0, 0, 0, 0, unpack(shape.states, raw, from) }, from
+end
+
+-- Brings each counter up to now and asks for room: whether all that are enforced have it, whether one of mode any-of has, whether
+-- all will pay. Nil if that is not simple. Every request comes by this loop and the next, so they call nothing: `x - x % 1` is
+-- floor(x).
+local function look(shape, state, units)
   local offsets, modes = shape.offsets, shape.modes
-  local passes, any_has_room, all_pay = true, not shape.has_any_of, true
-  -- Every request comes by these two loops, so they call nothing: `x - x % 1` is floor(x). The first brings each counter up to now
-  -- and asks for room.
-  for place = 1, count do
+  local passes, any_has_room, all_pay = true, false, true
+  for place = 1, shape.count do
     local limit, offset = shape[place], offsets[place]
     local kind, one, two, room = limit.kind, state[offset + 1], state[offset + 2], nil
     if kind == BUCKET then
@@ -135,19 +139,13 @@ local function simple(shape, key, units, names)
       all_pay = all_pay and modes[place] == SOFT
     end
   end
-  local before, status = raw, BEFORE
-  if from then
-    before, status = sub(raw, from, from + shape.size - 1), STATES_BEFORE
-  end
-  if not passes or not any_has_room or units == 0 then
-    return before, status
-  elseif not all_pay then
-    -- One that does not pay must stay as it is written.
-    return nil
-  end
-  -- The second takes the units, and says from which second on each counter is stale.
-  local till = 0
-  for place = 1, count do
+  return passes, any_has_room, all_pay
+end
+
+-- Takes the units of each counter and writes the value. Each entry says from which second on it is stale.
+local function take(shape, key, raw, state, from, units)
+  local offsets, till = shape.offsets, 0
+  for place = 1, shape.count do
     local limit, offset = shape[place], offsets[place]
     local most, kind, stale, taken = limit.most, limit.kind, limit.stale, units
     if taken > most then
@@ -177,14 +175,71 @@ local function simple(shape, key, units, names)
   end
   if from then
     splice(shape, key, raw, from, state, till)
-  else
-    if till > state[2] then
-      till = with_slack(till)
-      state[2] = till
-    else
-      till = nil
-    end
-    put(key, pack(shape.whole, spread(state, 1, shape.last)), till)
+    return
   end
-  return before, status
+  if till > state[2] then
+    till = with_slack(till)
+    state[2] = till
+  else
+    till = nil
+  end
+  put(key, pack(shape.whole, spread(state, 1, shape.last)), till)
+end
+
+-- Settles a claim for the same units of each counter in a value. Gives what the value or, among others, the states were; nil if it is
+-- not as simple as it looked, and then nothing has changed.
+local function simple(shape, key, units, names)
+  local raw = values[key]
+  local state, from = states_in(shape, raw, names)
+  if not state then
+    return nil
+  end
+  local passes, any_has_room, all_pay = look(shape, state, units)
+  if passes == nil then
+    return nil
+  end
+  passes = passes and (any_has_room or not shape.has_any_of)
+  if passes and not all_pay and units > 0 then
+    -- One that does not pay must stay as it is written.
+    return nil
+  end
+  if passes and units > 0 then
+    take(shape, key, raw, state, from, units)
+  end
+  if from then
+    return sub(raw, from, from + shape.size - 1), STATES_BEFORE
+  end
+  return raw, BEFORE
+end
+
+-- The same for counters in several values. `groups` has a shape, a key and names for each.
+local function several(groups, units)
+  local all_pass, any_has_room, all_pay, has_any_of = true, false, true, false
+  for _, group in ipairs(groups) do
+    group.raw = values[group.key]
+    group.state, group.from = states_in(group.shape, group.raw, group.names)
+    if not group.state then
+      return nil
+    end
+    local passes, has_room, pay = look(group.shape, group.state, units)
+    if passes == nil then
+      return nil
+    end
+    all_pass, any_has_room, all_pay = all_pass and passes, any_has_room or has_room, all_pay and pay
+    has_any_of = has_any_of or group.shape.has_any_of
+  end
+  local passes = all_pass and (any_has_room or not has_any_of)
+  if passes and not all_pay and units > 0 then
+    return nil
+  end
+  local before = {}
+  for place, group in ipairs(groups) do
+    local shape, from = group.shape, group.from
+    local was = from and sub(group.raw, from, from + shape.size - 1) or group.raw
+    before[place] = pack('<BBI2', from and STATES_BEFORE or BEFORE, shape.count, #was) .. was
+    if passes and units > 0 then
+      take(shape, group.key, group.raw, group.state, from, units)
+    end
+  end
+  return table.concat(before), SEVERAL_BEFORE
 end

@@ -89,7 +89,13 @@ impl Random {
         // Most claims meet counters that others meet, too; some a single rule, as a batch on one key.
         let count = *self.rng.choice(&[1, 1, 1, 2, 4, 7]).unwrap();
         let is_plain = self.rng.bool();
-        let charges = (0..count).map(|_| self.asks(is_plain)).collect();
+        let mut charges: Vec<Asks> = (0..count).map(|_| self.asks(is_plain)).collect();
+        // As most claims do: the same units of small counters.
+        if is_plain && self.rng.bool() {
+            charges.retain(|asks| !matches!(asks.rule, 4..7));
+            let units = charges.first().map_or(1, |asks| asks.units);
+            charges.iter_mut().for_each(|asks| asks.units = units);
+        }
         let mut asked = Asked { id: u128::from(self.rng.u8(0..6)) << 100 | 7, charges, once: None };
         if self.rng.u8(0..8) == 0 {
             asked.once = Some((self.rng.usize(0..3), self.named.len() as u64));
