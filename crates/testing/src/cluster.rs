@@ -1,6 +1,6 @@
 //! A Redis Cluster of three primaries and three replicas.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::resp::{Connection, Reply};
 use crate::{Redis, Relay, free_port, until};
@@ -93,6 +93,13 @@ impl Cluster {
             return None;
         }
         self.nodes.iter().position(|node| node.id == best.id)
+    }
+
+    /// The slots that a node says it serves.
+    pub fn slots_of(&mut self, node: usize) -> Vec<RangeInclusive<u16>> {
+        let view = self.node(node).redis.say("CLUSTER NODES");
+        let own = view.lines().filter_map(Line::read).find(|line| line.flags.contains("myself"));
+        own.map_or(Vec::new(), |own| own.slots().collect())
     }
 
     /// Waits until all slots are served, all nodes know that, and every primary has a replica that follows.
@@ -264,7 +271,7 @@ impl<'a> Line<'a> {
         self.flags.contains("master")
     }
 
-    fn slots(&self) -> impl Iterator<Item = std::ops::RangeInclusive<u16>> {
+    fn slots(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
         self.slots.iter().filter_map(|slots| {
             let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
             Some(first.parse().ok()?..=last.parse().ok()?)

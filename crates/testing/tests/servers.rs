@@ -109,6 +109,8 @@ fn slow_a_cluster_fails_over_takes_nodes_back_and_moves_slots() {
 
     cluster.reshard(slot..slot + 1, first, other);
     assert_eq!(cluster.primary_of(slot), Some(other));
+    assert!(cluster.slots_of(other).contains(&(slot..=slot)));
+    assert!(!cluster.slots_of(first).iter().any(|slots| slots.contains(&slot)));
     assert_eq!(cluster.node(other).redis.ask(&["GET", "{k}"]).text(), "v");
 
     cluster.until_whole();

@@ -131,8 +131,10 @@ fn move_slots(cluster: &mut Cluster, trial: &Trial) {
         let (slot, from) = caller.home.unwrap();
         let to = *primaries.iter().find(|node| **node > from).unwrap_or(&primaries[0]);
         let around = slot.saturating_sub(MOVED_AROUND)..(slot + MOVED_AROUND).min(SLOTS);
-        let own: Vec<u16> = around.filter(|slot| cluster.primary_of(*slot) == Some(from)).collect();
-        own.iter().for_each(|slot| cluster.reshard(*slot..slot + 1, from, to));
+        let own = cluster.slots_of(from);
+        for slot in around.filter(|slot| own.iter().any(|slots| slots.contains(slot))) {
+            cluster.reshard(slot..slot + 1, from, to);
+        }
         assert_eq!(cluster.primary_of(slot), Some(to));
     }
 }

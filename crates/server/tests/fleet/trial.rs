@@ -196,7 +196,8 @@ impl Trial {
         let away = first.zip(last).map(|(first, last)| (last.ended - first.begun) as f64 / 1e6);
         let away = away.map_or(String::new(), |seconds| format!("; without it for {seconds:.1} s"));
         match worst.is_empty() {
-            true => format!("all exact{away}"),
+            true if samples.iter().any(|sample| sample.answer.is_without_store()) => "exact but for those".to_owned(),
+            true => "exact".to_owned(),
             false => format!("passed {}{away}", worst.join(", ")),
         }
     }
