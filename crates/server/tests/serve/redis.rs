@@ -93,7 +93,10 @@ async fn all_servers_and_wires_share_the_counters_and_a_restart_forgets_nothing(
     assert!(metric(&one, "tollgate_store_script_calls_total", "") >= 3.0);
     assert_eq!(degraded(&one), []);
     // Nothing of it is kept here, and nothing need be.
-    assert!(two.stop().success());
+    // Clients hear that it stops, and go.
+    let stop = move || (two.stop().success(), two);
+    let (stopped, two) = tokio::task::spawn_blocking(stop).await.unwrap();
+    assert!(stopped);
     assert!(!two.home().join("data/counters.snapshot").exists());
     let two = two.again().listen(&ALL).args(&["--store", &redis.url(), "--store-deadline", "200ms"]).ready();
     assert_eq!(grpc::ask(&mut grpc::client(&two).await, "u").await, (false, 0));
