@@ -181,7 +181,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     ) -> Result<(), Failure> {
         let answer = in_time(within, self.inner.settle_at(place, claim, record, within, settlement)).await;
         if let Err(failure) = &answer {
-            self.note(place.shard, failure);
+            // Who had little patience learned little of the shard. Else impatient callers could have it left alone.
+            let was_hasty = *failure == Failure::Timeout && within < self.config.deadline / 2;
+            if !was_hasty {
+                self.note(place.shard, failure);
+            }
         }
         answer
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{OnFailure, Source};
+use tollgate_core::{Claim, OnFailure, Source, Span};
 use tollgate_store::{Circuit, Level};
 
 use crate::shards::Fault;
@@ -52,6 +52,20 @@ async fn claims_that_fail_together_are_one_failure() {
     }
     assert_eq!(server.circuit(0), Circuit::Open);
     assert_eq!(server.guard.status().shards[0].errors[0], ("timeout", 401), "the first of the fifth hiccup");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_impatience_of_callers_is_no_failure() {
+    let (server, deny) = (Server::new(1), Rule::ten(OnFailure::Deny));
+    server.node(0).set(Fault::Stalled);
+    for (patience, circuit) in [(6_000, Circuit::Closed), (20_000, Circuit::Open)] {
+        for _ in 0..20 {
+            let hasty = Claim { patience: Some(Span::from_micros(patience)), ..claim([deny.take("x", 1)]) };
+            assert!(!server.settle(&hasty).await.readings[0].admits);
+            skip(&server.shards.clock, 10 * MS);
+        }
+        assert_eq!(server.circuit(0), circuit, "{patience} µs");
+    }
 }
 
 #[tokio::test(start_paused = true)]
