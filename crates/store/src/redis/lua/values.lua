@@ -53,5 +53,5 @@ end
 -- Until when a value is to live that matters until this second: somewhat longer, so that the next write need not say it again.
 local function with_slack(till)
   local slack = (till - second) / 4
-  return till + (slack > 60 and 60 or slack - slack % 1)
+  return till + (slack > 60 and 60 or slack < 2 and 2 or slack - slack % 1)
 end
