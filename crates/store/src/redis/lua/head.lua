@@ -5,7 +5,7 @@
 -- what differs is only how states are kept. Everything is worked out first and written last, so that a script that is refused its
 -- first write has changed nothing.
 --
--- Most claims ask for the same units of a few small counters in one value. Those are settled by `simple`, which only works out what
+-- Most claims ask for the same units of a few small counters. Those are settled by `simple`, which only works out what
 -- the counters become, and answers with what they were: the asker runs the core on that and has every reading. All other claims are
 -- settled by what `general` makes, when the first of them comes: to make functions that nobody calls would cost more than to settle.
 
