@@ -110,3 +110,49 @@ impl Deliveries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::sharded::Failure;
+
+    /// Sends an answer from another thread to one who waits here.
+    async fn delivered(hub: Option<Arc<Hub>>) -> bool {
+        let (to, answered) = oneshot::channel();
+        let sender = std::thread::spawn(move || {
+            let mut deliveries = Deliveries::default();
+            deliveries.add(hub, to, Answer::Failed(Failure::Timeout));
+            deliveries.send();
+        });
+        let answer = answered.await;
+        sender.join().is_ok() && answer.is_ok()
+    }
+
+    #[test]
+    fn a_thread_whose_runtime_is_another_one_has_another_hub() {
+        let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
+        // The first runtime stands still while the second runs: what were left with its task would never arrive.
+        for runtime in [&runtimes[0], &runtimes[1], &runtimes[0]] {
+            assert!(runtime.block_on(async { delivered(Hub::here()).await }));
+            assert!(runtime.block_on(async { Arc::ptr_eq(&Hub::here().unwrap(), &Hub::here().unwrap()) }));
+        }
+    }
+
+    #[test]
+    fn a_hub_whose_runtime_has_ended_is_not_used_again() {
+        let ended = Builder::new_current_thread().build().unwrap();
+        let hub = ended.block_on(async { Hub::here().unwrap() });
+        drop(ended);
+        assert!(hub.closed.load(Ordering::Acquire));
+        let runtime = Builder::new_current_thread().build().unwrap();
+        assert!(runtime.block_on(async { delivered(Hub::here()).await }));
+    }
+
+    #[test]
+    fn without_a_runtime_answers_go_straight() {
+        assert!(Hub::here().is_none());
+        assert!(crate::conformance::block_on(delivered(None)));
+    }
+}
