@@ -40,7 +40,7 @@ pub fn tollgate(rules: &str) -> Limiter<MemoryStore> {
 /// One whole decision: a request as a service has it, matched by the rules, settled, decided. A worker keeps its session.
 pub fn check(session: &mut Session<'_, MemoryStore>, entries: &[(&str, &str)]) -> bool {
     let descriptors = [Descriptor::new(entries)];
-    let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     session.check_now(&request).is_ok_and(|decision| decision.allowed())
 }
 

@@ -96,7 +96,7 @@ impl Driven {
                     while goes_on(tally.decisions * IN_FLIGHT as u64 + number) {
                         let entries = entries(callers.draw(&mut random));
                         let descriptors = [Descriptor::new(&entries)];
-                        let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+                        let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
                         let decision = session.check(&request).await.expect("a request that can be decided");
                         assert_eq!(decision.source(), Source::Store, "a decision that is not Redis's");
                         tally.decisions += 1;
@@ -117,7 +117,7 @@ impl Driven {
     pub fn left<S: tollgate::Store>(&self, limiter: &Limiter<S>, callers: &Callers) -> u64 {
         let entries = entries(&callers.0[0]);
         let descriptors = [Descriptor::new(&entries)];
-        let request = Request { domain: None, descriptors: &descriptors, cost: 0, claim: None };
+        let request = Request { domain: None, descriptors: &descriptors, cost: 0, ..Request::default() };
         let decision = self.worker.block_on(limiter.check(&request)).expect("a request that can be decided");
         decision.tightest().expect("a limit").reading.remaining
     }

@@ -94,6 +94,7 @@ pub struct Once<'a> {
     pub key: Key<'a>,
     /// A digest of what was asked: the same name with another one is a conflict.
     pub body: u64,
-    /// How long the record of a passed claim lasts; one that was refused lasts only as long as its wait.
+    /// How long the record of a passed claim lasts; one that was refused lasts only as long as its wait. With none at all the claim
+    /// leaves no record: it is settled unless another was under this name.
     pub keep: Span,
 }

@@ -61,15 +61,42 @@ pub enum Value<'a> {
     },
 }
 
+/// A value that borrows nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedValue {
+    /// As [`Value::Absent`].
+    Absent,
+    /// As [`Value::Text`].
+    Text(Box<str>),
+    /// As [`Value::Bytes`].
+    Bytes(Box<[u8]>),
+    /// As [`Value::Network`].
+    Network {
+        /// The network's address.
+        address: [u64; 2],
+        /// How many bits count.
+        prefix: u8,
+    },
+}
+
 impl Scope {
     /// The scope of a rule's counters.
     pub fn new(domain: &str, rule: &str, algorithm: Algorithm, period: &Period, home: Home) -> Scope {
-        let mut name = String::with_capacity(domain.len() + rule.len() + 16);
+        Scope::named(domain, rule, &machine(algorithm, period), home)
+    }
+
+    /// The scope of records of claims that are settled once: `kind` is a text that no rule has.
+    pub fn of_records(domain: &str, kind: &str, home: Home) -> Scope {
+        Scope::named(domain, kind, "record", home)
+    }
+
+    fn named(domain: &str, rule: &str, machine: &str, home: Home) -> Scope {
+        let mut name = String::with_capacity(domain.len() + rule.len() + machine.len() + 2);
         for part in [domain, rule] {
             escape(&mut name, part);
             name.push('/');
         }
-        name.push_str(&machine(algorithm, period));
+        name.push_str(machine);
         Scope {
             digest: digest(name.as_bytes()),
             domain_digest: digest(domain.as_bytes()),
@@ -103,6 +130,11 @@ impl Scope {
     /// A digest of the domain's name.
     pub fn domain_digest(&self) -> u128 {
         self.domain_digest
+    }
+
+    /// A digest that is short enough for receipts, and long enough to tell all rules of a fleet apart.
+    pub fn short(&self) -> u64 {
+        self.digest as u64
     }
 
     /// A digest of the name: what a hash of the key starts from.
@@ -197,6 +229,29 @@ impl<'a> Value<'a> {
         };
         let (high, low) = ((before >> 64) as u64, before as u64);
         SipHasher13::new_with_keys(secret.0 ^ low, secret.1 ^ high ^ kind).hash(bytes).as_u128()
+    }
+}
+
+impl OwnedValue {
+    /// The value, borrowed.
+    pub fn value(&self) -> Value<'_> {
+        match self {
+            OwnedValue::Absent => Value::Absent,
+            OwnedValue::Text(text) => Value::Text(text),
+            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
+            OwnedValue::Network { address, prefix } => Value::Network { address: *address, prefix: *prefix },
+        }
+    }
+}
+
+impl From<Value<'_>> for OwnedValue {
+    fn from(value: Value<'_>) -> OwnedValue {
+        match value {
+            Value::Absent => OwnedValue::Absent,
+            Value::Text(text) => OwnedValue::Text(text.into()),
+            Value::Bytes(bytes) => OwnedValue::Bytes(bytes.into()),
+            Value::Network { address, prefix } => OwnedValue::Network { address, prefix },
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once};
 pub use decision::Verdict;
 pub use key::{Key, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
-pub use request::{Descriptor, Request};
+pub use request::{Descriptor, ReceiptWish, Request};
 pub use settle::{Reading, Replay, Settlement, Slot, Source, Vote, settle, settle_into};
 pub use time::{Span, Tick, Timestamp, Wait};
 

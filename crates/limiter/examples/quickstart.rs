@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (second, entries) in STORY {
         clock.set(START.after(Span::from_secs(second)));
         let descriptors = [Descriptor::new(entries)];
-        let request = Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, claim: None };
+        let request =
+            Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, ..Request::default() };
         let decision = now(limiter.check(&request)).ok_or("the in-memory store never waits")??;
 
         let asked = entries.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(": ");

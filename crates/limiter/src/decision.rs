@@ -4,8 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Limit, Mode, Reading, Settlement, Source, Span, Timestamp, Verdict, Wait};
+use tollgate_core::{Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
 use tollgate_rules::{AppliedTerms, Domain, Matched, Rule, Ruleset};
+
+use crate::receipt::Receipt;
 
 /// Whether a request may pass, and every limit that had a say.
 pub struct Decision {
@@ -14,6 +16,7 @@ pub struct Decision {
     pub(crate) matched: Matched,
     pub(crate) verdict: Verdict,
     pub(crate) settlement: Settlement,
+    pub(crate) receipt: Option<Box<Receipt>>,
 }
 
 /// Rules that stay as they are while somebody looks at them.
@@ -58,6 +61,8 @@ impl Decision {
         self.matched.requested.clear();
         self.settlement.readings.clear();
         self.settlement.at = Timestamp::default();
+        (self.matched.needs_receipt, self.matched.not_held) = (false, 0);
+        self.receipt = None;
     }
 
     /// Whether the request may pass.
@@ -98,6 +103,26 @@ impl Decision {
     /// The enforced limit with the fewest units left: what a client is told.
     pub fn tightest(&self) -> Option<Outcome<'_>> {
         self.outcome(self.verdict.tightest?)
+    }
+
+    /// The soft limits that the request went past.
+    pub fn signals(&self) -> impl Iterator<Item = Outcome<'_>> {
+        self.outcomes().filter(|one| one.mode == Mode::Soft && !one.reading.admits)
+    }
+
+    /// What is to be settled when the request has ended, if something is or the caller wanted it.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_deref()
+    }
+
+    /// Whether it was decided now, or before under the same name, or something else was.
+    pub fn replay(&self) -> Replay {
+        self.settlement.replay
+    }
+
+    /// How many limits on requests in flight did not apply, since the caller could not release what it would hold.
+    pub fn not_held(&self) -> u32 {
+        self.matched.not_held
     }
 
     /// Every limit that the request met.

@@ -4,23 +4,32 @@
 //! keeps a [`Session`]; who brings limits along instead of rules, a [`Throttler`]. With the in-memory store no executor is needed: see [`Session::check_now`] and [`now`].
 
 mod decision;
+mod ending;
 mod explain;
 mod ids;
 mod limiter;
+mod receipt;
 mod session;
 mod standing;
 mod throttle;
+#[cfg(feature = "http")]
+pub mod told;
 
 pub use decision::{Decision, Outcome};
+pub use ending::{Ending, Moved, SettleError, Settled, SettledRule};
 pub use explain::{Counter, ExplainedRule, Explanation};
 pub use limiter::{Limiter, now};
+pub use receipt::Receipt;
+#[cfg(feature = "receipts")]
+pub use receipt::{KeyError, ReceiptError, ReceiptKeys};
 pub use session::Session;
 pub use standing::{RuleName, Standing};
 pub use throttle::{Throttle, Throttler};
 pub use tollgate_core::{
-    Algorithm, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, Request, Source, Span, Timestamp, Wait,
+    Algorithm, Ask, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request, Source, Span,
+    Timestamp, Wait,
 };
-pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity};
+pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity, named_claim};
 #[cfg(feature = "redis")]
 pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

@@ -9,13 +9,14 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Request, Settlement, Source, Span, Verdict};
-use tollgate_rules::{Matched, RequestError, Ruleset};
+use tollgate_core::{Ask, Claim, ReceiptWish, Request, Settlement, Source, Span, Verdict};
+use tollgate_rules::{Asker, Matched, RequestError, Ruleset, claim_id};
 use tollgate_store::Store;
 
 use crate::decision::{Decision, Held};
 use crate::explain::Explanation;
 use crate::ids;
+use crate::receipt::Receipt;
 use crate::session::Session;
 
 /// Decides requests by the rules in force.
@@ -25,12 +26,23 @@ pub struct Limiter<S> {
     /// How many rulesets were put in force: by it a session sees that it must look again.
     installed: AtomicU64,
     store: S,
+    /// How long the answer to a check that is decided once is kept.
+    keep_once: Span,
 }
+
+/// How long that is, where nothing else is said.
+const KEEP_ONCE: Span = Span::from_secs(24 * 3_600);
 
 impl<S: Store> Limiter<S> {
     /// A limiter with these rules on this store.
     pub fn new(rules: Ruleset, store: S) -> Limiter<S> {
-        Limiter { rules: ArcSwap::from_pointee(rules), installed: AtomicU64::new(0), store }
+        Limiter { rules: ArcSwap::from_pointee(rules), installed: AtomicU64::new(0), store, keep_once: KEEP_ONCE }
+    }
+
+    /// With answers to checks that are decided once kept for so long.
+    #[must_use]
+    pub fn keeping_once(self, keep_once: Span) -> Limiter<S> {
+        Limiter { keep_once, ..self }
     }
 
     /// Puts other rules in force. Requests under way finish by the old ones; counters stay.
@@ -60,14 +72,37 @@ impl<S: Store> Limiter<S> {
     /// The same for one who waits no longer than `patience`: a store that can't answer by then is taken as failing.
     pub async fn check_within(&self, request: &Request<'_>, patience: Option<Span>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
+        let asker = request.once.map(|_| Asker::of(request));
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience };
         let mut matched = Matched::default();
         let mut settlement = Settlement::default();
         let sound = resolve(&rules, request, &mut claim, &mut matched)?;
+        if let Some(asker) = &asker {
+            self.once(&mut claim, &rules, &matched, request, asker);
+        }
         self.settle(&claim, &mut settlement).await;
         let verdict = verdict(&claim, &settlement, sound);
+        let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
-        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
+        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
+    }
+
+    /// Makes a claim one that is settled once. Without charges there is nothing to repeat.
+    pub(crate) fn once<'a>(
+        &self,
+        claim: &mut Claim<'a>,
+        rules: &'a Ruleset,
+        matched: &Matched,
+        request: &Request<'a>,
+        asker: &'a Asker,
+    ) {
+        let Some(name) = request.once.filter(|_| !claim.charges.is_empty()) else { return };
+        let domain = &rules.domains()[matched.domain];
+        let once = domain.once_of_check(request, name, asker, claim, self.keep_once);
+        if request.claim.is_none() {
+            claim.id = claim_id(&once);
+        }
+        claim.once = Some(once);
     }
 
     /// Decides a request without asking the store, by the policies of the rules that it meets: for those who have more requests
@@ -80,8 +115,9 @@ impl<S: Store> Limiter<S> {
         let mut settlement = Settlement::default();
         self.store.assume(&claim, Source::Shed, &mut settlement);
         let verdict = verdict(&claim, &settlement, sound);
+        let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
-        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement })
+        Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
     }
 
     /// For those who check often: a worker, a connection.
@@ -109,7 +145,7 @@ impl<S: Store> Limiter<S> {
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
     /// outage.
     pub(crate) async fn settle(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
-        if claim.charges.is_empty() {
+        if claim.charges.is_empty() && claim.once.is_none() {
             return;
         }
         let settled = {
@@ -153,6 +189,28 @@ pub(crate) fn resolve<'a>(
             Ok(false)
         }
     }
+}
+
+/// What is to be settled when the request has ended, if something is or the caller wants to be told in any case.
+#[inline]
+pub(crate) fn receipt(
+    rules: &Ruleset,
+    request: &Request<'_>,
+    claim: &Claim<'_>,
+    matched: &Matched,
+    settlement: &Settlement,
+    verdict: Verdict,
+) -> Option<Box<Receipt>> {
+    let wanted = match request.receipt {
+        ReceiptWish::Never => false,
+        ReceiptWish::IfNeeded => matched.needs_receipt,
+        ReceiptWish::Always => true,
+    };
+    if !wanted || !verdict.allowed || request.ask != Ask::Exactly {
+        return None;
+    }
+    let receipt = Receipt::of(claim, matched, &rules.domains()[matched.domain], settlement);
+    (!receipt.is_empty() || request.receipt == ReceiptWish::Always).then(|| Box::new(receipt))
 }
 
 /// The verdict on a settlement, and how sure it is.

@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{Claim, Request, Settlement, Verdict};
-use tollgate_rules::{Matched, RequestError};
+use tollgate_rules::{Asker, Matched, RequestError};
 use tollgate_store::{Immediate, Store};
 
 use crate::decision::{Decision, Held};
 use crate::ids;
-use crate::limiter::{Limiter, now, resolve, verdict};
+use crate::limiter::{Limiter, now, receipt, resolve, verdict};
 
 /// A limiter in the hands of one caller, which keeps what every check needs: the rules, looked up again only when others are in
 /// force, and the room for a decision.
@@ -28,6 +28,7 @@ impl<'l, S: Store> Session<'l, S> {
             matched: Matched::default(),
             verdict: Verdict::default(),
             settlement: Settlement::default(),
+            receipt: None,
         };
         Session { limiter, installed, decision }
     }
@@ -36,11 +37,18 @@ impl<'l, S: Store> Session<'l, S> {
     pub async fn check(&mut self, request: &Request<'_>) -> Result<&Decision, RequestError> {
         let limiter = self.limiter;
         let decision = self.begin();
+        let asker = request.once.map(|_| Asker::of(request));
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
+        if let Some(asker) = &asker {
+            limiter.once(&mut claim, &decision.rules, &decision.matched, request, asker);
+        }
         limiter.settle(&claim, &mut decision.settlement).await;
-        decision.verdict = verdict(&claim, &decision.settlement, sound);
+        let Decision { rules, matched, settlement, .. } = &*decision;
+        let verdict = verdict(&claim, settlement, sound);
+        let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
+        (decision.verdict, decision.receipt) = (verdict, receipt);
         Ok(&self.decision)
     }
 
@@ -51,11 +59,18 @@ impl<'l, S: Store> Session<'l, S> {
     {
         let limiter = self.limiter;
         let decision = self.begin();
+        let asker = request.once.map(|_| Asker::of(request));
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
+        if let Some(asker) = &asker {
+            limiter.once(&mut claim, &decision.rules, &decision.matched, request, asker);
+        }
         now(limiter.settle(&claim, &mut decision.settlement));
-        decision.verdict = verdict(&claim, &decision.settlement, sound);
+        let Decision { rules, matched, settlement, .. } = &*decision;
+        let verdict = verdict(&claim, settlement, sound);
+        let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
+        (decision.verdict, decision.receipt) = (verdict, receipt);
         Ok(&self.decision)
     }
 

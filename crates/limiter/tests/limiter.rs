@@ -35,13 +35,13 @@ fn check<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)]) -> Decision {
 /// Asks and takes the answer of the first poll.
 fn ask<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Result<Decision, RequestError> {
     let descriptors = [Descriptor::new(entries)];
-    let request = Request { domain: None, descriptors: &descriptors, cost, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
     now(limiter.check(&request)).expect("the in-memory store is ready at the first poll")
 }
 
 fn explain<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Explanation {
     let descriptors = [Descriptor::new(entries)];
-    let request = Request { domain: None, descriptors: &descriptors, cost, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
     now(limiter.explain(&request)).unwrap().unwrap()
 }
 
@@ -202,7 +202,7 @@ fn requests_that_can_not_be_decided() {
     let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 9/m, cost: tokens}\n---\ndomain: e\n");
     let ask = |domain, entries: &[(&str, &str)]| {
         let descriptors = [Descriptor::new(entries)];
-        let request = Request { domain, descriptors: &descriptors, cost: 1, claim: None };
+        let request = Request { domain, descriptors: &descriptors, cost: 1, ..Request::default() };
         now(limiter.check(&request)).unwrap().map(|decision| decision.allowed())
     };
     assert_eq!(ask(Some("f"), &[]), Err(RequestError::UnknownDomain));
@@ -276,7 +276,7 @@ fn an_explanation_has_every_rule_and_its_counters() {
 fn a_named_claim_holds_once() {
     let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 2 concurrent}\n");
     let ask = |claim| {
-        let request = Request { domain: None, descriptors: &[], cost: 1, claim };
+        let request = Request { claim, ..Request::default() };
         now(limiter.check(&request)).unwrap().unwrap()
     };
     assert_eq!(left(&ask(Some(ClaimId(7)))), 1);

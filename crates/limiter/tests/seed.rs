@@ -64,7 +64,8 @@ impl Platform {
 
     fn call(&self, descriptors: &[&[(&str, &str)]]) -> Decision {
         let descriptors: Vec<_> = descriptors.iter().map(|entries| Descriptor::new(entries)).collect();
-        let request = Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, claim: None };
+        let request =
+            Request { domain: Some("api_platform"), descriptors: &descriptors, cost: 1, ..Request::default() };
         now(self.limiter.check(&request)).unwrap().unwrap()
     }
 }

@@ -36,7 +36,7 @@ fn told(decision: &tollgate::Decision) -> Told {
 
 fn ask<R>(entries: &[(&str, &str)], how: impl FnOnce(&Request<'_>) -> R) -> R {
     let descriptors = [Descriptor::new(entries)];
-    how(&Request { domain: None, descriptors: &descriptors, cost: 1, claim: None })
+    how(&Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() })
 }
 
 fn in_session(session: &mut Session<'_, MemoryStore<ManualClock>>, entries: &[(&str, &str)]) -> Told {
@@ -84,7 +84,7 @@ fn nothing_of_a_decision_is_left_for_the_next() {
     }
     assert_eq!(in_session(&mut session, &[("k", "a")]).1.as_deref(), Some("per-key"));
     assert_eq!(in_session(&mut session, &[("other", "a")]), (true, None, None, 0));
-    let unknown = Request { domain: Some("nobody"), descriptors: &[], cost: 1, claim: None };
+    let unknown = Request { domain: Some("nobody"), descriptors: &[], cost: 1, ..Request::default() };
     assert_eq!(session.check_now(&unknown).err(), Some(RequestError::UnknownDomain));
     assert_eq!(in_session(&mut session, &[("k", "b")]), (true, None, Some(1), 2));
 }

@@ -171,7 +171,7 @@ fn no_rule_and_no_other_space_shares_a_counter() {
     let mut other = Throttler::new(world.limiter.clone(), "u");
     assert_eq!(now(other.take(b"k", &per_minute(4, 4), 0)).unwrap().unwrap().remaining, 4);
     let descriptors = [Descriptor::new(&[("k", "k")])];
-    let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let decision = now(world.limiter.check(&request)).unwrap().unwrap();
     assert_eq!(decision.tightest().unwrap().reading.remaining, 3);
 }

@@ -1,5 +1,6 @@
 //! Rules, compiled: everything that can be worked out before a request comes has been.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use smallvec::SmallVec;
@@ -10,7 +11,8 @@ use crate::address::is_address;
 use crate::index::ByText;
 use crate::load::{LoadOptions, Loaded, load_paths};
 use crate::lookup::{self, Index};
-use crate::model::{self, Cap, Cost, Headers, Place, Policy, RuleMode, Test, Tier};
+use crate::model::{self, Cap, Cost, EndTerms, Headers, Place, Policy, RuleMode, Test, Tier};
+use crate::once::OnceScopes;
 use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::requested::Requested;
@@ -23,6 +25,15 @@ pub struct Ruleset {
     generation: u64,
     domains: Vec<Domain>,
     by_name: ByText<usize>,
+    /// Where each scope of counters was compiled, by its digest: what a receipt names.
+    by_scope: HashMap<u64, ScopeAt>,
+}
+
+/// Where a scope of counters was compiled.
+#[derive(Clone, Copy, Debug)]
+struct ScopeAt {
+    domain: u32,
+    rule: u32,
 }
 
 /// The compiled rules of one domain.
@@ -39,6 +50,7 @@ pub struct Domain {
     pub(crate) index: Index,
     pub(crate) tree: Tree,
     pub(crate) requested: Requested,
+    pub(crate) once: OnceScopes,
 }
 
 /// An attribute that some rule of the domain speaks of.
@@ -63,6 +75,7 @@ pub struct Rule {
     pub(crate) named: bool,
     pub(crate) metadata: Box<[(String, String)]>,
     pub(crate) ipv6_prefix: u8,
+    pub(crate) ending: EndTerms,
     /// What each tier has.
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     /// In line with the rule, so that a rule that applies costs few loads.
@@ -125,7 +138,8 @@ impl Ruleset {
             domain.requested.rule.number = written + number;
         }
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
-        if errors.is_empty() { Ok(Ruleset { generation, domains, by_name }) } else { Err(errors) }
+        let by_scope = by_scope(&domains);
+        if errors.is_empty() { Ok(Ruleset { generation, domains, by_name, by_scope }) } else { Err(errors) }
     }
 
     /// Loads rule files and directories and compiles them; with the warnings.
@@ -172,6 +186,54 @@ impl Ruleset {
     pub fn domains(&self) -> &[Domain] {
         &self.domains
     }
+
+    /// The counters that a receipt names by the digest of their scope, if there still are such. Of the limits that they are held
+    /// to in different tiers, the one of this amount, if there is one.
+    pub fn counters(&self, scope: u64, amount: u64) -> Option<Counters<'_>> {
+        let at = self.by_scope.get(&scope)?;
+        let domain = self.domains.get(at.domain as usize)?;
+        let rule = domain.rules.get(at.rule as usize)?;
+        let mut found = None;
+        for terms in &rule.tiers {
+            let cap = terms.cap.and_then(|cap| rule.caps.get(usize::from(cap)));
+            if let Some(CompiledCap::Limit { limit, scope: own }) = cap
+                && own.short() == scope
+                && (found.is_none() || limit.amount() == amount)
+            {
+                found = Some(Counters { domain, rule, limit, scope: own, on_failure: terms.on_failure });
+            }
+        }
+        found
+    }
+}
+
+/// The counters of a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'r> {
+    /// Their domain.
+    pub domain: &'r Domain,
+    /// Their rule.
+    pub rule: &'r Rule,
+    /// What they are held to.
+    pub limit: &'r Limit,
+    /// What their keys have in common.
+    pub scope: &'r Scope,
+    /// What charges on them become when the store fails.
+    pub on_failure: OnFailure,
+}
+
+fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeAt> {
+    let mut by_scope = HashMap::new();
+    for (number, domain) in domains.iter().enumerate() {
+        for (place, rule) in domain.rules.iter().enumerate() {
+            for cap in &rule.caps {
+                if let CompiledCap::Limit { scope, .. } = cap {
+                    by_scope.insert(scope.short(), ScopeAt { domain: number as u32, rule: place as u32 });
+                }
+            }
+        }
+    }
+    by_scope
 }
 
 impl Domain {
@@ -219,6 +281,7 @@ impl Domain {
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
         let requested = Requested::new(&domain);
+        let once = OnceScopes::new(&domain.name);
         Domain {
             name: domain.name.into(),
             entity: domain.entity.map(Into::into),
@@ -230,6 +293,7 @@ impl Domain {
             index,
             tree,
             requested,
+            once,
         }
     }
 }
@@ -350,6 +414,7 @@ impl Rule {
             named: true,
             metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
+            ending: terms.ending,
             tiers,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),
             pivot: None,
@@ -358,9 +423,20 @@ impl Rule {
         }
     }
 
-    /// Whether only the store itself may say how its counters stand.
+    /// Whether only the store itself may say how its counters stand: where what was taken may be given back, a refusal does not
+    /// hold until its wait is over.
     pub(crate) fn is_strict(&self) -> bool {
-        self.policy == Policy::Quota
+        self.policy == Policy::Quota || self.ending.settle || self.ending.refund
+    }
+
+    /// What becomes of what it took when a request has ended.
+    pub fn ending(&self) -> EndTerms {
+        self.ending
+    }
+
+    /// Whether a request that it admitted has something to settle under this limit of it.
+    pub fn needs_receipt(&self, limit: &Limit) -> bool {
+        self.ending.settle || self.ending.refund || limit.algorithm() == Algorithm::Concurrency
     }
 
     /// The limit of a tier; `None` where the rule does not apply to it or does not limit it.

@@ -20,6 +20,8 @@ pub enum RequestError {
     },
     /// A name or a value is longer than is looked at.
     TooLong,
+    /// The name under which it is to be decided once is empty, or longer than is looked at.
+    BadOnce,
     /// A limit that came with the request counts over a length of time that none may.
     UnknownUnit,
     /// The cost is in an attribute that is not a whole number.
@@ -43,6 +45,9 @@ impl fmt::Display for RequestError {
             RequestError::TooMany { what, most } => write!(f, "too many {what}; at most {most}"),
             RequestError::TooLong => {
                 write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)
+            }
+            RequestError::BadOnce => {
+                write!(f, "an idempotency key has 1 to {} bytes", Request::LONGEST_ONCE)
             }
             RequestError::UnknownUnit => {
                 write!(f, "a limit in the request counts by the second, minute, hour, day, week, month or year")

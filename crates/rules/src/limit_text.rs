@@ -94,7 +94,7 @@ pub fn duration(text: &str) -> Result<Span, Fault> {
 
 /// Reads a percentage from 0 to 100, as parts of 10,000.
 pub fn percent(text: &str) -> Result<u16, Fault> {
-    let fault = |remedy: String| Fault::new(format!("{} is not a share of callers", quoted(text)), remedy);
+    let fault = |remedy: String| Fault::new(format!("{} is not a share", quoted(text)), remedy);
     let usual = || fault("write a percentage from 0% to 100%, with at most two decimals, for instance 10%".to_owned());
     let Some(share) = text.trim().strip_suffix('%') else {
         return Err(match number(text.trim()) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, Limit, OnFailure};
+use tollgate_core::{Algorithm, Limit, OnFailure, Span};
 
 use crate::pattern::Pattern;
 
@@ -144,6 +144,33 @@ pub struct Terms {
     pub headers: Headers,
     /// How it is named to clients that it refuses; by default its name.
     pub denied_by_label: Option<String>,
+    /// What becomes of what it took when the request has ended.
+    pub ending: EndTerms,
+}
+
+/// What becomes of what a rule took when the request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndTerms {
+    /// What was taken is an estimate: the real cost is settled.
+    pub settle: bool,
+    /// What was taken is given back if the request failed.
+    pub refund: bool,
+    /// The most that one request may reserve, in ten-thousandths of the limit.
+    pub reserve_max: Option<u16>,
+    /// How long that may be told.
+    pub hold: Span,
+}
+
+impl Default for EndTerms {
+    /// Nothing becomes of it.
+    fn default() -> EndTerms {
+        EndTerms { settle: false, refund: false, reserve_max: None, hold: Self::HOLD }
+    }
+}
+
+impl EndTerms {
+    /// How long is waited for a request to end, where a rule does not say.
+    pub const HOLD: Span = Span::from_secs(60);
 }
 
 /// How a limit counts, by the name that files have for it.

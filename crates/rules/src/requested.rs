@@ -6,7 +6,7 @@ use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
 
 use crate::address::{counted, is_address};
 use crate::compiled::{Domain, Rule};
-use crate::model::{self, Counting, Headers, Policy, RuleMode, Terms};
+use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
 
 /// What a domain needs to count limits that it did not know before.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl Requested {
             ipv6_prefix_given: false,
             headers: Headers::Full,
             denied_by_label: None,
+            ending: EndTerms::default(),
         };
         let scope = |length: Span| {
             let period = Period::fixed(length).ok()?;

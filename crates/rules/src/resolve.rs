@@ -1,7 +1,7 @@
 //! From a request to a claim: which limits it meets, with which keys, for how much. Pure, on one snapshot.
 
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, Request, Value};
+use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, ReceiptWish, Request, Value};
 
 use crate::attributes::Attributes;
 use crate::compiled::{CompiledCap, Domain, Rule, Ruleset};
@@ -33,6 +33,10 @@ pub struct Matched {
     pub unlimited: SmallVec<[Applied; 1]>,
     /// Limits that came with the request.
     pub requested: Vec<Limit>,
+    /// Whether something was claimed that is to be settled when the request has ended.
+    pub needs_receipt: bool,
+    /// How many limits on requests in flight did not apply, since the caller could not release what it would hold.
+    pub not_held: u32,
 }
 
 /// A rule that applies to a request.
@@ -63,7 +67,7 @@ impl Ruleset {
         let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
         self.resolve_into(request, &mut claim, &mut matched)?;
-        let Matched { domain, applied, unlimited, requested: _ } = matched;
+        let Matched { domain, applied, unlimited, .. } = matched;
         Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
     }
 
@@ -76,7 +80,18 @@ impl Ruleset {
         matched: &mut Matched,
     ) -> Result<(), RequestError> {
         matched.domain = self.domain_of(request)?;
-        Resolving { domain: &self.domains()[matched.domain], claim, matched }.fill(request)
+        if request.once.is_some_and(|name| name.is_empty() || name.len() > Request::LONGEST_ONCE) {
+            return Err(RequestError::BadOnce);
+        }
+        let holds = match request.ask {
+            Ask::Exactly | Ask::UpTo => request.claim.is_some() || request.receipt != ReceiptWish::Never,
+            Ask::Return { .. } => request.claim.is_some(),
+            Ask::Regardless => false,
+        };
+        // What is returned under a claim's own name is what that claim holds.
+        let rates = !(holds && matches!(request.ask, Ask::Return { .. }));
+        let domain = &self.domains()[matched.domain];
+        Resolving { domain, claim, matched, ask: request.ask, holds, rates }.fill(request)
     }
 
     /// The place of a request's domain.
@@ -100,6 +115,11 @@ struct Resolving<'r, 'a> {
     domain: &'a Domain,
     claim: &'r mut Claim<'a>,
     matched: &'r mut Matched,
+    ask: Ask,
+    /// Whether limits on requests in flight apply.
+    holds: bool,
+    /// Whether the others do.
+    rates: bool,
 }
 
 impl<'a> Resolving<'_, 'a> {
@@ -140,6 +160,10 @@ impl<'a> Resolving<'_, 'a> {
         let Some(cap) = rule.cap(tier) else { return Ok(()) };
         let Some(mut units) = rule.units(attributes, self.domain)? else { return Ok(()) };
         if cap.is_concurrency() {
+            if !self.holds {
+                self.matched.not_held += u32::from(self.ask == Ask::Exactly);
+                return Ok(());
+            }
             // Whatever the request costs: it is one request in flight, or a look.
             units = attributes.cost.min(1);
         }
@@ -194,10 +218,13 @@ impl<'a> Resolving<'_, 'a> {
         let key = requested.key(descriptor, limit.period().span()).ok_or(RequestError::UnknownUnit)?;
         let on_failure = requested.rule.tiers[tier].on_failure;
         let units = descriptor.hits.unwrap_or(request.cost);
+        if !self.rates {
+            return Ok(());
+        }
         self.claim.charges.push(Charge {
             key,
             limit,
-            ask: Ask::Exactly,
+            ask: self.ask,
             units,
             mode: Mode::Enforce,
             on_failure,
@@ -225,12 +252,26 @@ impl<'a> Resolving<'_, 'a> {
             self.matched.unlimited.push(applied(Mode::Enforce));
             return;
         };
+        if !self.rates && !cap.is_concurrency() {
+            return;
+        }
+        let units = match rule.ending.reserve_max {
+            Some(most) if self.ask == Ask::Exactly => units.min(share(limit.quota(), most)),
+            _ => units,
+        };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
         let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
-        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units, mode, on_failure, strict });
+        self.matched.needs_receipt |= rule.needs_receipt(limit);
+        self.claim.charges.push(Charge { key, limit, ask: self.ask, units, mode, on_failure, strict });
         self.matched.applied.push(applied(mode));
     }
+}
+
+/// So many ten-thousandths of a quota, and a unit at least.
+fn share(quota: u64, of_10_000: u16) -> u64 {
+    let share = u128::from(quota) * u128::from(of_10_000) / 10_000;
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
 impl Domain {

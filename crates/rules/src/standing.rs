@@ -50,7 +50,7 @@ impl Domain {
         ways: &'a Ways<'a>,
         id: ClaimId,
     ) -> Result<Looks<'a>, RequestError> {
-        let request = Request { domain: None, descriptors: known, cost: 0, claim: None };
+        let request = Request { domain: None, descriptors: known, cost: 0, ..Request::default() };
         let [Descriptor { entries: known, .. }] = known;
         let mut attributes = Attributes::default();
         attributes.read(&request, self)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
+use tollgate::told::Beside;
 use tollgate::{Decision, Explanation, Limiter, Request, RequestError, Span};
 use tollgate_store::guarded::Level;
 
@@ -94,6 +95,11 @@ impl Gate {
     /// Whether the caller may pass: what was decided, unless refusals are only told.
     pub(crate) fn passes(&self, decision: &Decision) -> bool {
         decision.allowed() || self.shadow
+    }
+
+    /// What an answer says that the decision does not.
+    pub(crate) fn beside(&self, decision: &Decision) -> Beside<'static> {
+        Beside { passes: self.passes(decision), level: self.level(), receipt: None }
     }
 
     /// How much of the store answers, where that is not all of it.

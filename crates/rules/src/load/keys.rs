@@ -48,11 +48,15 @@ const TERMS: &[&str] = &[
     "ipv6_prefix",
     "headers",
     "denied_by_label",
+    "settle",
+    "refund",
+    "reserve_max",
+    "hold",
 ];
 
 pub(super) static RULE: Section = Section {
     name: "a rule",
-    keys: &[&["name", "key", "match", "limit", "hold", "cost"], TERMS],
+    keys: &[&["name", "key", "match", "limit", "cost"], TERMS],
     instead: &[
         ("rate_limit", "write `limit: 20/minute`"),
         ("unit", "write `limit: 20/minute`"),

@@ -5,7 +5,7 @@ use crate::load::clauses;
 use crate::load::domain::Settings;
 use crate::load::keys;
 use crate::load::reader::{Fields, Reader};
-use crate::load::terms::{self, Lined, Quotas, Wording};
+use crate::load::terms::{Lined, Quotas, Wording};
 use crate::model::{Clause, Cost, KeyPart, Rule, Test};
 use crate::problem::{choose, quoted};
 use crate::yaml::{Entry, Kind, Yaml};
@@ -45,8 +45,7 @@ fn read_rule(item: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Optio
         .and_then(|value| read_quotas(value, settings, reader));
     let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
     let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
-    let mut wording = Wording::read(reader, &fields);
-    wording.hold = terms::hold(reader, &fields);
+    let wording = Wording::read(reader, &fields);
     let terms = quotas.and_then(|quotas| wording.terms(&quotas, settings, reader));
 
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);

@@ -5,7 +5,7 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::Settings;
 use crate::load::reader::{Fields, Reader};
-use crate::model::{Cap, Counting, Headers, Policy, RuleMode, Terms, Tier};
+use crate::model::{Cap, Counting, EndTerms, Headers, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
 
 pub(super) const ALGORITHMS: &[(&str, Counting)] = &[
@@ -32,8 +32,10 @@ const HEADERS: &[(&str, Headers)] =
 /// How many bits of an IPv6 address name a counter: what a provider commonly gives to one customer.
 const IPV6_PREFIX: u8 = 56;
 
-/// How long a hold lasts.
-const HOLD: Span = Span::from_secs(60);
+/// The longest that is waited for a request to end.
+const LONGEST_HOLD: Span = Span::from_secs(7 * 86_400);
+
+const REFUNDS: &[(&str, bool)] = &[("on_failure", true), ("never", false)];
 
 /// A value and the line that it stands in.
 #[derive(Clone, Copy, Debug)]
@@ -50,14 +52,15 @@ pub(super) struct Quotas {
 
 /// The keys that both forms share, as the file says them.
 pub(super) struct Wording {
-    line: usize,
     algorithm: Option<Lined<Counting>>,
     /// It names no algorithm, so what would fit it can't be said.
     algorithm_unknown: bool,
     burst: Option<Lined<Burst>>,
     sub_windows: Option<Lined<u16>>,
-    /// Only rules have one: the tree has no concurrency.
-    pub(super) hold: Option<Lined<Span>>,
+    hold: Option<Lined<Span>>,
+    settle: Option<Lined<bool>>,
+    refund: Option<Lined<bool>>,
+    reserve_max: Option<Lined<u16>>,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -86,7 +89,6 @@ impl Wording {
         let ipv6_prefix = fields.get("ipv6_prefix").and_then(|value| reader.number(value, "ipv6_prefix", 1..=128));
         let algorithm = lined(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS));
         Wording {
-            line: fields.line,
             algorithm_unknown: fields.get("algorithm").is_some() && algorithm.is_none(),
             algorithm,
             burst: lined(fields, "burst", |value| {
@@ -97,7 +99,16 @@ impl Wording {
                 let parts = reader.number(value, "sub_windows", 1..=Limit::MOST_SUB_WINDOWS.into())?;
                 u16::try_from(parts).ok()
             }),
-            hold: None,
+            hold: lined(fields, "hold", |value| {
+                let text = reader.text(value, "hold")?;
+                reader.sound(value.line, "hold", limit_text::duration(text))
+            }),
+            settle: lined(fields, "settle", |value| reader.boolean(value, "settle")),
+            refund: lined(fields, "refund", |value| reader.word(value, "refund", REFUNDS)),
+            reserve_max: lined(fields, "reserve_max", |value| {
+                let text = reader.text(value, "reserve_max")?;
+                reader.sound(value.line, "reserve_max", limit_text::percent(text))
+            }),
             policy: fields.get("policy").and_then(|value| reader.word(value, "policy", POLICIES)),
             on_failure: fields.get("on_failure").and_then(|value| reader.word(value, "on_failure", FAILURES)),
             mode: mode(reader, fields),
@@ -117,7 +128,7 @@ impl Wording {
         }
         let fitting = self.check_fit(quotas, settings, reader);
         let caps: Vec<Option<Cap>> = quotas.texts.iter().map(|text| self.cap(text, settings, reader)).collect();
-        if !fitting || caps.contains(&None) {
+        if !fitting || !self.hold_is_sound(reader) || caps.contains(&None) {
             return None;
         }
         let calendar =
@@ -135,8 +146,38 @@ impl Wording {
             ipv6_prefix: self.ipv6_prefix.unwrap_or(IPV6_PREFIX),
             ipv6_prefix_given: self.ipv6_prefix.is_some(),
             headers: self.headers,
+            ending: self.ending(),
             denied_by_label: self.denied_by_label,
         })
+    }
+
+    fn ending(&self) -> EndTerms {
+        EndTerms {
+            settle: self.settles(),
+            refund: self.refunds(),
+            reserve_max: self.reserve_max.map(|given| given.value),
+            hold: self.hold.map_or(EndTerms::HOLD, |given| given.value),
+        }
+    }
+
+    fn hold_is_sound(&self, reader: &mut Reader<'_>) -> bool {
+        let Some(hold) = self.hold.filter(|hold| hold.value < Period::SHORTEST || hold.value > LONGEST_HOLD) else {
+            return true;
+        };
+        reader.error(
+            hold.line,
+            "`hold` is shorter than a millisecond, or longer than a week",
+            "write for instance `hold: 60s`",
+        );
+        false
+    }
+
+    fn settles(&self) -> bool {
+        self.settle.is_some_and(|given| given.value)
+    }
+
+    fn refunds(&self) -> bool {
+        self.refund.is_some_and(|given| given.value)
     }
 
     /// Whether every key means something beside these quotas; what does not is told once, however many tiers there are.
@@ -156,13 +197,25 @@ impl Wording {
                 ("`algorithm`", self.algorithm.map(|given| given.line)),
                 ("`burst`", self.burst.map(|given| given.line)),
                 ("`sub_windows`", self.sub_windows.map(|given| given.line)),
+                ("`settle`", self.settle.map(|given| given.line)),
+                ("`refund`", self.refund.map(|given| given.line)),
+                ("`reserve_max`", self.reserve_max.map(|given| given.line)),
             ];
             for (key, line) in beside.into_iter().filter_map(|(key, line)| line.map(|line| (key, line))) {
-                misfits.push((line, key, "remove it; concurrent requests are counted one by one"));
+                misfits.push((
+                    line,
+                    key,
+                    "remove it; concurrent requests are counted one by one, and released when they end",
+                ));
             }
         } else {
-            if let Some(hold) = self.hold {
-                misfits.push((hold.line, "`hold`", "remove it, or write a limit such as `20 concurrent`"));
+            if let Some(hold) = self.hold.filter(|_| !self.settles() && !self.refunds()) {
+                let remedy =
+                    "remove it, or write `settle: true`, `refund: on_failure` or a limit such as `20 concurrent`";
+                misfits.push((hold.line, "`hold`", remedy));
+            }
+            if let Some(most) = self.reserve_max.filter(|_| !self.settles()) {
+                misfits.push((most.line, "`reserve_max`", "add `settle: true`, or remove it"));
             }
             if let Some(burst) = self.burst.filter(|_| !counted(&[Counting::Bucket, Counting::LeakyBucket])) {
                 misfits.push((burst.line, "`burst`", "add `algorithm: token_bucket`, or remove it"));
@@ -181,9 +234,8 @@ impl Wording {
         let limit = match &text.value {
             LimitText::Unlimited => return Some(Cap::Unlimited),
             LimitText::Concurrent(most) => {
-                let hold = self.hold.unwrap_or(Lined { value: HOLD, line: self.line });
-                let period = Period::fixed(hold.value).map_err(|error| limit_text::limit_fault(&error));
-                let period = reader.sound(hold.line, "hold", period)?;
+                // What can't be a hold has been told.
+                let period = Period::fixed(self.hold.map_or(EndTerms::HOLD, |hold| hold.value)).ok()?;
                 Limit::new(*most, period, Algorithm::Concurrency)
             }
             LimitText::Rate { amount, period } => {
@@ -232,14 +284,6 @@ fn mode(reader: &mut Reader<'_>, fields: &Fields<'_>) -> RuleMode {
         (true, None, Some(of_10_000)) => RuleMode::Share { of_10_000 },
         (true, None, None) => RuleMode::Enforce,
     }
-}
-
-/// How long holds last.
-pub(super) fn hold(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Lined<Span>> {
-    lined(fields, "hold", |value| {
-        let text = reader.text(value, "hold")?;
-        reader.sound(value.line, "hold", limit_text::duration(text))
-    })
 }
 
 fn lined<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Option<T>) -> Option<Lined<T>> {

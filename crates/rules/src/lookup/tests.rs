@@ -14,7 +14,7 @@ fn tried(count: usize, rule: &dyn Fn(usize) -> String, entries: &[(&str, &str)])
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
     let rules = Ruleset::compile(domains, 1).unwrap();
     let descriptors = [Descriptor::new(entries)];
-    let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let domain = &rules.domains()[0];
     let mut candidates = SmallVec::new();
     domain.find_candidates(&Attributes::of(&request, domain).unwrap(), &mut candidates);

@@ -50,7 +50,7 @@ descriptors:
     let rules = rules(file);
     let entries = [("a", "1")];
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, ..Request::default() };
     let resolved = rules.resolve(&request, ClaimId(1)).unwrap();
     let names: Vec<&str> = resolved.claim.charges.iter().map(|charge| charge.key.scope().name()).collect();
     assert_eq!(names.len(), 2);
@@ -64,7 +64,7 @@ fn a_request_names_its_domain_unless_there_is_one() {
         "domain: d\nrules:\n  - {name: r, key: [], limit: 1/s}\n---\ndomain: e\nrules:\n  - {name: s, key: [], limit: 1/s}\n",
     );
     let ask = |rules: &tollgate_rules::Ruleset, domain: Option<&str>| {
-        let request = Request { domain, descriptors: &[], cost: 1, claim: None };
+        let request = Request { domain, descriptors: &[], cost: 1, ..Request::default() };
         rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.rule(0).unwrap().name().to_owned())
     };
     assert_eq!(ask(&one, None).unwrap(), "r");
@@ -78,7 +78,7 @@ fn a_request_names_its_domain_unless_there_is_one() {
 fn requests_have_bounds() {
     let rules = rules("domain: d\nrules:\n  - {name: r, key: [a], limit: 1/s}\n");
     let ask = |descriptors: &[Descriptor<'_>]| {
-        let request = Request { domain: None, descriptors, cost: 1, claim: None };
+        let request = Request { domain: None, descriptors, cost: 1, ..Request::default() };
         rules.resolve(&request, ClaimId(1)).map(|resolved| resolved.applied.len())
     };
     let one = Descriptor::new(&[("a", "1")]);

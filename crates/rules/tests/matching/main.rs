@@ -71,7 +71,7 @@ impl Asked {
             .zip(&self.descriptors)
             .map(|(entries, descriptor)| Descriptor { hits: descriptor.hits, ..Descriptor::new(entries) })
             .collect();
-        then(&Request { domain: None, descriptors: &descriptors, cost: self.cost, claim: None })
+        then(&Request { domain: None, descriptors: &descriptors, cost: self.cost, ..Request::default() })
     }
 }
 

@@ -49,7 +49,7 @@ fn drawn(rules: &Ruleset, attribute: &str) -> Vec<Vec<bool>> {
         let path = format!("/{}", caller % 7);
         let entries = [(attribute, &*value), ("path", &*path)];
         let descriptors = [Descriptor::new(&entries)];
-        let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+        let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
         let resolved = rules.resolve(&request, ClaimId(caller as u128)).unwrap();
         for applied in &resolved.applied {
             drawn[applied.rule as usize].push(applied.mode == Mode::Enforce);

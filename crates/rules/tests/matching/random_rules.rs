@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
 use tollgate_rules::Ruleset;
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Counting, Domain, Headers, KeyPart, Network, Place, Policy, Rule, RuleMode, Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Network, Place, Policy, Rule, RuleMode, Terms,
+    Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
 
@@ -141,6 +142,7 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
         ipv6_prefix_given: false,
         headers: Headers::Full,
         denied_by_label: None,
+        ending: EndTerms::default(),
     }
 }
 

@@ -15,7 +15,7 @@ fn seconds(limit: u64, length: u64) -> Limit {
 
 fn keys(descriptors: &[Descriptor<'_>]) -> Vec<(String, u64, Vec<String>)> {
     let rules = crate::rules(RULES);
-    let request = Request { domain: Some("d"), descriptors, cost: 1, claim: None };
+    let request = Request { domain: Some("d"), descriptors, cost: 1, ..Request::default() };
     let resolved = rules.resolve(&request, ClaimId(1)).unwrap();
     let charges = resolved.claim.charges.iter().enumerate();
     charges
@@ -45,7 +45,7 @@ fn it_is_counted_by_unit_and_not_by_amount() {
     let scope = |limit: &Limit| {
         let rules = crate::rules(RULES);
         let descriptors = [Descriptor { limit: Some(limit), ..Descriptor::new(&[("a", "1")]) }];
-        let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, claim: None };
+        let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, ..Request::default() };
         let resolved = rules.resolve(&request, ClaimId(1)).unwrap();
         assert_eq!(resolved.applied[0].terms, AppliedTerms::Requested(0));
         assert_eq!(resolved.applied[0].touches, 1);
@@ -60,7 +60,7 @@ fn only_the_units_of_the_protocol_are_known() {
     let rules = crate::rules(RULES);
     let limit = seconds(7, 30);
     let descriptors = [Descriptor { limit: Some(&limit), ..Descriptor::new(&[("a", "1")]) }];
-    let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: Some("d"), descriptors: &descriptors, cost: 1, ..Request::default() };
     assert_eq!(rules.resolve(&request, ClaimId(1)).map(|_| ()), Err(RequestError::UnknownUnit));
     // One that can't be counted exactly is refused where it is made.
     assert!(rules.domains()[0].requested(u64::MAX, Span::from_secs(1)).is_err());

@@ -273,7 +273,12 @@ descriptors:
     let entries: [&[(&str, &str)]; 5] =
         [&[("a=b", "x")], &[("a", "b")], &[("a→c", "x")], &[("a%3Db", "x")], &[("a", "z"), ("c", "x")]];
     let descriptors = entries.map(tollgate_core::Descriptor::new);
-    let request = tollgate_core::Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let request = tollgate_core::Request {
+        domain: None,
+        descriptors: &descriptors,
+        cost: 1,
+        ..tollgate_core::Request::default()
+    };
     let resolved = rules.resolve(&request, tollgate_core::ClaimId(1)).unwrap();
     let scopes: std::collections::BTreeSet<&str> =
         resolved.claim.charges.iter().map(|charge| charge.key.scope().name()).collect();

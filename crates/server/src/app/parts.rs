@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tollgate::told::{Jitter, Told};
 use tollgate::{Limiter, LoadOptions, Problem};
 
 use super::store;
@@ -309,10 +310,10 @@ fn tracer(settings: &Settings, metrics: &Metrics) -> Result<(Tracer, Option<Trac
     Ok((tracer, Some(guard)))
 }
 
-fn told(settings: &Settings) -> http::Told {
-    http::Told {
+fn told(settings: &Settings) -> Told {
+    Told {
         dialects: settings.http.headers,
-        jitter: settings.http.retry_jitter.map_or(http::Jitter::Off, |share| http::Jitter::Of10000(share.parts)),
+        jitter: settings.http.retry_jitter.map_or(Jitter::Off, |share| Jitter::Of10000(share.parts)),
         scope_values: settings.http.scope_values,
     }
 }

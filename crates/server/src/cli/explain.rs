@@ -80,7 +80,7 @@ impl Explain {
         };
         let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
         let domain = self.domain.as_deref();
-        let request = Request { domain, descriptors: &descriptors, cost: self.cost, claim: None };
+        let request = Request { domain, descriptors: &descriptors, cost: self.cost, ..Request::default() };
         let limiter = Limiter::new(rules, MemoryConfig::default().build());
         // The counters are thrown away, so that the decision itself can be asked for.
         let asked = async { Ok((limiter.explain(&request).await?, limiter.check(&request).await?)) };

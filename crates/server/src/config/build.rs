@@ -14,7 +14,9 @@ use super::settings::{
 use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
 use super::text;
 use crate::net::Address;
-use crate::wire::http::{AuthorizeAttribute, AuthorizeSettings, Dialects, ScopeValues};
+use tollgate::told::{Dialects, ScopeValues};
+
+use crate::wire::http::{AuthorizeAttribute, AuthorizeSettings};
 
 /// A struct of which every field has been read, so that all that is wrong is told, or `None` if one could not be.
 macro_rules! whole {
@@ -109,6 +111,7 @@ impl Reader<'_> {
                 bucket: has("x-ratelimit-bucket"),
                 ratelimit: has("ratelimit"),
                 denied_by: has("denied-by"),
+                signal: has("signal"),
             })
         })
     }

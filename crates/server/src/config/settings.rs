@@ -9,7 +9,9 @@ use std::time::Duration;
 use tollgate_store::redis::{Address as RedisAddress, Password};
 
 use crate::net::Address;
-use crate::wire::http::{AuthorizeSettings, Dialects, ScopeValues};
+use tollgate::told::{Dialects, ScopeValues};
+
+use crate::wire::http::AuthorizeSettings;
 
 /// Everything that the server is told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -112,7 +112,7 @@ pub(crate) const PREFIX: &str = "TOLLGATE_";
 
 /// Headers that clients are told their limits in.
 pub(crate) const DIALECTS: &[&str] =
-    &["x-ratelimit", "x-ratelimit-policy", "x-ratelimit-bucket", "ratelimit", "denied-by"];
+    &["x-ratelimit", "x-ratelimit-policy", "x-ratelimit-bucket", "ratelimit", "denied-by", "signal"];
 /// How the values of a key are shown.
 pub(crate) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 /// How a line of the log looks.

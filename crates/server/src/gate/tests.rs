@@ -28,7 +28,7 @@ fn gate(held: &Arc<Held>, most: usize) -> Arc<Gate> {
 async fn check(gate: Arc<Gate>, attribute: &'static str) -> (bool, Source) {
     let entries = [(attribute, "x")];
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request { domain: None, descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let decision = gate.check(&request, &HeaderMap::new(), None).await.unwrap();
     (decision.allowed(), decision.source())
 }

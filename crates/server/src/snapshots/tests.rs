@@ -37,7 +37,7 @@ fn fresh() -> Arc<Limits> {
 /// Takes so many, and says how many are left.
 fn take(limiter: &Limits, cost: u64) -> u64 {
     let descriptors = [Descriptor::new(&[("k", "a")])];
-    let request = Request { domain: None, descriptors: &descriptors, cost, claim: None };
+    let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
     now(limiter.check(&request)).unwrap().unwrap().tightest().unwrap().reading.remaining
 }
 

@@ -1,8 +1,9 @@
 //! Keys and small claims that outlive their requests.
 
 use smallvec::SmallVec;
+use tollgate_core::key::OwnedValue;
 use tollgate_core::{
-    Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Scope, Settlement, Span, Timestamp, Value,
+    Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Scope, Settlement, Span, Timestamp,
 };
 
 /// A key that borrows nothing.
@@ -10,14 +11,6 @@ use tollgate_core::{
 pub(super) struct OwnedKey {
     scope: Scope,
     values: SmallVec<[OwnedValue; 2]>,
-}
-
-#[derive(Clone, Debug)]
-enum OwnedValue {
-    Absent,
-    Text(Box<str>),
-    Bytes(Box<[u8]>),
-    Network { address: [u64; 2], prefix: u8 },
 }
 
 /// Something to tell a place of the store later: all of its keys live there.
@@ -51,23 +44,14 @@ pub(super) struct Pronounced {
 
 impl OwnedKey {
     pub(super) fn of(key: &Key<'_>) -> OwnedKey {
-        let values = key.values().iter().map(|value| match *value {
-            Value::Absent => OwnedValue::Absent,
-            Value::Text(text) => OwnedValue::Text(text.into()),
-            Value::Bytes(bytes) => OwnedValue::Bytes(bytes.into()),
-            Value::Network { address, prefix } => OwnedValue::Network { address, prefix },
-        });
-        OwnedKey { scope: key.scope().clone(), values: values.collect() }
+        OwnedKey {
+            scope: key.scope().clone(),
+            values: key.values().iter().map(|value| OwnedValue::from(*value)).collect(),
+        }
     }
 
     pub(super) fn key(&self) -> Key<'_> {
-        let values = self.values.iter().map(|value| match value {
-            OwnedValue::Absent => Value::Absent,
-            OwnedValue::Text(text) => Value::Text(text),
-            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
-            OwnedValue::Network { address, prefix } => Value::Network { address: *address, prefix: *prefix },
-        });
-        Key::new(&self.scope, values.collect())
+        Key::new(&self.scope, self.values.iter().map(OwnedValue::value).collect())
     }
 }
 

@@ -216,7 +216,7 @@ fn settle_held(
     for (print, slot) in prints.iter().zip(&mut slots) {
         held.shard(*print).take_back(print.key, slot, now);
     }
-    if let Some((once, print)) = once {
+    if let Some((once, print)) = once.filter(|(once, _)| once.keep > Span::ZERO) {
         held.shard(print).remember(print, once, claim, settlement);
     }
 }

@@ -150,7 +150,7 @@ impl Judge {
             .map(|(entries, descriptor)| Descriptor { hits: descriptor.hits, ..Descriptor::new(entries) })
             .collect();
         let domain = recorded.domain.as_deref();
-        let request = Request { domain, descriptors: &descriptors, cost: recorded.cost, claim: None };
+        let request = Request { domain, descriptors: &descriptors, cost: recorded.cost, ..Request::default() };
         self.clock.set(recorded.at);
         match tollgate::now(self.limiter.check(&request)) {
             Some(decision) => decision.map_err(|error| request_error(&error, domain, &self.limiter.rules())),

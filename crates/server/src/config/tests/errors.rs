@@ -89,7 +89,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "http_headers",
         "ratelimt",
-        "`ratelimt` is not one of x-ratelimit, x-ratelimit-policy, x-ratelimit-bucket, ratelimit, denied-by; did you mean `ratelimit`?",
+        "`ratelimt` is not one of x-ratelimit, x-ratelimit-policy, x-ratelimit-bucket, ratelimit, denied-by, signal; did you mean `ratelimit`?",
     ),
     ("http_headers", "ratelimit,none", "`none` stands beside other values; write it alone, or remove it"),
     ("http_headers", "ratelimit,ratelimit", "`ratelimit` is there twice; keep one of the two"),

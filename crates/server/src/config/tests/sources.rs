@@ -9,7 +9,9 @@ use super::{Start, start};
 use crate::config::table::{Said, table};
 use crate::config::*;
 use crate::net::Address;
-use crate::wire::http::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, Dialects, ScopeValues};
+use tollgate::told::{Dialects, ScopeValues};
+
+use crate::wire::http::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
 
 /// Flags, variables, a file; a setting, its text and its origin.
 type Row<'r> = (&'r [&'r str], &'r [&'r str], &'r str, &'r str, &'r str, &'r str);
@@ -219,7 +221,14 @@ fn everything_can_be_said() {
             max_in_flight: 22,
             idle_timeout: Duration::from_secs(61),
             body_timeout: Duration::from_secs(6),
-            headers: Dialects { x_ratelimit: false, policy: true, bucket: false, ratelimit: false, denied_by: true },
+            headers: Dialects {
+                x_ratelimit: false,
+                policy: true,
+                bucket: false,
+                ratelimit: false,
+                denied_by: true,
+                signal: false,
+            },
             retry_jitter: Some(Percent { parts: 250 }),
             scope_values: ScopeValues::Hidden,
             authorize: AuthorizeSettings {
@@ -316,7 +325,14 @@ fn words_that_say_none() {
     let settings = off.gathered().settings;
     assert_eq!(settings.data, Data::Off);
     assert_eq!((settings.http.retry_jitter, settings.http.authorize.attributes), (None, vec![]));
-    let none = Dialects { x_ratelimit: false, policy: false, bucket: false, ratelimit: false, denied_by: false };
+    let none = Dialects {
+        x_ratelimit: false,
+        policy: false,
+        bucket: false,
+        ratelimit: false,
+        denied_by: false,
+        signal: false,
+    };
     assert_eq!(settings.http.headers, none);
     assert_eq!(settings.rules.paths, Vec::<PathBuf>::new());
 }

@@ -281,7 +281,7 @@ fn parts_are_read_when_somebody_asks() {
         domain: None,
         descriptors: &[tollgate::Descriptor::new(&[("k", "v")])],
         cost: 1,
-        claim: None,
+        ..tollgate::Request::default()
     };
     assert!(tollgate::now(limiter.check(&request)).unwrap().unwrap().allowed());
     let samples = scraped(&metrics);

@@ -97,7 +97,7 @@ fn decisions() -> [Decision; 2] {
     let limiter = Limiter::new(Ruleset::compile(loaded.domains, 1).unwrap(), MemoryConfig::default().build());
     let entries = [("api_key", "sk_live_secret_value")];
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request { domain: Some("shop"), descriptors: &descriptors, cost: 1, claim: None };
+    let request = Request { domain: Some("shop"), descriptors: &descriptors, cost: 1, ..Request::default() };
     [(); 2].map(|()| now(limiter.check(&request)).unwrap().unwrap())
 }
 

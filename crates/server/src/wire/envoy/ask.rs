@@ -105,7 +105,7 @@ impl<'a> Asked<'a> {
             descriptors,
             // Zero is how the protocol says nothing here; only a descriptor's own number can make a look.
             cost: u64::from(self.request.hits_addend.max(1)),
-            claim: None,
+            ..Request::default()
         }
     }
 }

@@ -66,7 +66,7 @@ impl<'a> Asked<'a> {
     }
 
     pub(super) fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>]) -> Request<'r> {
-        Request { domain: self.domain.as_deref(), descriptors, cost: self.cost, claim: None }
+        Request { domain: self.domain.as_deref(), descriptors, cost: self.cost, ..Request::default() }
     }
 }
 

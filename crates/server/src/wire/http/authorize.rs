@@ -13,11 +13,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 use http_body_util::Full;
 use smallvec::SmallVec;
+use tollgate::told::{self, Detail};
 use tollgate::{Decision, Descriptor, Request, RequestError, now};
 
-use super::answer::{self, Detail};
+use super::Wire;
 use super::settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
-use super::{Wire, words};
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static METHODS: [HeaderName; 2] =
@@ -53,7 +53,7 @@ async fn wait(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
 
 fn entries<'v>(values: &'v Values<'_>) -> SmallVec<[(&'v str, &'v str); 8]> {
     // A value that is too long to be decided must not be a way past the limits.
-    let cut = |(name, value): &'v (&str, Cow<'_, str>)| (*name, words::beginning(value, Request::LONGEST_TEXT));
+    let cut = |(name, value): &'v (&str, Cow<'_, str>)| (*name, told::beginning(value, Request::LONGEST_TEXT));
     values.iter().map(cut).take(Request::MOST_ENTRIES).collect()
 }
 
@@ -63,7 +63,7 @@ fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, Req
             if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
                 wire.gate.metrics().authorize_unmatched.inc();
             }
-            answer::write(&wire.told, &wire.gate, request, &decision, Detail::Bare)
+            told::answer(&wire.told, request, &decision, wire.gate.beside(&decision), Detail::Bare)
         }
         Some(Err(_)) | None => {
             wire.gate.metrics().authorize_unmatched.inc();
@@ -79,7 +79,7 @@ impl Wire {
             self.gate.metrics().authorize_bad_cost.inc();
             1
         });
-        Request { domain: self.authorize.domain.as_deref(), descriptors, cost, claim: None }
+        Request { domain: self.authorize.domain.as_deref(), descriptors, cost, ..Request::default() }
     }
 }
 

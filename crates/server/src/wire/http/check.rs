@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::Full;
+use tollgate::told::{self, Detail};
 use tollgate::{Decision, Request, RequestError, now};
 
-use super::answer::{self, Detail};
 use super::asked::Asked;
 use super::problem::Problem;
 use super::{Wire, body};
@@ -55,7 +55,7 @@ async fn wait(wire: &Wire, headers: &HeaderMap, bytes: Bytes) -> Response<Full<B
 
 fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, RequestError>>) -> Response<Full<Bytes>> {
     match decided {
-        Some(Ok(decision)) => answer::write(&wire.told, &wire.gate, request, &decision, Detail::Whole),
+        Some(Ok(decision)) => told::answer(&wire.told, request, &decision, wire.gate.beside(&decision), Detail::Whole),
         Some(Err(error)) => refuse(wire, Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
         None => Problem::no_answer().into_answer(),
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::asked::Asked;
 use super::problem::Problem;
-use super::{Wire, body, words};
+use super::{Wire, body};
 
 /// What every rule makes of a request. Nothing was consumed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -136,7 +136,7 @@ impl ToldCounter {
         ToldCounter {
             key: counter.key.clone(),
             limit: counter.limit.amount(),
-            window: words::window(&counter.limit).into_owned(),
+            window: tollgate::told::window(&counter.limit).into_owned(),
             algorithm: crate::words::algorithm(counter.limit.algorithm()).to_owned(),
             mode: crate::words::mode(counter.mode).to_owned(),
             units: counter.units,

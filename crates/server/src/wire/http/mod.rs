@@ -2,22 +2,18 @@
 //!
 //! The two paths that every request of somebody's traffic takes are served on hyper itself; axum routes the others.
 
-mod answer;
 mod asked;
 mod authorize;
 mod body;
 mod check;
 mod explain;
-mod fields;
 mod health;
 mod openapi;
 mod problem;
 mod settings;
-mod sheet;
 mod status;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -33,15 +29,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tollgate::told::Told;
 use tower::ServiceExt;
 
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::{Closing, Stream};
 use problem::Problem;
-pub(crate) use settings::{
-    AttributeSource, AuthorizeAttribute, AuthorizeSettings, Dialects, Jitter, ScopeValues, Times, Told,
-};
+pub(crate) use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, Times};
 
 /// What this wire is made of.
 pub(crate) struct HttpConfig {
@@ -180,7 +175,7 @@ async fn wrong_method(method: Method, uri: http::Uri) -> Problem {
 }
 
 async fn unknown_path(uri: http::Uri) -> Problem {
-    let path = words::beginning(uri.path(), 256);
+    let path = tollgate::told::beginning(uri.path(), 256);
     let detail = format!("there is nothing at {path}; /openapi.json says what there is");
     Problem::new(StatusCode::NOT_FOUND, "unknown_path", detail)
 }

@@ -2,9 +2,10 @@
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
+use tollgate::told::PROBLEM_JSON;
 use tollgate::{RequestError, Ruleset};
 use tollgate_rules::quoted;
 
@@ -30,8 +31,6 @@ struct Body<'a> {
 /// How many of the known domains are named.
 const MOST_DOMAINS: usize = 20;
 
-pub(super) static PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
         Problem { status, code, detail: detail.into() }
@@ -54,6 +53,7 @@ impl Problem {
             RequestError::TooMany { .. } => "too_many",
             RequestError::TooLong => "too_long",
             RequestError::UnknownUnit => "unknown_unit",
+            RequestError::BadOnce => "bad_idempotency_key",
             RequestError::BadCost(_) => "bad_cost",
         };
         let detail = match error {

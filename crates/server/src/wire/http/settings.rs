@@ -5,48 +5,6 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-/// What clients are told of a decision.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) dialects: Dialects,
-    pub(crate) jitter: Jitter,
-    pub(crate) scope_values: ScopeValues,
-}
-
-/// Which response headers there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dialects {
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset`.
-    pub(crate) x_ratelimit: bool,
-    /// `X-RateLimit-Policy`.
-    pub(crate) policy: bool,
-    /// `X-RateLimit-Bucket`.
-    pub(crate) bucket: bool,
-    /// `RateLimit` and `RateLimit-Policy` of the IETF's draft 11.
-    pub(crate) ratelimit: bool,
-    /// `X-RateLimit-Denied-By`.
-    pub(crate) denied_by: bool,
-}
-
-/// What is added to `Retry-After`, so that those who were refused together do not come back together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jitter {
-    Off,
-    /// Up to so many ten-thousandths of the wait, and up to a second at least.
-    Of10000(u16),
-}
-
-/// How the values in a refusal's `scope` are written. They may be secrets, such as API keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ScopeValues {
-    /// The first characters of who; what was asked for stays whole.
-    #[default]
-    Shortened,
-    Full,
-    /// Names alone.
-    Hidden,
-}
-
 /// How long is waited for clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -86,18 +44,6 @@ pub(crate) enum AttributeSource {
     Method,
     /// `:path`, without the query.
     Path,
-}
-
-impl Default for Dialects {
-    fn default() -> Dialects {
-        Dialects { x_ratelimit: true, policy: true, bucket: true, ratelimit: true, denied_by: true }
-    }
-}
-
-impl Default for Jitter {
-    fn default() -> Jitter {
-        Jitter::Of10000(1_000)
-    }
 }
 
 impl Default for Times {

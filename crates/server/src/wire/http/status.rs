@@ -10,8 +10,8 @@ use tollgate::{Counter, RuleName, Standing, Timestamp};
 use tollgate_rules::model::Headers;
 use utoipa::ToSchema;
 
+use super::Wire;
 use super::problem::Problem;
-use super::{Wire, fields, words};
 
 /// How a caller stands.
 #[derive(Debug, Serialize, ToSchema)]
@@ -141,8 +141,8 @@ impl StatusLimit {
             name: rule.name.clone(),
             limit: counter.limit.amount(),
             remaining: counter.reading.remaining,
-            reset_at: fields::reset_at(&counter.reading, at),
-            window: words::window(&counter.limit).into_owned(),
+            reset_at: tollgate::told::reset_at(&counter.reading, at),
+            window: tollgate::told::window(&counter.limit).into_owned(),
             burst: counter.limit.quota(),
             algorithm: crate::words::algorithm(counter.limit.algorithm()).to_owned(),
             mode: crate::words::mode(counter.mode).to_owned(),

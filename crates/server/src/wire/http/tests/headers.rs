@@ -2,9 +2,8 @@
 
 use tollgate::{Clock, SystemClock};
 
-use super::super::fields::later;
-use super::super::{Dialects, Jitter, ScopeValues};
 use super::{RULES, Reply, Server, config};
+use tollgate::told::{Dialects, Jitter, ScopeValues, later};
 
 /// A member of a structured list: its name and its parameters.
 type Member = (String, Vec<(String, String)>);
@@ -82,7 +81,14 @@ async fn a_refusal_tells_who_refused_and_for_how_long() {
 
 #[tokio::test]
 async fn dialects_can_be_switched_off() {
-    let all = Dialects { x_ratelimit: false, policy: false, bucket: false, ratelimit: false, denied_by: false };
+    let all = Dialects {
+        x_ratelimit: false,
+        policy: false,
+        bucket: false,
+        ratelimit: false,
+        denied_by: false,
+        signal: false,
+    };
     let rows: [(Dialects, &[&str]); 6] = [
         (all, &["retry-after"]),
         (

@@ -18,12 +18,13 @@ use tokio::net::UnixStream;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset};
 use tollgate_rules::{Source, load_sources};
 
-use super::{Dialects, Http, HttpConfig, Jitter, ScopeValues, Times, Told};
+use super::{Http, HttpConfig, Times, Told};
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::closing::Closer;
 use crate::net::{Closing, Stream};
 use crate::observe::metrics::Metrics;
+use tollgate::told::{Dialects, Jitter, ScopeValues};
 
 /// Logs of a day: what they say depends on no border of a window.
 const RULES: &str = "

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use tollgate::{Algorithm, Limit};
 use tollgate_core::calendar::CalendarUnit;
+use tollgate_core::{Algorithm, Limit};
 
 /// `1m`, `30s`, `1d`; `month` where a calendar says when it ends; `concurrent` where none is meant.
-pub(super) fn window(limit: &Limit) -> Cow<'static, str> {
+pub fn window(limit: &Limit) -> Cow<'static, str> {
     const UNITS: [(&str, u64); 6] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
     if limit.algorithm() == Algorithm::Concurrency {
@@ -40,6 +40,6 @@ pub(super) fn shortened(value: &str) -> Option<&str> {
 }
 
 /// At most so many bytes of a text, whole characters.
-pub(super) fn beginning(text: &str, most: usize) -> &str {
+pub fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

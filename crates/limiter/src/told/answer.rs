@@ -1,30 +1,43 @@
 //! From a decision to an answer.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Decision, Mode, Outcome, Request, Source};
+use tollgate_core::{Mode, Replay, Request, Source};
 use tollgate_rules::model::Headers;
 
 use super::fields::{self, Refusal, Shown};
-use super::problem::PROBLEM_JSON;
-use super::settings::{ScopeValues, Told};
 use super::sheet::{Sheet, json_part, json_text, number};
 use super::words;
-use crate::gate::Gate;
+use super::{PROBLEM_JSON, ScopeValues, Told};
+use crate::{Decision, Outcome};
 
 /// How much of a 200's body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
+pub enum Detail {
     /// What the decision says.
     Whole,
     /// Nothing: a proxy looks at the status and the headers.
     Bare,
 }
 
+/// What an answer says that the decision does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// Whether the request passes: more may than was decided, where refusals are only told.
+    pub passes: bool,
+    /// How much of the store answers, where that is not all of it.
+    pub level: Level,
+    /// The receipt, as the caller carries it.
+    pub receipt: Option<&'a str>,
+}
+
 /// How much of the store answers, where that is not all of it.
 type Level = Option<&'static str>;
+
+/// Says that the answer is that of an earlier request with the same idempotency key.
+static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 static JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -33,22 +46,25 @@ const LONGEST_ENDPOINT: usize = 256;
 /// The most policies that a refusal names.
 const MOST_VIOLATED: usize = 16;
 
-/// The answer to a request that was decided at this gate: more may pass than was decided, where refusals are only told.
-pub(super) fn write(
+/// The answer to a request that was decided.
+pub fn answer(
     told: &Told,
-    gate: &Gate,
     request: &Request<'_>,
     decision: &Decision,
+    beside: Beside<'_>,
     detail: Detail,
 ) -> Response<Full<Bytes>> {
-    let (passes, level) = (gate.passes(decision), gate.level());
+    let Beside { passes, level, .. } = beside;
     let mut sheet = Sheet::new();
     let shown = Shown::of(decision);
     let refusal = Refusal::of(decision, told.jitter).filter(|_| !passes);
     fields::write(&mut sheet, told.dialects, decision, &shown, refusal.as_ref());
+    if decision.replay() == Replay::Again {
+        sheet.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
+    }
     match refusal {
         None if detail == Detail::Bare => sheet.finish(StatusCode::OK, None, |_| {}),
-        None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, level, &shown, told)),
+        None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, beside, &shown, told)),
         Some(refusal) if refusal.is_assumed() => {
             sheet.finish(StatusCode::SERVICE_UNAVAILABLE, Some(&PROBLEM_JSON), |out| unavailable(out, &refusal, level))
         }
@@ -59,7 +75,7 @@ pub(super) fn write(
 }
 
 /// The body of a 200.
-fn allowed(out: &mut Vec<u8>, decision: &Decision, level: Level, shown: &Shown<'_>, told: &Told) {
+fn allowed(out: &mut Vec<u8>, decision: &Decision, beside: Beside<'_>, shown: &Shown<'_>, told: &Told) {
     out.extend_from_slice(br#"{"allowed":true"#);
     if let Some(one) = &shown.standard {
         numbers(out, decision, one);
@@ -68,7 +84,7 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, level: Level, shown: &Shown<'
         number(out, one.limit.quota());
     }
     match decision.outcomes().next() {
-        Some(_) => source(out, decision.source(), level),
+        Some(_) => source(out, decision.source(), beside.level),
         None if decision.unlimited().next().is_some() => out.extend_from_slice(br#","unlimited":true"#),
         None => {}
     }
@@ -77,6 +93,13 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, level: Level, shown: &Shown<'
         out.extend_from_slice(br#","delay_ms":"#);
         number(out, delay);
     }
+    if let Some(receipt) = beside.receipt {
+        member(out, "receipt", receipt);
+        let hold = decision.receipt().map_or(0, |receipt| receipt.hold().as_micros() / 1_000_000);
+        out.extend_from_slice(br#","settle_within":"#);
+        number(out, hold);
+    }
+    signals(out, decision);
     if let Some(refusal) = Refusal::of(decision, told.jitter) {
         out.extend_from_slice(br#","shadow":true"#);
         if let Some(label) = refusal.label() {
@@ -84,6 +107,22 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, level: Level, shown: &Shown<'
         }
     }
     out.push(b'}');
+}
+
+/// The soft limits that the request went past.
+fn signals(out: &mut Vec<u8>, decision: &Decision) {
+    let mut told = fields::signals(decision).peekable();
+    if told.peek().is_none() {
+        return;
+    }
+    out.extend_from_slice(br#","signals":["#);
+    for (at, name) in told.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        json_text(out, name);
+    }
+    out.push(b']');
 }
 
 /// The body of a 429: the members of a problem, and beside them those of a check's answer.

@@ -3,12 +3,13 @@
 use http::HeaderName;
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
-use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Reading, Source, Timestamp, Wait};
 use tollgate_core::calendar::CalendarUnit;
+use tollgate_core::{Algorithm, Limit, Mode, Reading, Source, Timestamp, Wait};
 use tollgate_rules::model::Headers;
 
-use super::settings::{Dialects, Jitter};
 use super::sheet::{Sheet, field_text, number, plain_text};
+use super::{Dialects, Jitter};
+use crate::{Decision, Outcome};
 
 /// What of a decision may be shown. A rule is shown in all dialects, in the standard's alone, or not at all; each dialect has the
 /// tightest reading of those that it may show.
@@ -30,6 +31,8 @@ pub(super) struct Refusal<'d> {
 
 /// The most policies that `RateLimit-Policy` names; the tightest is always among them.
 const MOST_POLICIES: usize = 16;
+/// The most soft limits that an answer names.
+const MOST_SIGNALS: usize = 16;
 /// Integers of structured fields have at most 15 digits.
 const MOST_INTEGER: u64 = 999_999_999_999_999;
 
@@ -40,6 +43,7 @@ static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 static X_POLICY: HeaderName = HeaderName::from_static("x-ratelimit-policy");
 static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
 static DENIED_BY: HeaderName = HeaderName::from_static("x-ratelimit-denied-by");
+static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
@@ -92,7 +96,7 @@ impl<'d> Refusal<'d> {
 }
 
 /// The seconds that a client is told to stay away: `draw` gives a number from 0 to its argument.
-pub(super) fn later(wait: u64, jitter: Jitter, draw: impl FnOnce(u64) -> u64) -> u64 {
+pub fn later(wait: u64, jitter: Jitter, draw: impl FnOnce(u64) -> u64) -> u64 {
     match jitter {
         Jitter::Off => wait,
         Jitter::Of10000(parts) => wait.saturating_add(draw((wait.saturating_mul(u64::from(parts)) / 10_000).max(1))),
@@ -104,7 +108,7 @@ pub(super) fn is_assumed(source: Source) -> bool {
 }
 
 /// Unix seconds at which a reading's quota is back, if its counter was read.
-pub(super) fn reset_at(reading: &Reading, at: Timestamp) -> Option<u64> {
+pub fn reset_at(reading: &Reading, at: Timestamp) -> Option<u64> {
     let known = !is_assumed(reading.source);
     known.then(|| at.after(reading.reset_after).as_micros().div_ceil(1_000_000))
 }
@@ -140,6 +144,14 @@ pub(super) fn write(
     if dialects.ratelimit && !assumed {
         standard(sheet, decision, shown, refusal);
     }
+    if dialects.signal && signals(decision).next().is_some() {
+        sheet.field(&SIGNAL, |out| {
+            for (at, name) in signals(decision).enumerate() {
+                out.extend_from_slice(if at > 0 { b", " } else { b"" });
+                plain_text(out, name);
+            }
+        });
+    }
     let Some(refusal) = refusal else { return };
     if let Some(seconds) = refusal.retry_after {
         sheet.field(&RETRY_AFTER, |out| number(out, seconds));
@@ -147,6 +159,12 @@ pub(super) fn write(
     if let Some(label) = refusal.label().filter(|_| dialects.denied_by && !assumed) {
         sheet.field(&DENIED_BY, |out| plain_text(out, label));
     }
+}
+
+/// The soft limits that a request went past, as far as they may be shown.
+pub(super) fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
+    let shown = decision.signals().filter(|one| one.rule.headers() != Headers::Hidden);
+    shown.map(|one| one.rule.name()).take(MOST_SIGNALS)
 }
 
 fn x_ratelimit(sheet: &mut Sheet, dialects: Dialects, decision: &Decision, one: &Outcome<'_>) {

@@ -1,0 +1,214 @@
+//! How a request ended: slots are released, failures refunded, real costs settled. All of it is one claim.
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Ask, Charge, Claim, EXACT, Key, Limit, Mode, Reading, Replay, Settlement, Source, Span, key::OwnedValue,
+};
+use tollgate_rules::{Counters, Rule, Ruleset};
+use tollgate_store::Store;
+
+use crate::limiter::Limiter;
+use crate::receipt::{OnEnd, Receipt, Taken};
+
+/// How a request that was admitted stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has ended.
+    Ok,
+    /// It has failed: rules that refund failures do.
+    Failed,
+    /// It goes on: what it holds is held for longer.
+    Running,
+}
+
+/// What became of a receipt.
+pub struct Settled {
+    rules: Arc<Ruleset>,
+    parts: SmallVec<[Part; 4]>,
+    settlement: Settlement,
+}
+
+/// What is asked of one counter.
+#[derive(Debug)]
+struct Part {
+    scope: u64,
+    amount: u64,
+    moved: Moved,
+}
+
+/// What became of what was taken from one counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// A slot was released.
+    Released,
+    /// A slot is held for longer.
+    Extended,
+    /// A slot was not there any more, and there is no other.
+    Lost,
+    /// So many units were given back: fewer than were taken too many, where some of them do not matter any more.
+    Returned(u64),
+    /// So many units were added, past the limit if need be.
+    Debited(u64),
+}
+
+/// What became of what one rule took.
+#[derive(Clone, Copy, Debug)]
+pub struct SettledRule<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// What its counter is held to.
+    pub limit: &'a Limit,
+    /// What happened.
+    pub moved: Moved,
+    /// What the counter said then.
+    pub reading: &'a Reading,
+}
+
+/// Why a receipt was not settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleError {
+    /// It was before, and as something else.
+    AlreadySettled,
+    /// A request that goes on has no cost yet.
+    CostOfRunning,
+    /// The cost is too large to be counted exactly.
+    CostTooLarge,
+}
+
+impl<S: Store> Limiter<S> {
+    /// Tells how a request ended for which there is a receipt, and what it really cost. Twice is once: the same again is answered
+    /// alike and changes nothing.
+    ///
+    /// # Errors
+    /// If something else was told before, or what is told makes no sense. Nothing was changed then.
+    pub async fn settle_receipt(
+        &self,
+        receipt: &Receipt,
+        ending: Ending,
+        cost: Option<u64>,
+        patience: Option<Span>,
+    ) -> Result<Settled, SettleError> {
+        match cost {
+            Some(_) if ending == Ending::Running => return Err(SettleError::CostOfRunning),
+            Some(EXACT..) => return Err(SettleError::CostTooLarge),
+            _ => {}
+        }
+        let rules = self.rules();
+        let id = receipt.id.0.to_be_bytes();
+        let mut claim = Claim { id: receipt.id, charges: SmallVec::new(), once: None, patience };
+        let mut parts = SmallVec::new();
+        for taken in &receipt.taken {
+            // What no rule counts any more, nobody misses.
+            let Some(counters) = rules.counters(taken.scope, taken.amount) else { continue };
+            if let Some((charge, moved)) = taken.charge(counters, receipt, ending, cost) {
+                claim.charges.push(charge);
+                parts.push(Part { scope: taken.scope, amount: taken.amount, moved });
+            }
+            // Also where nothing moves: what was told stays told.
+            claim.once.get_or_insert_with(|| {
+                let callers = receipt.taken.iter().filter_map(|taken| taken.caller(&rules));
+                let keep = if ending == Ending::Running { Span::ZERO } else { receipt.hold };
+                counters.domain.once_of_receipt(&id, callers, code(ending, cost), keep)
+            });
+        }
+        let mut settlement = Settlement::default();
+        self.settle(&claim, &mut settlement).await;
+        drop(claim);
+        match settlement.replay {
+            Replay::Conflict => Err(SettleError::AlreadySettled),
+            Replay::First | Replay::Again => Ok(Settled { rules, parts, settlement }),
+        }
+    }
+}
+
+impl Taken {
+    /// What is asked of the counter, if anything is.
+    fn charge<'a>(
+        &'a self,
+        counters: Counters<'a>,
+        receipt: &Receipt,
+        ending: Ending,
+        cost: Option<u64>,
+    ) -> Option<(Charge<'a>, Moved)> {
+        let back = Ask::Return { taken_at: receipt.taken_at };
+        let (ask, units, moved) = match (self.on_end, ending) {
+            (OnEnd::Release, Ending::Running) => (Ask::Exactly, 1, Moved::Extended),
+            (OnEnd::Release, _) => (back, 1, Moved::Released),
+            (OnEnd::Units { .. }, Ending::Running) => return None,
+            (OnEnd::Units { refund: true, .. }, Ending::Failed) => (back, self.units, Moved::Returned(0)),
+            (OnEnd::Units { settle, .. }, _) => match cost.filter(|_| settle)? {
+                cost if cost < self.units => (back, self.units - cost, Moved::Returned(0)),
+                cost if cost > self.units => (Ask::Regardless, cost - self.units, Moved::Debited(0)),
+                _ => return None,
+            },
+        };
+        let Counters { limit, on_failure, .. } = counters;
+        let key = self.key(counters);
+        Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, strict: true }, moved))
+    }
+
+    fn key<'a>(&'a self, counters: Counters<'a>) -> Key<'a> {
+        Key::new(counters.scope, self.values.iter().map(OwnedValue::value).collect())
+    }
+
+    fn caller<'a>(&'a self, rules: &'a Ruleset) -> Option<tollgate_core::Value<'a>> {
+        self.key(rules.counters(self.scope, self.amount)?).caller()
+    }
+}
+
+/// Tells apart what may be said of an ending.
+fn code(ending: Ending, cost: Option<u64>) -> u64 {
+    let kind = match ending {
+        Ending::Ok => 0,
+        Ending::Failed => 1,
+        Ending::Running => 2,
+    };
+    cost.map_or(0, |cost| cost + 1) << 2 | kind
+}
+
+impl Settled {
+    /// What became of what each rule took, where something did.
+    pub fn rules(&self) -> impl Iterator<Item = SettledRule<'_>> {
+        self.parts.iter().zip(&self.settlement.readings).filter_map(|(part, reading)| {
+            let Counters { rule, limit, .. } = self.rules.counters(part.scope, part.amount)?;
+            let moved = match part.moved {
+                Moved::Extended if !reading.admits => Moved::Lost,
+                Moved::Returned(_) => Moved::Returned(reading.taken),
+                Moved::Debited(_) => Moved::Debited(reading.taken),
+                moved => moved,
+            };
+            Some(SettledRule { rule, limit, moved, reading })
+        })
+    }
+
+    /// Whether it was told before: these are the numbers of that time.
+    pub fn is_replay(&self) -> bool {
+        self.settlement.replay == Replay::Again
+    }
+
+    /// Whether the store has it. If not, it is away: what could be kept is told to it when it is back.
+    pub fn is_stored(&self) -> bool {
+        self.settlement.readings.iter().all(|reading| reading.source == Source::Store)
+    }
+}
+
+impl fmt::Debug for Settled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.rules().map(|one| (one.rule.name(), one.moved))).finish()
+    }
+}
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SettleError::AlreadySettled => "the receipt was settled before, with another outcome or cost",
+            SettleError::CostOfRunning => "a request that is running has no cost yet; tell it when it has ended",
+            SettleError::CostTooLarge => "the cost is too large to be counted exactly; it must be below 2^53",
+        })
+    }
+}
+
+impl std::error::Error for SettleError {}
