@@ -1,8 +1,11 @@
 //! What a claim took that is to be settled when its request has ended.
 
+#[cfg(any(feature = "receipts", test))]
 mod bytes;
 #[cfg(feature = "receipts")]
 mod keys;
+#[cfg(test)]
+mod tests;
 
 use smallvec::SmallVec;
 use tollgate_core::key::OwnedValue;
