@@ -62,7 +62,7 @@ bench: bench-built $(throttlecrab) $(peers_in_go) ## Tollgate beside its peers
 
 .PHONY: bench-server
 bench-server: bench-built $(throttlecrab) ## The running server beside its peers, and not the library
-	$(run_bench) grpc http resp latency
+	$(run_bench) grpc http receipts resp latency
 
 .PHONY: bench-redis
 bench-redis: bench-built $(peers_in_go) ## Counters in Redis: the store, and servers beside envoyproxy/ratelimit

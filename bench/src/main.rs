@@ -1,6 +1,6 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay|grpc|http|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|rules|memory|replay|grpc|http|receipts|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -16,13 +16,14 @@ mod store;
 mod workload;
 
 /// What can be asked for, in the order in which it runs.
-const ALL: [(&str, fn()); 10] = [
+const ALL: [(&str, fn()); 11] = [
     ("decide", decide::run),
     ("rules", rules::run),
     ("memory", memory::run),
     ("replay", replay::run),
     ("grpc", server::grpc),
     ("http", server::http),
+    ("receipts", server::receipts),
     ("resp", server::resp),
     ("latency", server::latency),
     ("redis", store::run),

@@ -22,7 +22,15 @@ struct Connection {
     filled: usize,
     connected: bool,
     asked: bool,
+    /// What an answer must say.
+    wants: &'static [u8],
+    /// The request that settles what the last answer gave a receipt for, where that is asked for.
+    settling: Vec<u8>,
 }
+
+/// What a check that passes says, and what a settled receipt.
+const ALLOWED: &[u8] = br#""allowed":true"#;
+const SETTLED: &[u8] = br#""settled":true"#;
 
 /// Keeps a request under way on every connection, and prints how many were answered a second.
 pub fn flood(api: &str, address: &str, servers: &[u32], seconds: f64) {
@@ -40,12 +48,12 @@ pub fn flood(api: &str, address: &str, servers: &[u32], seconds: f64) {
         for event in &events {
             let connection = &mut connections[event.token().0];
             connection.connected |= event.is_writable();
-            if connection.asked && event.is_readable() && connection.read() {
+            if connection.asked && event.is_readable() && connection.read(api == "settle", address) {
                 window.answered();
                 connection.asked = false;
             }
             if connection.connected && !connection.asked {
-                connection.ask(posts.draw());
+                connection.ask_next(&mut posts);
             }
         }
     }
@@ -56,6 +64,9 @@ fn posts(api: &str, address: &str) -> Stock {
     match api {
         "check" => Stock::posts(address, "/v1/ratelimit/check", |user| {
             format!(r#"{{"user_id":"{user}","endpoint":"/v1/charges","cost":1}}"#)
+        }),
+        "receipt" | "settle" => Stock::posts(address, "/v1/ratelimit/check", |user| {
+            format!(r#"{{"user_id":"{user}","endpoint":"/v1/answers","cost":2}}"#)
         }),
         "throttle" => Stock::posts(address, "/throttle", |user| {
             format!(r#"{{"key":"{user}","max_burst":1000000,"count_per_period":1000000,"period":3600,"quantity":1}}"#)
@@ -68,7 +79,27 @@ impl Connection {
     fn open(address: &str) -> Connection {
         let socket = TcpStream::connect(address.parse().expect("an address")).expect("a server that listens");
         socket.set_nodelay(true).expect("a socket");
-        Connection { socket, arrived: vec![0; ROOM], filled: 0, connected: false, asked: false }
+        Connection {
+            socket,
+            arrived: vec![0; ROOM],
+            filled: 0,
+            connected: false,
+            asked: false,
+            wants: ALLOWED,
+            settling: Vec::new(),
+        }
+    }
+
+    /// Settles what is to be settled, else asks anew.
+    fn ask_next(&mut self, posts: &mut Stock) {
+        if self.settling.is_empty() {
+            self.wants = ALLOWED;
+            self.ask(posts.draw());
+        } else {
+            self.wants = SETTLED;
+            let settling = std::mem::take(&mut self.settling);
+            self.ask(&settling);
+        }
     }
 
     /// Sends a request, for which the system always has room: there is no other under way.
@@ -80,8 +111,8 @@ impl Connection {
         self.asked = true;
     }
 
-    /// Whether the answer has arrived as a whole.
-    fn read(&mut self) -> bool {
+    /// Whether the answer has arrived as a whole. The receipt in it may be one to settle.
+    fn read(&mut self, settles: bool, address: &str) -> bool {
         match self.socket.read(&mut self.arrived[self.filled..]) {
             Ok(0) => panic!("the server has closed a connection"),
             Ok(length) => self.filled += length,
@@ -99,9 +130,29 @@ impl Connection {
             length if length > body.len() => return false,
             length => assert_eq!(length, body.len(), "one answer to one request"),
         }
-        let allowed = head.code == Some(200) && memchr::memmem::find(body, br#""allowed":true"#).is_some();
-        assert!(allowed, "not the answer it should be: {}", String::from_utf8_lossy(answer));
+        let is_good = head.code == Some(200) && memchr::memmem::find(body, self.wants).is_some();
+        assert!(is_good, "not the answer it should be: {}", String::from_utf8_lossy(answer));
+        if settles && self.wants == ALLOWED {
+            self.settling = settling(receipt(body).expect("a receipt"), address);
+        }
         self.filled = 0;
         true
     }
+}
+
+/// The receipt in the body of an answer.
+fn receipt(body: &[u8]) -> Option<&[u8]> {
+    const MEMBER: &[u8] = br#""receipt":""#;
+    let rest = &body[memchr::memmem::find(body, MEMBER)? + MEMBER.len()..];
+    Some(&rest[..memchr::memchr(b'"', rest)?])
+}
+
+/// What says that it ended, for less than was reserved.
+fn settling(receipt: &[u8], address: &str) -> Vec<u8> {
+    let (before, after) = (br#"{"receipt":""#.as_slice(), br#"","outcome":"ok","cost":1}"#.as_slice());
+    let length = before.len() + receipt.len() + after.len();
+    let head = format!(
+        "POST /v1/ratelimit/settle HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), before, receipt, after].concat()
 }

@@ -6,6 +6,7 @@ mod http;
 mod latency;
 mod peers;
 pub mod process;
+mod receipts;
 mod resp;
 mod tollgate;
 pub mod turns;
@@ -14,6 +15,7 @@ pub use fleet::run as fleet;
 pub use grpc::run as grpc;
 pub use http::run as http;
 pub use latency::run as latency;
+pub use receipts::run as receipts;
 pub use resp::run as resp;
 
 /// The core of the server, and that of the load.

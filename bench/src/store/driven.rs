@@ -96,7 +96,8 @@ impl Driven {
                     while goes_on(tally.decisions * IN_FLIGHT as u64 + number) {
                         let entries = entries(callers.draw(&mut random));
                         let descriptors = [Descriptor::new(&entries)];
-                        let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
+                        let request =
+                            Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
                         let decision = session.check(&request).await.expect("a request that can be decided");
                         assert_eq!(decision.source(), Source::Store, "a decision that is not Redis's");
                         tally.decisions += 1;
