@@ -75,6 +75,8 @@ pub enum Record<'s> {
     Verdict {
         /// All readings, in the order of the larger claim's charges.
         settlement: &'s Settlement,
+        /// Whether it passed.
+        passed: bool,
         /// How long the record lasts.
         keep: tollgate_core::Span,
     },

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Timestamp, Verdict, Wait};
 
 use super::Guarded;
-use super::owned::Errand;
+use super::owned::{Errand, Pronounced};
 use super::policy::{self, Absent, Charges, Silence};
 use super::status::Why;
 use super::together::together;
@@ -151,10 +151,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             _ => once.keep,
         };
         let Some(left) = left else {
-            return self.errands.push(Errand::pronounce(claim.id, once, settlement, keep, self.clock.now()));
+            let pronounced = Pronounced::of(once, settlement, verdict.allowed, keep);
+            return self.errands.push(Errand::pronounce(claim.id, pronounced, self.clock.now()));
         };
         let written = Claim { once: Some(once.clone()), ..policy::part_of(claim, &[]) };
-        let record = Record::Verdict { settlement, keep };
+        let record = Record::Verdict { settlement, passed: verdict.allowed, keep };
         // Whether it failed is known to the breaker; a record that stays pending is asked for again.
         let _ = self.ask(place, &written, record, left, &mut Settlement::default()).await;
     }
@@ -203,7 +204,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         match answer {
             Ok(()) if home.settlement.replay != Replay::First => {
                 settlement.clone_from(&home.settlement);
-                if settlement.readings.len() != self.claim.charges.len() {
+                if settlement.replay == Replay::Conflict {
                     policy::conflict(self.claim, settlement);
                 }
                 return true;

@@ -101,6 +101,7 @@ pub(crate) fn settle(
     let once = step.once.map(|(name, body)| Once {
         key: Key::new(names, smallvec![Value::Text(VALUES[name])]),
         body,
+        terms: step.charges.len() as u64,
         keep: Span::from_secs(20),
     });
     block_on(store.settle(&Claim {
