@@ -18,6 +18,8 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     another_body_is_a_conflict(&make);
     a_refusal_lasts_for_its_wait(&make);
     other_terms_are_told_of_the_first(&make);
+    one_that_leaves_no_record_is_settled_unless_another_was(&make);
+    one_without_charges_is_recorded(&make);
     together_they_pay_once(&make);
 }
 
@@ -117,6 +119,62 @@ pub fn other_terms_are_told_of_the_first<S: Subject>(make: impl Fn() -> S) {
         }
         assert_eq!(before, look(&subject, &counters, &["x"]), "{name}: a replay changed a counter");
     }
+}
+
+/// A claim that is kept for no time is settled as often as it is asked, until another claim was settled under its name, and again
+/// when the record of that is over. It leaves nothing for others to find.
+pub fn one_that_leaves_no_record_is_settled_unless_another_was<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let rule = counter.scope.rule();
+        let subject = make();
+        let unrecorded = |id: u128, body: u64| {
+            let mut claim = once(&counter, id, "order-1", body);
+            claim.once.iter_mut().for_each(|once| once.keep = Span::ZERO);
+            settle(&subject, &claim)
+        };
+        let left = || settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
+        subject.set_now(START);
+        for taken in 1..=3 {
+            let settled = unrecorded(u128::from(taken), 8);
+            assert_eq!((settled.replay, settled.readings[0].taken), (Replay::First, 1), "{rule}");
+            assert_eq!(left(), AMOUNT - taken, "{rule}: it takes as often as it is asked");
+        }
+        let first = settle(&subject, &once(&counter, 4, "order-1", 7));
+        assert_eq!(first.replay, Replay::First, "{rule}: it left a record");
+        let before = left();
+        let conflict = unrecorded(5, 8);
+        assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 1), "{rule}");
+        assert!(!conflict.readings[0].admits && conflict.readings[0].taken == 0, "{rule}");
+        assert_eq!(unrecorded(6, 7), Settlement { replay: AGAIN, ..first }, "{rule}");
+        assert_eq!(left(), before, "{rule}: another was settled, and yet it took");
+        subject.set_now(START.after(KEEP));
+        assert_eq!(unrecorded(7, 8).replay, Replay::First, "{rule}: the record is over");
+    }
+}
+
+/// A claim of no charges has a record all the same: it says that the name is taken.
+pub fn one_without_charges_is_recorded<S: Subject>(make: impl Fn() -> S) {
+    let counter = &one_of_each(AMOUNT)[0];
+    let subject = make();
+    let empty = |body: u64, keep: Span| {
+        let once = Once { key: counter.key("order-1"), body, terms: TERMS, keep };
+        settle(&subject, &Claim { once: Some(once), ..claim(1, []) })
+    };
+    let told = |settlement: Settlement| (settlement.replay, settlement.readings.len(), settlement.at);
+    subject.set_now(START);
+    assert_eq!(told(empty(7, Span::ZERO)), (Replay::First, 0, START));
+    assert_eq!(told(empty(7, KEEP)), (Replay::First, 0, START), "one that leaves no record left one");
+    let later = START.after(Span::from_secs(5));
+    subject.set_now(later);
+    for keep in [KEEP, Span::ZERO] {
+        assert_eq!(told(empty(7, keep)), (AGAIN, 0, START));
+        assert_eq!(told(empty(8, keep)), (Replay::Conflict, 0, later));
+    }
+    let charged = settle(&subject, &once(counter, 2, "order-1", 8));
+    assert_eq!((charged.replay, charged.readings.len()), (Replay::Conflict, 1));
+    assert_eq!(settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining, AMOUNT);
+    subject.set_now(START.after(KEEP));
+    assert_eq!(told(empty(8, KEEP)), (Replay::First, 0, START.after(KEEP)));
 }
 
 /// The same name from several threads at once is paid once.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Slot, State, Timestamp, Verdict, Wait, settle};
+use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Slot, Span, State, Timestamp, Verdict, Wait, settle};
 
 use super::Subject;
 use crate::{Clock, ManualClock, Store};
@@ -62,6 +62,9 @@ impl Reference {
             Wait::For(span) => now.after(span.min(once.keep)),
             Wait::None | Wait::Forever => now.after(once.keep),
         };
+        if once.keep == Span::ZERO {
+            return settlement;
+        }
         let replay = Replay::Again { terms: once.terms, passed: verdict.allowed };
         kept.settled.insert(name, Record { body: once.body, replay, settlement: settlement.clone(), until });
         settlement

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Timestamp, Verdict, Wait};
+use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait};
 
 use super::Guarded;
 use super::owned::{Errand, Pronounced};
@@ -118,7 +118,9 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             split.give_back(self.left(within, began)).await;
         }
         settlement.readings = std::mem::take(&mut split.readings);
-        if let (Some(once), Some(place)) = (&claim.once, split.recorded_at()) {
+        if let (Some(once), Some(place)) =
+            (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.recorded_at())
+        {
             self.pronounce(place, claim, once, settlement, self.left(within, began)).await;
         }
     }

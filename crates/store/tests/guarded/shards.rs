@@ -133,6 +133,9 @@ fn kept(
         Wait::For(wait) if !verdict.allowed => wait.min(once.keep),
         _ => once.keep,
     };
+    if once.keep == Span::ZERO {
+        return None;
+    }
     let (settlement, passed, keep) = match record {
         Record::Pending if verdict.allowed => (None, true, PENDING),
         Record::Pending => return None,

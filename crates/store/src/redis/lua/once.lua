@@ -95,7 +95,8 @@ local function once(count, flags)
   local readings = (flags % 2 == 1) and tangled(count) or plain(count)
   close()
   local answer = table.concat(readings)
-  if op ~= VERDICT then
+  -- One that is kept for no time at all only had to know whether another was settled before.
+  if op ~= VERDICT and keep > 0 then
     local refused, waits = refused_for(readings, count)
     if op == HOME and not refused then
       remember(key, UNDECIDED, digest, terms, now, now + PENDING, '')

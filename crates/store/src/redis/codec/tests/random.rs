@@ -42,6 +42,7 @@ struct Named {
     name: usize,
     body: u64,
     terms: u64,
+    keep: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -108,7 +109,11 @@ impl Random {
         if self.rng.u8(0..8) == 0 {
             // The same again for other charges, and for something else: by the body alone is it known.
             let (name, body) = (self.rng.usize(0..3), self.rng.u64(0..3));
-            asked.once = Some(Named { name, body, terms: self.rng.u64(..) });
+            let keep = Span::from_secs(if self.rng.u8(0..4) == 0 { 0 } else { 20 });
+            asked.once = Some(Named { name, body, terms: self.rng.u64(..), keep });
+            if self.rng.u8(0..8) == 0 {
+                asked.charges.clear();
+            }
             self.named.push(asked.clone());
         }
         asked
@@ -202,11 +207,11 @@ impl Asked {
                 strict: false,
             }
         };
-        let once = self.once.map(|Named { name, body, terms }| Once {
+        let once = self.once.map(|Named { name, body, terms, keep }| Once {
             key: Key::new(&random.names, smallvec![Value::Text(VALUES[name])]),
             body,
             terms,
-            keep: Span::from_secs(20),
+            keep,
         });
         Claim { id: ClaimId(self.id), charges: self.charges.iter().map(charge).collect(), once, patience: None }
     }
