@@ -119,7 +119,7 @@ impl<S: Store> Limiter<S> {
         drop(claim);
         match settlement.replay {
             Replay::Conflict => Err(SettleError::AlreadySettled),
-            Replay::First | Replay::Again => Ok(Settled { rules, parts, settlement }),
+            Replay::First | Replay::Again { .. } => Ok(Settled { rules, parts, settlement }),
         }
     }
 }
@@ -170,9 +170,12 @@ fn code(ending: Ending, cost: Option<u64>) -> u64 {
 }
 
 impl Settled {
-    /// What became of what each rule took, where something did.
+    /// What became of what each rule took, where something did. If it was told before and the rules have changed since, nobody knows
+    /// which rules the numbers belong to, and there are none.
     pub fn rules(&self) -> impl Iterator<Item = SettledRule<'_>> {
-        self.parts.iter().zip(&self.settlement.readings).filter_map(|(part, reading)| {
+        let is_known = self.parts.len() == self.settlement.readings.len();
+        let parts = if is_known { &self.parts[..] } else { &[] };
+        parts.iter().zip(&self.settlement.readings).filter_map(|(part, reading)| {
             let Counters { rule, limit, .. } = self.rules.counters(part.scope, part.amount)?;
             let moved = match part.moved {
                 Moved::Extended if !reading.admits => Moved::Lost,
@@ -186,7 +189,7 @@ impl Settled {
 
     /// Whether it was told before: these are the numbers of that time.
     pub fn is_replay(&self) -> bool {
-        self.settlement.replay == Replay::Again
+        matches!(self.settlement.replay, Replay::Again { .. })
     }
 
     /// Whether the store has it. If not, it is away: what could be kept is told to it when it is back.

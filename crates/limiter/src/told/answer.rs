@@ -59,7 +59,7 @@ pub fn answer(
     let shown = Shown::of(decision);
     let refusal = Refusal::of(decision, told.jitter).filter(|_| !passes);
     fields::write(&mut sheet, told.dialects, decision, &shown, refusal.as_ref());
-    if decision.replay() == Replay::Again {
+    if matches!(decision.replay(), Replay::Again { .. }) {
         sheet.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
     }
     match refusal {
@@ -140,20 +140,19 @@ fn refused(
     message(out, request, refusal);
     violated(out, decision, refusal);
     out.extend_from_slice(br#","allowed":false"#);
-    let is_shown = refusal.by.rule.headers() != Headers::Hidden;
-    if is_shown {
-        numbers(out, decision, &refusal.by);
+    if let Some(by) = refusal.shown() {
+        numbers(out, decision, by);
     }
     rest(out, refusal, level);
     out.extend_from_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
     message(out, request, refusal);
     retry_after(out, refusal);
-    if is_shown {
+    if let Some(by) = refusal.shown() {
         out.extend_from_slice(br#","limit":"#);
-        number(out, refusal.by.limit.amount());
-        member(out, "window", &words::window(refusal.by.limit));
+        number(out, by.limit.amount());
+        member(out, "window", &words::window(by.limit));
         out.extend_from_slice(br#","scope":"#);
-        scope(out, values, request, &refusal.by);
+        scope(out, values, request, by);
     }
     out.extend_from_slice(b"}}");
 }
@@ -185,7 +184,7 @@ fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>, level: Level) {
     if let Some(label) = refusal.label() {
         member(out, "denied_by", label);
     }
-    source(out, refusal.by.reading.source, level);
+    source(out, refusal.source(), level);
 }
 
 /// Who says so, and how much of the store could have.
@@ -217,12 +216,11 @@ fn numbers(out: &mut Vec<u8>, decision: &Decision, one: &Outcome<'_>) {
 /// The policies without room, by the names that `RateLimit-Policy` has for them.
 fn violated(out: &mut Vec<u8>, decision: &Decision, refusal: &Refusal<'_>) {
     out.extend_from_slice(br#","violated-policies":["#);
-    let by = refusal.by.rule;
-    let first = if by.headers() == Headers::Hidden { refusal.label() } else { Some(by.name()) };
+    let first = refusal.shown().map_or_else(|| refusal.label(), |by| Some(by.rule.name()));
     if let Some(name) = first {
         json_text(out, name);
     }
-    let mut told: SmallVec<[usize; MOST_VIOLATED]> = SmallVec::from_slice(&[by.number()]);
+    let mut told: SmallVec<[usize; MOST_VIOLATED]> = refusal.by.iter().map(|by| by.rule.number()).collect();
     for one in decision.outcomes() {
         let refuses = matches!(one.mode, Mode::Enforce | Mode::AnyOf) && !one.reading.admits;
         let is_shown = one.rule.headers() != Headers::Hidden && !told.contains(&one.rule.number());

@@ -142,7 +142,6 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(_) => self.ask_patiently(place, claim, Record::Whole, within, settlement).await,
         };
         match answer {
-            Ok(()) if settlement.readings.len() != claim.charges.len() => policy::conflict(claim, settlement),
             Ok(()) => {}
             Err(Failure::Pending) => policy::refuse_for_now(claim, self.clock.now(), settlement),
             Err(failure) => self.do_without(claim, Why::of(&failure), Some(place.shard), settlement),

@@ -6,6 +6,8 @@ use tollgate_core::{
     Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Scope, Settlement, Span, Timestamp,
 };
 
+use crate::sharded::Record;
+
 /// A key that borrows nothing.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedKey {
@@ -35,11 +37,13 @@ pub(super) struct Owing {
 /// The verdict on a claim that is settled once.
 #[derive(Clone, Debug)]
 pub(super) struct Pronounced {
-    pub(super) key: OwnedKey,
-    pub(super) body: u64,
+    key: OwnedKey,
+    body: u64,
+    terms: u64,
+    passed: bool,
     /// How long the record of it lasts.
-    pub(super) keep: Span,
-    pub(super) settlement: Settlement,
+    keep: Span,
+    settlement: Settlement,
 }
 
 impl OwnedKey {
@@ -71,16 +75,8 @@ impl Errand {
     }
 
     /// The record of a verdict.
-    pub(super) fn pronounce(
-        id: ClaimId,
-        once: &Once<'_>,
-        settlement: &Settlement,
-        keep: Span,
-        now: Timestamp,
-    ) -> Errand {
-        let settlement = settlement.clone();
-        let verdict = Pronounced { key: OwnedKey::of(&once.key), body: once.body, keep, settlement };
-        Errand { id, charges: Vec::new(), verdict: Some(Box::new(verdict)), until: now.after(keep) }
+    pub(super) fn pronounce(id: ClaimId, verdict: Pronounced, now: Timestamp) -> Errand {
+        Errand { id, charges: Vec::new(), until: now.after(verdict.keep), verdict: Some(Box::new(verdict)) }
     }
 
     /// One of the keys, by which its place is found.
@@ -103,8 +99,23 @@ impl Errand {
         let once = self.verdict.as_ref().map(|verdict| Once {
             key: verdict.key.key(),
             body: verdict.body,
+            terms: verdict.terms,
             keep: verdict.keep,
         });
         Claim { id: self.id, charges: charges.collect(), once, patience: None }
+    }
+}
+
+impl Pronounced {
+    /// The verdict on a claim with this name.
+    pub(super) fn of(once: &Once<'_>, settlement: &Settlement, passed: bool, keep: Span) -> Pronounced {
+        let Once { key, body, terms, .. } = once;
+        let settlement = settlement.clone();
+        Pronounced { key: OwnedKey::of(key), body: *body, terms: *terms, passed, keep, settlement }
+    }
+
+    /// What becomes of its record.
+    pub(super) fn record(&self) -> Record<'_> {
+        Record::Verdict { settlement: &self.settlement, passed: self.passed, keep: self.keep }
     }
 }

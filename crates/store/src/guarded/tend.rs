@@ -119,10 +119,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// Runs an errand. It is not run twice, so that one whose outcome is not known is over.
     async fn run(&self, errand: Errand) {
         let Some(place) = errand.key().map(|key| self.inner.place(&key)) else { return };
-        let record = errand
-            .verdict
-            .as_ref()
-            .map_or(Record::Whole, |verdict| Record::Verdict { settlement: &verdict.settlement, keep: verdict.keep });
+        let record = errand.verdict.as_ref().map_or(Record::Whole, |verdict| verdict.record());
         let deadline = self.config.deadline;
         if self.ask(place, &errand.claim(), record, deadline, &mut Settlement::default()).await.is_err() {
             self.errands.drop_one();

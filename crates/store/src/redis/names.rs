@@ -35,6 +35,14 @@ impl Names {
         &self.replicas
     }
 
+    /// The hash tag of what all servers agree on. Like that of the heartbeats it has no slash, which every counter's has.
+    pub(super) const AGREED: &str = "agreed";
+
+    /// The key of a value that all servers agree on.
+    pub(super) fn agreed(&self, name: &str) -> String {
+        format!("{}{{{}}}:{name}", self.prefix, Names::AGREED)
+    }
+
     /// The slot of a Redis Cluster in which a key's counter lives.
     pub(super) fn slot(&self, key: &Key<'_>) -> u16 {
         let mut tag = Crc16(0);

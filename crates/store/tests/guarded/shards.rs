@@ -39,7 +39,7 @@ pub(crate) struct Node {
 struct Kept {
     body: u64,
     until: Timestamp,
-    /// None while it is pending.
+    /// What is answered to the same again; none while it is pending.
     settlement: Option<Settlement>,
 }
 
@@ -109,7 +109,7 @@ impl Node {
         {
             return match &kept.settlement {
                 _ if kept.body != once.body => Ok(conflict(claim, now)),
-                Some(settlement) => Ok(Settlement { replay: Replay::Again, ..settlement.clone() }),
+                Some(settlement) => Ok(settlement.clone()),
                 None => Err(Failure::Pending),
             };
         }
@@ -133,12 +133,17 @@ fn kept(
         Wait::For(wait) if !verdict.allowed => wait.min(once.keep),
         _ => once.keep,
     };
-    let (settlement, keep) = match record {
-        Record::Pending if verdict.allowed => (None, PENDING),
+    if once.keep == Span::ZERO {
+        return None;
+    }
+    let (settlement, passed, keep) = match record {
+        Record::Pending if verdict.allowed => (None, true, PENDING),
         Record::Pending => return None,
-        Record::Whole => (Some(settlement.clone()), keep),
-        Record::Verdict { settlement, keep } => (Some(settlement.clone()), keep),
+        Record::Whole => (Some(settlement), verdict.allowed, keep),
+        Record::Verdict { settlement, passed, keep } => (Some(settlement), passed, keep),
     };
+    let replay = Replay::Again { terms: once.terms, passed };
+    let settlement = settlement.map(|settlement| Settlement { replay, ..settlement.clone() });
     Some(Kept { body: once.body, until: now.after(keep), settlement })
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
 
 mod access;
+mod agreed;
 mod cluster;
 mod conform;
 mod one;
