@@ -5,6 +5,7 @@
 mod addresses;
 mod clauses;
 mod costs;
+mod endings;
 mod explain;
 mod forms;
 mod keys;
