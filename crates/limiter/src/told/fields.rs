@@ -44,7 +44,8 @@ static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 static X_POLICY: HeaderName = HeaderName::from_static("x-ratelimit-policy");
 static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
 static DENIED_BY: HeaderName = HeaderName::from_static("x-ratelimit-denied-by");
-static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
+/// Names the soft limits that a request went past.
+pub static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
@@ -176,7 +177,7 @@ pub(super) fn write(
 }
 
 /// The soft limits that a request went past, as far as they may be shown.
-pub(super) fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
+pub fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
     let shown = decision.signals().filter(|one| one.rule.headers() != Headers::Hidden);
     shown.map(|one| one.rule.name()).take(MOST_SIGNALS)
 }

@@ -8,7 +8,7 @@ mod words;
 use http::HeaderValue;
 
 pub use answer::{Beside, Detail, answer};
-pub use fields::{later, reset_at};
+pub use fields::{SIGNAL, later, reset_at, signals};
 pub use words::{beginning, window};
 
 /// The content type of refusals and other problems.

@@ -13,6 +13,7 @@ use tollgate::{Descriptor, Request};
 use tollgate_rules::quoted;
 
 use super::problem::Problem;
+use crate::wire::instructions::{Instructions, Misread, is_instruction};
 use crate::wire::object::{Called, Object};
 
 /// What a client asks.
@@ -50,17 +51,27 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// All names and values, for [`Self::descriptors`] to part.
-    pub(super) fn pairs(&self) -> Pairs<'_> {
-        self.lists.iter().flat_map(|list| &list.entries).map(|(name, value)| (&**name, &**value)).collect()
+    /// All names and values, for [`Self::descriptors`] to part, without the instructions among them.
+    pub(super) fn pairs(&self) -> Result<(Pairs<'_>, Instructions<'_>), Problem> {
+        let (mut pairs, mut instructions) = (Pairs::new(), Instructions::default());
+        for (name, value) in self.lists.iter().flat_map(|list| &list.entries) {
+            let is_taken = instructions.take(name, value);
+            if !is_taken.map_err(|Misread(reason)| Problem::bad_request("bad_instruction", reason))? {
+                pairs.push((name, value));
+            }
+        }
+        Ok((pairs, instructions))
     }
 
     pub(super) fn descriptors<'p>(&self, pairs: &'p Pairs<'_>) -> SmallVec<[Descriptor<'p>; 1]> {
         let mut rest = &pairs[..];
         let part = |list: &List<'_>| {
-            let (own, others) = rest.split_at_checked(list.entries.len()).unwrap_or((rest, &[]));
+            let length = list.entries.iter().filter(|(name, _)| !is_instruction(name)).count();
+            let (own, others) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             rest = others;
-            Descriptor { entries: own, hits: list.hits, limit: None }
+            // One that only instructs costs nothing beside others.
+            let instructs = length < list.entries.len() && own.is_empty() && !pairs.is_empty();
+            Descriptor { entries: own, hits: list.hits.or(instructs.then_some(0)), limit: None }
         };
         self.lists.iter().map(part).collect()
     }

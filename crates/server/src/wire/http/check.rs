@@ -35,9 +35,12 @@ fn decide(wire: &Wire, headers: &HeaderMap, bytes: &[u8]) -> Response<Full<Bytes
         Ok(asked) => asked,
         Err(problem) => return refuse(wire, problem),
     };
-    let pairs = asked.pairs();
+    let (pairs, instructions) = match asked.pairs() {
+        Ok(pairs) => pairs,
+        Err(problem) => return refuse(wire, problem),
+    };
     let descriptors = asked.descriptors(&pairs);
-    let request = asked.request(&descriptors);
+    let request = instructions.applied_to(asked.request(&descriptors));
     tell(wire, &request, now(wire.gate.check(&request, headers, None)))
 }
 
@@ -47,9 +50,12 @@ async fn wait(wire: &Wire, headers: &HeaderMap, bytes: Bytes) -> Response<Full<B
         Ok(asked) => asked,
         Err(problem) => return refuse(wire, problem),
     };
-    let pairs = asked.pairs();
+    let (pairs, instructions) = match asked.pairs() {
+        Ok(pairs) => pairs,
+        Err(problem) => return refuse(wire, problem),
+    };
     let descriptors = asked.descriptors(&pairs);
-    let request = asked.request(&descriptors);
+    let request = instructions.applied_to(asked.request(&descriptors));
     tell(wire, &request, Some(wire.gate.check(&request, headers, patience::of_http(headers)).await))
 }
 

@@ -5,6 +5,7 @@ mod bodies;
 mod check;
 mod connection;
 mod headers;
+mod instructions;
 mod openapi;
 mod others;
 mod status;
