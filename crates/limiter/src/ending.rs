@@ -67,6 +67,9 @@ pub struct SettledRule<'a> {
     pub reading: &'a Reading,
 }
 
+/// How much longer than its receipt the record of an ending lasts: by the clock of another server the receipt may still be good.
+const LONGER: Span = Span::from_secs(10);
+
 /// Why a receipt was not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleError {
@@ -97,7 +100,7 @@ impl<S: Store> Limiter<S> {
             _ => {}
         }
         let rules = self.rules();
-        let id = receipt.id.0.to_be_bytes();
+        let name = receipt.name();
         let mut claim = Claim { id: receipt.id, charges: SmallVec::new(), once: None, patience };
         let mut parts = SmallVec::new();
         for taken in &receipt.taken {
@@ -110,8 +113,8 @@ impl<S: Store> Limiter<S> {
             // Also where nothing moves: what was told stays told.
             claim.once.get_or_insert_with(|| {
                 let callers = receipt.taken.iter().filter_map(|taken| taken.caller(&rules));
-                let keep = if ending == Ending::Running { Span::ZERO } else { receipt.hold };
-                counters.domain.once_of_receipt(&id, callers, code(ending, cost), keep)
+                let keep = if ending == Ending::Running { Span::ZERO } else { receipt.record_lasts() };
+                counters.domain.once_of_receipt(&name, callers, code(ending, cost), keep)
             });
         }
         let mut settlement = Settlement::default();
@@ -121,6 +124,32 @@ impl<S: Store> Limiter<S> {
             Replay::Conflict => Err(SettleError::AlreadySettled),
             Replay::First | Replay::Again { .. } => Ok(Settled { rules, parts, settlement }),
         }
+    }
+}
+
+impl Ending {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Ok => "ok",
+            Ending::Failed => "failed",
+            Ending::Running => "running",
+        }
+    }
+}
+
+impl Receipt {
+    /// What its ending is recorded under. A claim that was named by its caller may have been made before, and have ended.
+    fn name(&self) -> [u8; 24] {
+        let mut name = [0; 24];
+        let (claim, taken_at) = name.split_at_mut(16);
+        claim.copy_from_slice(&self.id.0.to_be_bytes());
+        taken_at.copy_from_slice(&self.taken_at.as_micros().to_be_bytes());
+        name
+    }
+
+    fn record_lasts(&self) -> Span {
+        Span::from_micros(self.hold.as_micros().saturating_add(LONGER.as_micros()))
     }
 }
 

@@ -86,17 +86,17 @@ impl Domain {
         Once { key, body: body(request, asker), terms: terms(claim), keep }
     }
 
-    /// The record of a receipt for what this claim took from the counters of these callers. `ending` tells apart what may be said
-    /// of how it ended.
+    /// The record of a receipt of this name, for what was taken from the counters of these callers. `ending` tells apart what may
+    /// be said of how it ended.
     pub fn once_of_receipt<'a>(
         &'a self,
-        claim: &'a [u8; 16],
+        name: &'a [u8],
         callers: impl Iterator<Item = Value<'a>>,
         ending: u64,
         keep: Span,
     ) -> Once<'a> {
         // Whatever the rules are by then, a receipt says what was taken.
-        Once { key: self.once.receipts.key(callers, &[Value::bytes(claim)], None), body: ending, terms: 0, keep }
+        Once { key: self.once.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
 

@@ -1,13 +1,15 @@
 //! A store that answers when a test lets it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset, Source, Span, Store};
 use tollgate_core::{Claim, Settlement};
 use tollgate_store::guarded::Level;
 
-use super::{Counters, Settling, Shared, SharedStatus};
+use super::{Agreeing, Counters, Settling, Shared, SharedStatus};
 
 /// Counters in memory, behind a door that is shut at first.
 #[derive(Debug)]
@@ -17,6 +19,10 @@ pub(crate) struct Held {
     /// How patient each asker was, in the order in which they came.
     asked: watch::Sender<Vec<Option<Span>>>,
     status: Mutex<SharedStatus>,
+    /// What is agreed on, whatever its name.
+    agreed: Mutex<Option<Vec<u8>>>,
+    /// Whether claims are answered without it.
+    away: AtomicBool,
 }
 
 impl Held {
@@ -26,6 +32,8 @@ impl Held {
             open: watch::Sender::new(false),
             asked: watch::Sender::default(),
             status: Mutex::default(),
+            agreed: Mutex::default(),
+            away: AtomicBool::new(false),
         })
     }
 
@@ -48,6 +56,21 @@ impl Held {
         self.status.lock().unwrap().guard.level = level;
     }
 
+    /// Answers as one does that is not there.
+    pub(crate) fn is_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Forgets what was agreed on, or has it be this.
+    pub(crate) fn agrees_on(&self, value: Option<&[u8]>) {
+        *self.agreed.lock().unwrap() = value.map(<[u8]>::to_owned);
+    }
+
+    /// Shuts the door again.
+    pub(crate) fn shut(&self) {
+        self.open.send_replace(false);
+    }
+
     /// Waits until so many have asked, and gives how patient each was.
     pub(crate) async fn asked(&self, count: usize) -> Vec<Option<Span>> {
         let mut asked = self.asked.subscribe();
@@ -59,6 +82,9 @@ impl Shared for Held {
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a> {
         Box::pin(async move {
             self.asked.send_modify(|asked| asked.push(claim.patience));
+            if self.away.load(Ordering::Relaxed) {
+                return self.memory.assume(claim, Source::Assumed, settlement);
+            }
             // In the order in which they came: only the answers wait.
             self.memory.settle_into(claim, settlement).await;
             self.open.subscribe().wait_for(|open| *open).await.unwrap();
@@ -75,5 +101,15 @@ impl Shared for Held {
 
     fn status(&self) -> SharedStatus {
         self.status.lock().unwrap().clone()
+    }
+
+    /// Behind a door that is shut it fails.
+    fn agree_on<'a>(&'a self, _: &'a str, proposal: &'a [u8], _: Duration) -> Agreeing<'a> {
+        Box::pin(async move {
+            if !*self.open.borrow() {
+                return Err("the door is shut".to_owned());
+            }
+            Ok(self.agreed.lock().unwrap().get_or_insert_with(|| proposal.to_owned()).clone())
+        })
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
-use tollgate::{Descriptor, Request};
+use tollgate::{Descriptor, ReceiptWish, Request};
 use tollgate_rules::quoted;
 
 use super::problem::Problem;
@@ -21,6 +21,7 @@ use crate::wire::object::{Called, Object};
 pub(super) struct Asked<'a> {
     pub(super) domain: Option<Cow<'a, str>>,
     pub(super) cost: u64,
+    receipt: ReceiptWish,
     lists: SmallVec<[List<'a>; 1]>,
 }
 
@@ -77,7 +78,13 @@ impl<'a> Asked<'a> {
     }
 
     pub(super) fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>]) -> Request<'r> {
-        Request { domain: self.domain.as_deref(), descriptors, cost: self.cost, ..Request::default() }
+        Request {
+            domain: self.domain.as_deref(),
+            descriptors,
+            cost: self.cost,
+            receipt: self.receipt,
+            ..Request::default()
+        }
     }
 }
 
@@ -97,12 +104,13 @@ impl<'de> Visitor<'de> for AskedReader {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
-        let (mut domain, mut cost, mut attributes, mut descriptors) = (None, None, None, None);
+        let (mut domain, mut cost, mut receipt, mut attributes, mut descriptors) = (None, None, None, None, None);
         let mut flat = Entries::new();
         while let Some(Name(name)) = map.next_key()? {
             let is_new = match &*name {
                 "domain" => domain.replace(text(map.next_value()?, "domain")?).is_none(),
                 "cost" => cost.replace(count(map.next_value()?, "cost")?).is_none(),
+                "receipt" => receipt.replace(truth(map.next_value()?, "receipt")?).is_none(),
                 "attributes" => attributes.replace(map.next_value_seed(Attributes)?).is_none(),
                 "descriptors" => descriptors.replace(map.next_value_seed(Descriptors)?).is_none(),
                 _ => {
@@ -134,7 +142,8 @@ impl<'de> Visitor<'de> for AskedReader {
                 descriptors.unwrap_or_else(|| lone(attributes.unwrap_or_default()))
             }
         };
-        Ok(Asked { domain, cost: cost.unwrap_or(1), lists })
+        let receipt = if receipt == Some(true) { ReceiptWish::Always } else { ReceiptWish::IfNeeded };
+        Ok(Asked { domain, cost: cost.unwrap_or(1), receipt, lists })
     }
 }
 
@@ -158,12 +167,12 @@ fn add<'a, E: serde::de::Error>(entries: &mut Entries<'a>, name: Cow<'a, str>, v
     Ok(true)
 }
 
-fn twice<E: serde::de::Error>(name: &str) -> E {
+pub(super) fn twice<E: serde::de::Error>(name: &str) -> E {
     E::custom(format_args!("{} is there twice; send it once", quoted(name)))
 }
 
 /// A text; a number or a truth value as it is written.
-fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<'a, str>, E> {
+pub(super) fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<'a, str>, E> {
     let raw = raw.get();
     let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (inner, raw.as_bytes()) {
@@ -178,8 +187,16 @@ fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<
     }
 }
 
-fn count<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<u64, E> {
+pub(super) fn count<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<u64, E> {
     whole_number(&text(raw, member)?, member)
+}
+
+fn truth<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<bool, E> {
+    match raw.get() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(E::custom(format_args!("`{member}` must be true or false, not {}", quoted(other)))),
+    }
 }
 
 /// JSON's mapping of 64-bit numbers may write them as texts.
@@ -190,7 +207,8 @@ fn whole_number<E: serde::de::Error>(text: &str, member: &str) -> Result<u64, E>
     })
 }
 
-struct Name<'a>(Cow<'a, str>);
+/// The name of a member.
+pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name<'a>, D::Error> {
