@@ -71,7 +71,7 @@ fn counted(server: &Server) -> u64 {
     server.write_rules(&RULES.replace("1000000/day in UTC", &format!("{LARGER}/day in UTC")));
     let left = || {
         let told = get(&server.url("http", "/v1/ratelimit/status/k")).json();
-        let tokens = told["limits"].as_array()?.iter().find(|one| one["rule"] == "tokens")?.clone();
+        let tokens = told["limits"].as_array()?.iter().find(|one| one["name"] == "tokens")?.clone();
         (tokens["limit"] == LARGER).then(|| tokens["remaining"].as_u64()).flatten()
     };
     LARGER - eventually(left).expect("other rules are read")
