@@ -71,6 +71,9 @@ pub enum Record<'s> {
     /// The claim is the part of a larger one in the place of its record. If it passes, the record is pending until the verdict on
     /// all of it is known, unless it is to leave none. If the larger one was settled before, all of its readings are the answer.
     Pending,
+    /// The claim is the part of a larger one in another place than its record. It is settled once by itself, under this name of the
+    /// larger one, beside the counter whose key the record is said to have.
+    Part(u128),
     /// The verdict on the larger claim, to be recorded; what was taken here and must be given back is the claim.
     Verdict {
         /// All readings, in the order of the larger claim's charges.

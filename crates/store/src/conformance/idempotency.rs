@@ -1,6 +1,6 @@
 //! Claims that are settled once: the same name is answered what was answered first, and nothing changes.
 
-use tollgate_core::{Claim, Once, Replay, Settlement, Span, Wait};
+use tollgate_core::{Ask, Claim, Mode, Once, Replay, Settlement, Span, Wait};
 
 use super::Subject;
 use super::concurrency::in_threads;
@@ -20,6 +20,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     other_terms_are_told_of_the_first(&make);
     one_that_leaves_no_record_is_settled_unless_another_was(&make);
     one_without_charges_is_recorded(&make);
+    facts_are_told_once(&make);
     together_they_pay_once(&make);
 }
 
@@ -175,6 +176,43 @@ pub fn one_without_charges_is_recorded<S: Subject>(make: impl Fn() -> S) {
     assert_eq!(settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining, AMOUNT);
     subject.set_now(START.after(KEEP));
     assert_eq!(told(empty(8, KEEP)), (Replay::First, 0, START.after(KEEP)));
+}
+
+/// What a request that has ended gives back and what it used more is told once, wherever its counters are: also if the same is told
+/// again later, also from several threads, and not if something else was told before.
+pub fn facts_are_told_once<S: Subject>(make: impl Fn() -> S) {
+    for (back, more) in one_of_each(AMOUNT).into_iter().zip(one_of_each(AMOUNT).into_iter().rev()) {
+        let case = format!("{} given back, {} used", back.scope.rule(), more.scope.rule());
+        let subject = make();
+        let look = || ["x", "y"].map(|value| look(&subject, &[back.clone(), more.clone()], &[value]));
+        let taken = |id: u128, units: u64| settle(&subject, &claim(id, [back.take("x", units), more.take("y", units)]));
+        let end = |body: u64| {
+            let charges = [
+                back.charge("x", Ask::Return { taken_at: START }, 2, Mode::Enforce),
+                more.charge("y", Ask::Regardless, 3, Mode::Enforce),
+            ];
+            let once = Once { key: back.key("receipt"), body, terms: 0, keep: KEEP };
+            settle(&subject, &Claim { once: Some(once), ..claim(1, charges) })
+        };
+        subject.set_now(START);
+        let (first, second) = (taken(1, 4), taken(2, 1));
+        assert!(first.readings.iter().chain(&second.readings).all(|reading| reading.admits), "{case}");
+        let before = look();
+        let told = end(1);
+        assert_eq!((told.replay, told.readings.len()), (Replay::First, 2), "{case}");
+        assert!(told.readings.iter().all(|reading| reading.admits && reading.taken > 0), "{case}: {told:?}");
+        let after = look();
+        assert_ne!(before, after, "{case}");
+        let replay = Replay::Again { terms: 0, passed: true };
+        let firsts = in_threads(|_| {
+            let again = end(1);
+            assert_eq!(again, Settlement { replay, ..told.clone() }, "{case}");
+            let conflict = end(2);
+            assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 2), "{case}");
+            u64::from(again.replay == Replay::First)
+        });
+        assert_eq!((firsts, look()), (0, after), "{case}: told twice");
+    }
 }
 
 /// The same name from several threads at once is paid once.

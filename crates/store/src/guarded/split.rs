@@ -154,7 +154,8 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         };
         let Some(left) = left else {
             let pronounced = Pronounced::of(once, settlement, verdict.allowed, keep);
-            return self.errands.push(Errand::pronounce(claim.id, pronounced, self.clock.now()));
+            self.errands.push(Errand::pronounce(claim.id, pronounced, self.clock.now()));
+            return;
         };
         let written = Claim { once: Some(once.clone()), ..policy::part_of(claim, &[]) };
         let record = Record::Verdict { settlement, passed: verdict.allowed, keep };

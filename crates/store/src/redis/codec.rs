@@ -185,7 +185,7 @@ impl Packet {
 
     fn record(&mut self, once: &Once<'_>, record: Record<'_>, names: &Names) {
         let (op, keep, verdict) = match record {
-            Record::Whole => (1, once.keep, None),
+            Record::Whole | Record::Part(_) => (1, once.keep, None),
             Record::Pending => (2, once.keep, None),
             Record::Verdict { settlement, passed, keep } => {
                 let readings = record::readings(settlement);
@@ -193,7 +193,10 @@ impl Packet {
             }
         };
         self.flags |= ONCE;
-        let key = self.name(names.once(&once.key));
+        let key = self.name(match record {
+            Record::Part(name) => names.part(&once.key, name),
+            Record::Whole | Record::Pending | Record::Verdict { .. } => names.once(&once.key),
+        });
         self.once = Some(OnceCode { op, key, body: once.body, terms: once.terms, keep, verdict });
     }
 }

@@ -82,6 +82,13 @@ impl Names {
         self.beside(key, ":once:")
     }
 
+    /// The record of the part of such a claim that lives with this counter and not with the claim's own record.
+    pub(super) fn part(&self, key: &Key<'_>, name: u128) -> String {
+        let mut part = self.packed(key);
+        let _ = write!(part, ":part:{name:032x}");
+        part
+    }
+
     fn beside(&self, key: &Key<'_>, what: &str) -> String {
         let mut name = self.packed(key);
         name.push_str(what);
@@ -256,6 +263,7 @@ mod tests {
         assert_eq!(names().packed(&some), "tg:{api/acme}");
         assert_eq!(names().own(&some), "tg:{api/acme}:some/fixed/60000000us/bob");
         assert_eq!(names().once(&all), "tg:{api/acme}:once:all/fixed/60000000us");
+        assert_eq!(names().part(&some, 0xab), format!("tg:{{api/acme}}:part:{:032x}", 0xab));
         assert_eq!(names().slot(&all), names().slot(&some));
         assert_ne!(id(&all), id(&some));
     }

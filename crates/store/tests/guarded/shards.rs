@@ -102,7 +102,8 @@ impl Node {
 
     fn settle(&self, claim: &Claim<'_>, record: Record<'_>, now: Timestamp) -> Result<Settlement, Failure> {
         let mut records = self.records();
-        let name = claim.once.as_ref().map(|once| (once, format!("{:?}", once.key)));
+        let part = if let Record::Part(name) = record { Some(name) } else { None };
+        let name = claim.once.as_ref().map(|once| (once, format!("{:?} {part:?}", once.key)));
         let is_verdict = matches!(record, Record::Verdict { .. });
         if let Some((once, name)) = &name
             && let Some(kept) = records.get(name).filter(|kept| kept.until > now && !is_verdict)
@@ -139,7 +140,7 @@ fn kept(
     let (settlement, passed, keep) = match record {
         Record::Pending if verdict.allowed => (None, true, PENDING),
         Record::Pending => return None,
-        Record::Whole => (Some(settlement), verdict.allowed, keep),
+        Record::Whole | Record::Part(_) => (Some(settlement), verdict.allowed, keep),
         Record::Verdict { settlement, passed, keep } => (Some(settlement), passed, keep),
     };
     let replay = Replay::Again { terms: once.terms, passed };

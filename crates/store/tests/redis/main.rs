@@ -10,6 +10,7 @@ mod conform;
 mod one;
 mod outages;
 mod sentinel;
+mod settles;
 
 use std::future::Future;
 use std::time::Duration;
