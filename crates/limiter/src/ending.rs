@@ -75,6 +75,8 @@ const LONGER: Span = Span::from_secs(10);
 pub enum SettleError {
     /// It was before, and as something else.
     AlreadySettled,
+    /// Somebody else began to settle it a moment ago, and has not said how that ended: it may not have. To be tried again.
+    Pending,
     /// A request that goes on has no cost yet.
     CostOfRunning,
     /// The cost is too large to be counted exactly.
@@ -119,9 +121,11 @@ impl<S: Store> Limiter<S> {
         }
         let mut settlement = Settlement::default();
         self.settle(&claim, &mut settlement).await;
+        let is_pending = is_pending(&claim, &settlement);
         drop(claim);
         match settlement.replay {
             Replay::Conflict => Err(SettleError::AlreadySettled),
+            Replay::First if is_pending => Err(SettleError::Pending),
             Replay::First | Replay::Again { .. } => Ok(Settled { rules, parts, settlement }),
         }
     }
@@ -188,6 +192,12 @@ impl Taken {
     }
 }
 
+/// Whether the store refused what it never refuses, what has happened: it does not know yet whether it was told before.
+fn is_pending(claim: &Claim<'_>, settlement: &Settlement) -> bool {
+    let mut read = claim.charges.iter().zip(&settlement.readings);
+    read.any(|(charge, reading)| charge.ask != Ask::Exactly && !reading.admits && reading.source == Source::Store)
+}
+
 /// Tells apart what may be said of an ending.
 fn code(ending: Ending, cost: Option<u64>) -> u64 {
     let kind = match ending {
@@ -237,6 +247,9 @@ impl fmt::Display for SettleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SettleError::AlreadySettled => "the receipt was settled before, with another outcome or cost",
+            SettleError::Pending => {
+                "somebody else is settling the receipt at this moment; settle it again: twice is once"
+            }
             SettleError::CostOfRunning => "a request that is running has no cost yet; tell it when it has ended",
             SettleError::CostTooLarge => "the cost is too large to be counted exactly; it must be below 2^53",
         })

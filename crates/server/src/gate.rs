@@ -195,6 +195,7 @@ impl NotSettled {
         match self {
             NotSettled::TooBusy => "too_busy",
             NotSettled::Refused(SettleError::AlreadySettled) => "already_settled",
+            NotSettled::Refused(SettleError::Pending) => "pending",
             NotSettled::Refused(SettleError::CostOfRunning | SettleError::CostTooLarge) => "bad_cost",
         }
     }

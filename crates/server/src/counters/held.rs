@@ -1,6 +1,5 @@
 //! A store that answers when a test lets it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,8 +20,19 @@ pub(crate) struct Held {
     status: Mutex<SharedStatus>,
     /// What is agreed on, whatever its name.
     agreed: Mutex<Option<Vec<u8>>>,
-    /// Whether claims are answered without it.
-    away: AtomicBool,
+    mood: Mutex<Mood>,
+}
+
+/// How it answers claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// As they should be.
+    #[default]
+    Well,
+    /// As one does that is not there.
+    Away,
+    /// As one does that does not know yet whether they were settled before.
+    Undecided,
 }
 
 impl Held {
@@ -33,7 +43,7 @@ impl Held {
             asked: watch::Sender::default(),
             status: Mutex::default(),
             agreed: Mutex::default(),
-            away: AtomicBool::new(false),
+            mood: Mutex::default(),
         })
     }
 
@@ -56,9 +66,9 @@ impl Held {
         self.status.lock().unwrap().guard.level = level;
     }
 
-    /// Answers as one does that is not there.
-    pub(crate) fn is_away(&self, away: bool) {
-        self.away.store(away, Ordering::Relaxed);
+    /// Answers claims like this from now on.
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
     }
 
     /// Forgets what was agreed on, or has it be this.
@@ -82,8 +92,13 @@ impl Shared for Held {
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a> {
         Box::pin(async move {
             self.asked.send_modify(|asked| asked.push(claim.patience));
-            if self.away.load(Ordering::Relaxed) {
-                return self.memory.assume(claim, Source::Assumed, settlement);
+            let mood = *self.mood.lock().unwrap();
+            if mood != Mood::Well {
+                self.memory.assume(claim, Source::Assumed, settlement);
+                for reading in settlement.readings.iter_mut().filter(|_| mood == Mood::Undecided) {
+                    (reading.admits, reading.source) = (false, Source::Store);
+                }
+                return;
             }
             // In the order in which they came: only the answers wait.
             self.memory.settle_into(claim, settlement).await;

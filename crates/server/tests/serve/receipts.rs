@@ -134,11 +134,14 @@ fn servers_with_one_redis_settle_each_others_receipts() {
     assert_problem(&post_once(&other.url("http", url), "call-1", CALL), 422, "idempotency_conflict");
     assert_eq!(settle(&other, &answers[0].json(), "ok", Some(100)).json()["rules"][0]["released"], true);
     assert!(settle(&one, &answers[1].json(), "ok", Some(100)).is_replay());
-    let left = check(&one, r#"{"key": "k", "tokens": 0, "cost": 0}"#);
+    // Past the limit, and nobody is told that it was not settled.
+    let debited = settle(&one, &check(&one, r#"{"key": "k", "tokens": 1}"#), "failed", Some(5_000));
+    assert_eq!((debited.status, &debited.json()["rules"][1]["debited"]), (200, &json!(4_999)), "{}", debited.body);
+    let left = check(&one, r#"{"key": "k", "cost": 0}"#);
     assert_eq!(left["remaining"], 2, "all slots are free: {left}");
     assert_eq!(metric(&other, r#"tollgate_idempotent_replays_total{wire="http"}"#), 1);
     assert_eq!(metric(&other, r#"tollgate_idempotency_conflicts_total{wire="http"}"#), 1);
-    assert_eq!(metric(&one, "tollgate_receipts_issued_total"), 2);
+    assert_eq!(metric(&one, "tollgate_receipts_issued_total"), 3);
     assert_eq!(metric(&other, r#"tollgate_receipts_settled_total{outcome="ok"}"#), 2);
 }
 

@@ -16,7 +16,8 @@ pub(crate) struct ReceiptMetrics {
 }
 
 /// Why receipts are refused. Each has a series from the start.
-const REASONS: [&str; 7] = ["already_settled", "bad_cost", "expired", "foreign", "forged", "malformed", "too_busy"];
+const REASONS: [&str; 8] =
+    ["already_settled", "bad_cost", "expired", "foreign", "forged", "malformed", "pending", "too_busy"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -45,7 +46,8 @@ impl ReceiptMetrics {
         registry.register(
             "receipts_refused",
             "Receipts that were not settled, by reason: malformed, foreign (signed with a key that is not among ours), forged, \
-             expired, already_settled (with another outcome or cost), bad_cost, too_busy (too many at once)",
+             expired, already_settled (with another outcome or cost), bad_cost, pending (somebody else is settling it), too_busy \
+             (too many at once)",
             metrics.refused.clone(),
         );
         for ending in [Ending::Ok, Ending::Failed, Ending::Running] {

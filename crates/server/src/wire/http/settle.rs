@@ -91,21 +91,25 @@ fn tell(wire: &Wire, opened: &Opened, ending: Ending, settled: Result<Settled, N
         Err(why) => why,
     };
     wire.receipts.refused(why.name());
-    match why {
-        NotSettled::TooBusy => too_busy(wire),
-        NotSettled::Refused(SettleError::AlreadySettled) => {
-            let detail = format!("{}; that holds, and nothing was changed", SettleError::AlreadySettled);
+    let NotSettled::Refused(error) = why else {
+        let detail = "the server has too much to do, and the receipt was not settled; settle it again: twice is once";
+        return not_now(wire, why, detail.to_owned());
+    };
+    match error {
+        SettleError::Pending => not_now(wire, why, error.to_string()),
+        SettleError::AlreadySettled => {
+            let detail = format!("{error}; that holds, and nothing was changed");
             refuse(wire, Problem::new(StatusCode::CONFLICT, why.name(), detail))
         }
-        NotSettled::Refused(error) => refuse(wire, Problem::bad_request(why.name(), error.to_string())),
+        SettleError::CostOfRunning | SettleError::CostTooLarge => {
+            refuse(wire, Problem::bad_request(why.name(), error.to_string()))
+        }
     }
 }
 
 /// To be tried again: it must not be lost in silence.
-fn too_busy(wire: &Wire) -> Response<Full<Bytes>> {
-    let detail = "the server has too much to do, and the receipt was not settled; settle it again: twice is once";
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, NotSettled::TooBusy.name(), detail);
-    let mut answer = problem.into_answer();
+fn not_now(wire: &Wire, why: NotSettled, detail: String) -> Response<Full<Bytes>> {
+    let mut answer = Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.name(), detail).into_answer();
     let wait = later(1, wire.told.jitter, |most| fastrand::u64(0..=most));
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
     answer
@@ -193,7 +197,7 @@ fn outcome<E: serde::de::Error>(raw: &RawValue) -> Result<Ending, E> {
         (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 409, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "It was settled before, with another outcome or cost"),
         (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
-        (status = 503, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The server has too much to do: settle it again"),
+        (status = 503, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The server has too much to do (`too_busy`), or somebody else is settling it (`pending`): settle it again"),
     )
 )]
 pub(super) async fn handle(

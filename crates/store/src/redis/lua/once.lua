@@ -98,7 +98,7 @@ local function once(count, flags)
   -- One that is kept for no time at all only had to know whether another was settled before.
   if op ~= VERDICT and keep > 0 then
     local refused, waits = refused_for(readings, count)
-    if op == HOME and not refused then
+    if op == HOME then
       remember(key, UNDECIDED, digest, terms, now, now + PENDING, '')
     elseif op == WHOLE then
       for place = 1, count do

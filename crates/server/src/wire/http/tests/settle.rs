@@ -5,7 +5,7 @@ use tollgate::{Ending, ManualClock, Span, Timestamp};
 
 use super::super::settle::Told as Telling;
 use super::*;
-use crate::counters::held::Held;
+use crate::counters::held::{Held, Mood};
 use crate::observe::metrics::ReceiptMetrics;
 use crate::receipts::keys::of;
 
@@ -261,16 +261,31 @@ async fn a_store_that_is_away_is_told_when_it_is_back() {
     let gate = Gate::new(held.limiter(ruleset(LLM)), false, 1024, Metrics::new().wire("http"));
     let server = Server::build(HttpConfig { gate: Arc::new(gate), ..config(LLM, false, 1) });
     let (one, other) = (server.receipt(CALL).await, server.receipt(r#"{"key": "k", "tokens": 1}"#).await);
-    held.is_away(true);
+    held.is(Mood::Away);
     let reply = server.settle(&telling(&one, r#", "cost": 5"#)).await;
     let rules = json!([{"rule": "in-flight", "deferred": true}, {"rule": "tokens", "deferred": true}]);
     let expected = json!({"settled": false, "deferred": true, "outcome": "ok", "rules": rules});
     assert_eq!((reply.status, reply.json()), (202, expected));
     let reply = server.settle(&telling(&other, r#", "outcome": "running""#)).await;
     assert_eq!((reply.status, &reply.json()["deferred"], &reply.json()["settled"]), (202, &json!(true), &json!(false)));
-    held.is_away(false);
+    held.is(Mood::Well);
     let renewed = Server::receipt_of(&Reply { status: 200, ..reply });
     assert_eq!(server.settle(&telling(&renewed, "")).await.json()["settled"], true);
+}
+
+#[tokio::test]
+async fn what_another_has_begun_to_settle_is_to_be_settled_again() {
+    let held = Held::new();
+    held.open();
+    let gate = Gate::new(held.limiter(ruleset(LLM)), false, 1024, Metrics::new().wire("http"));
+    let server = Server::build(HttpConfig { gate: Arc::new(gate), ..config(LLM, false, 1) });
+    let receipt = server.receipt(CALL).await;
+    held.is(Mood::Undecided);
+    let reply = server.settle(&telling(&receipt, r#", "cost": 5"#)).await;
+    reply.assert_problem(503, "pending", "somebody else is settling the receipt at this moment; settle it again");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    held.is(Mood::Well);
+    assert_eq!(server.settle(&telling(&receipt, r#", "cost": 5"#)).await.json()["settled"], true);
 }
 
 #[tokio::test]
