@@ -1,5 +1,6 @@
 //! Requests at a time: `deploy/envoy/streams.yaml`.
 
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::tokens::World;
 use super::{Config, Envoy};
 use crate::http::{Connection, Headers};
-use crate::server::eventually;
+use crate::server::{Server, eventually};
 
 /// How many the rules let in.
 const SLOTS: usize = 20;
@@ -165,6 +166,19 @@ fn one_id_for_all_would_be_one_slot() {
     let_go(&world, connections);
 }
 
+/// Stops a server where it is, and waits until each of its threads stands: the signal is sent sooner than that.
+fn pause(server: &Server) {
+    server.signal("STOP");
+    let tasks = format!("/proc/{}/task", server.id());
+    // The state is what follows the name, which is in brackets.
+    let stands = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+    let all_stand = || {
+        let mut stats = fs::read_dir(&tasks).unwrap().map(|task| fs::read_to_string(task.unwrap().path().join("stat")));
+        stats.all(|stat| stat.is_ok_and(stands)).then_some(())
+    };
+    eventually(all_stand).expect("it stands still");
+}
+
 /// The one end that Envoy does not tell: nobody knows yet whether there is a slot. If there was, it is free again when its hold expires.
 #[test]
 fn who_hangs_up_before_tollgate_has_answered_is_not_told() {
@@ -172,7 +186,7 @@ fn who_hangs_up_before_tollgate_has_answered_is_not_told() {
     assert_eq!(world.envoy.get("/export", &[("x-api-key", "b")]).status, 200);
     let asked = |count: u64| eventually(|| (world.envoy.stat("upstream_rq_total") == count).then_some(()));
     asked(2).expect("the start and the end of the first");
-    world.server.signal("STOP");
+    pause(&world.server);
     let connection = begun(&world.envoy, "/export");
     asked(3).expect("the start of the second");
     drop(connection);
