@@ -68,8 +68,9 @@ pub struct ShardInfo {
 pub enum Record<'s> {
     /// The claim is whole: its answer is recorded, unless it is to leave no record.
     Whole,
-    /// The claim is the part of a larger one in the place of its record. If it passes, the record is pending until the verdict on
-    /// all of it is known, unless it is to leave none. If the larger one was settled before, all of its readings are the answer.
+    /// The claim is the part of a larger one in the place of its record. Whether it passes or not, the record is pending until the
+    /// verdict on all of it is known, unless it is to leave none: those who ask meanwhile are told the same. If the larger one was
+    /// settled before, all of its readings are the answer.
     Pending,
     /// The claim is the part of a larger one in another place than its record. It is settled once by itself, under this name of the
     /// larger one, beside the counter whose key the record is said to have.

@@ -138,8 +138,7 @@ fn kept(
         return None;
     }
     let (settlement, passed, keep) = match record {
-        Record::Pending if verdict.allowed => (None, true, PENDING),
-        Record::Pending => return None,
+        Record::Pending => (None, verdict.allowed, PENDING),
         Record::Whole | Record::Part(_) => (Some(settlement), verdict.allowed, keep),
         Record::Verdict { settlement, passed, keep } => (Some(settlement), passed, keep),
     };
