@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
+use tollgate_core::{Algorithm, Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
 use tollgate_rules::{AppliedTerms, Domain, Matched, Rule, Ruleset};
 
 use crate::receipt::Receipt;
@@ -116,6 +116,13 @@ impl Decision {
     /// What is to be settled when the request has ended, if something is or the caller wanted it.
     pub fn receipt(&self) -> Option<&Receipt> {
         self.receipt.as_deref()
+    }
+
+    /// How long the shortest of the slots that it took is held, if it took any: by then it must be told that the request is
+    /// running. A receipt as a whole may be settled for longer than that.
+    pub fn held_for(&self) -> Option<Span> {
+        let held = self.outcomes().filter(|one| one.limit.algorithm() == Algorithm::Concurrency);
+        held.filter(|one| one.reading.taken > 0).map(|one| one.limit.period().span()).min()
     }
 
     /// Whether it was decided now, or before under the same name, or something else was.

@@ -9,11 +9,17 @@ mod explain;
 mod ids;
 mod limiter;
 mod receipt;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod session;
 mod standing;
 mod throttle;
 #[cfg(feature = "http")]
 pub mod told;
+#[cfg(feature = "tower")]
+pub mod tower;
+#[cfg(feature = "tower")]
+mod turned_away;
 
 pub use decision::{Decision, Outcome};
 pub use ending::{Ending, Moved, SettleError, Settled, SettledRule};

@@ -1,13 +1,18 @@
 //! Addresses as attribute values.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 
 use tollgate_core::Value;
 
 use crate::model::Network;
+use crate::problem::{Fault, quoted};
 
 /// Attributes whose values are addresses, whatever the rule says.
 const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
+
+/// How many bits an IPv4 address has before it in an IPv6 one.
+const MAPPED_BITS: u8 = 96;
 
 /// Whether an attribute is known to carry addresses.
 pub(crate) fn is_address(attribute: &str) -> bool {
@@ -26,15 +31,53 @@ pub(crate) fn counted(value: &str, ipv6_prefix: u8) -> Value<'_> {
 }
 
 impl Network {
-    /// Whether a text is an address in this network.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether an address is in this network.
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                same_bits(network.to_ipv6_mapped(), address.to_ipv6_mapped(), 96 + self.prefix.min(32))
+                same_bits(network.to_ipv6_mapped(), address.to_ipv6_mapped(), MAPPED_BITS + self.prefix.min(32))
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => same_bits(network, address, self.prefix),
             _ => false,
         }
+    }
+}
+
+impl FromStr for Network {
+    type Err = Fault;
+
+    /// `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    fn from_str(text: &str) -> Result<Network, Fault> {
+        let fault = || {
+            let remedy = "write for instance 10.0.0.0/8 or 2001:db8::/32";
+            Fault::new(format!("{} is not a network", quoted(text)), remedy)
+        };
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| fault())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => longest,
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| fault())?,
+            Some(_) => return Err(fault()),
+        };
+        if prefix > longest {
+            return Err(fault());
+        }
+        Ok(match address {
+            IpAddr::V6(address) if prefix >= MAPPED_BITS => unmapped(address, prefix),
+            _ => Network { address, prefix },
+        })
+    }
+}
+
+/// Addresses that IPv6 maps from IPv4 are met as IPv4, so their networks are too.
+fn unmapped(address: Ipv6Addr, prefix: u8) -> Network {
+    match address.to_ipv4_mapped() {
+        Some(mapped) => Network { address: mapped.into(), prefix: prefix - MAPPED_BITS },
+        None => Network { address: address.into(), prefix },
     }
 }
 

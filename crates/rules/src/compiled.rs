@@ -9,7 +9,7 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Scope, Span};
 
 use crate::address::is_address;
 use crate::index::ByText;
-use crate::load::{LoadOptions, Loaded, load_paths};
+use crate::load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 use crate::lookup::{self, Index};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::once::OnceScopes;
@@ -156,6 +156,16 @@ impl Ruleset {
             Ok(ruleset) => Ok((ruleset, warnings)),
             Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
         }
+    }
+
+    /// The same for rules that are at hand, as those that are built into a program.
+    ///
+    /// # Errors
+    /// All problems, if one of them is an error.
+    pub fn from_text(text: &str, generation: u64) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
+        let source = Source { name: "the rules".to_owned(), text: text.to_owned() };
+        let Loaded { domains, warnings } = load_sources(&[source], &LoadOptions::default())?;
+        Ok((Ruleset::compile(domains, generation)?, warnings))
     }
 
     /// Which of the rulesets that were in force this one is.

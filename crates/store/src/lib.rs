@@ -20,6 +20,8 @@ pub mod remembered;
 mod secret;
 #[cfg(feature = "redis")]
 pub mod sharded;
+#[cfg(feature = "redis")]
+mod tending;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "redis")]
@@ -27,6 +29,8 @@ pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, ShardStatus
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};
 #[cfg(feature = "redis")]
 pub use remembered::Remembered;
+#[cfg(feature = "redis")]
+pub use tending::Tending;
 
 /// Settles claims.
 pub trait Store: Send + Sync {
@@ -41,6 +45,12 @@ pub trait Store: Send + Sync {
             self.settle_into(claim, &mut settlement).await;
             settlement
         }
+    }
+
+    /// Whether it never waits: then its futures are ready at the first poll, and who has no use for a future need not make one.
+    /// What is [`Immediate`] says so to the compiler; this says it of a store whose type is not known.
+    fn never_waits(&self) -> bool {
+        false
     }
 
     /// Answers without settling: what each charge reads when nobody looks, by its policy and marked with this source. For those
@@ -64,6 +74,10 @@ impl<S: Store> Store for &S {
         S::settle_into(self, claim, settlement)
     }
 
+    fn never_waits(&self) -> bool {
+        S::never_waits(self)
+    }
+
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
         S::assume(self, claim, source, settlement);
     }
@@ -72,6 +86,10 @@ impl<S: Store> Store for &S {
 impl<S: Store> Store for std::sync::Arc<S> {
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
         S::settle_into(self, claim, settlement)
+    }
+
+    fn never_waits(&self) -> bool {
+        S::never_waits(self)
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {

@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
     ("tollgate-core", &[]),
     ("tollgate-rules", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
-    ("tollgate", &["tollgate-core", "tollgate-rules", "tollgate-store"]),
+    ("tollgate", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate-testing"]),
     ("tollgate-server", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate", "tollgate-testing"]),
     ("tollgate-testing", &[]),
 ];

@@ -1,16 +1,10 @@
 //! The conditions under `match`.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use crate::load::keys;
 use crate::load::reader::Reader;
 use crate::model::{Clause, Network, Test};
 use crate::pattern::Pattern;
-use crate::problem::{Fault, quoted};
 use crate::yaml::{Kind, Scalar, Yaml};
-
-/// How many bits an IPv4 address has before it in an IPv6 one.
-const MAPPED_BITS: u8 = 96;
 
 /// All conditions of a rule.
 pub(super) fn read(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Clause>> {
@@ -119,42 +113,8 @@ fn read_networks(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
         .iter()
         .map(|item| {
             let text = reader.text(item, "cidr")?;
-            reader.sound(item.line, "cidr", network(text))
+            reader.sound(item.line, "cidr", text.parse())
         })
         .collect();
     networks.into_iter().collect::<Option<Vec<_>>>().map(Test::Within)
-}
-
-/// `10.0.0.0/8`, `2001:db8::/32`, or a single address.
-fn network(text: &str) -> Result<Network, Fault> {
-    let fault = || {
-        let remedy = "write for instance 10.0.0.0/8 or 2001:db8::/32";
-        Fault::new(format!("{} is not a network", quoted(text)), remedy)
-    };
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().map_err(|_| fault())?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = match prefix {
-        None => longest,
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| fault())?,
-        Some(_) => return Err(fault()),
-    };
-    if prefix > longest {
-        return Err(fault());
-    }
-    Ok(match address {
-        IpAddr::V6(address) if prefix >= MAPPED_BITS => unmapped(address, prefix),
-        _ => Network { address, prefix },
-    })
-}
-
-/// Addresses that IPv6 maps from IPv4 are met as IPv4, so their networks are too.
-fn unmapped(address: Ipv6Addr, prefix: u8) -> Network {
-    match address.to_ipv4_mapped() {
-        Some(mapped) => Network { address: mapped.into(), prefix: prefix - MAPPED_BITS },
-        None => Network { address: address.into(), prefix },
-    }
 }

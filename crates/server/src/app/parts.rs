@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tollgate::told::{Jitter, Told};
 use tollgate::{Limiter, LoadOptions, Problem, Span};
+use tollgate_store::Tending;
 
 use super::receipts::Signing;
 use super::store;
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
-use crate::counters::redis::{InRedis, Tending};
+use crate::counters::redis::InRedis;
 use crate::counters::{Counters, Shared, watch};
 use crate::data_dir::{DataDir, OpenError};
 use crate::gate::Gate;

@@ -157,6 +157,10 @@ impl<C: Clock> Store for MemoryStore<C> {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         self.settle_now(claim, settlement);
     }
+
+    fn never_waits(&self) -> bool {
+        true
+    }
 }
 
 impl<C: Clock> Immediate for MemoryStore<C> {}

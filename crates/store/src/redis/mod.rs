@@ -48,6 +48,9 @@ use send::Sending;
 use stats::Counters;
 use topology::Topology;
 
+/// How often is asked who waits for the first answer.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Where Redis is, and how to speak to it.
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
@@ -154,6 +157,25 @@ impl RedisStore {
             () = discover::watch(&self.shared) => {}
             () = self.drive() => {}
         }
+    }
+
+    /// Waits until all shards answer, but not for longer than this; whether they do. Who takes requests before that decides the first
+    /// ones without Redis.
+    pub async fn first_answer(&self, within: Duration) -> bool {
+        let all_answer = async {
+            loop {
+                let shards = self.shards();
+                let mut well = !shards.is_empty();
+                for shard in shards {
+                    well &= self.probe(shard.id, within).await.is_ok();
+                }
+                if well {
+                    return;
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        timeout(within, all_answer).await.is_ok()
     }
 
     /// What was done since the start.

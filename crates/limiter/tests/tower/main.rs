@@ -1,0 +1,21 @@
+//! The tower layer: in process on clocks that are moved, and as a real service under load.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
+
+mod axum_routes;
+mod crowd;
+mod delays;
+mod endings;
+mod grpc;
+mod holds;
+mod hyper_alone;
+mod load;
+mod once;
+mod refusals;
+mod running;
+mod waiting;
+mod world;
+
+#[path = "../../examples/axum.rs"]
+#[allow(dead_code, reason = "its `main` is the command line's")]
+mod service;
