@@ -105,10 +105,11 @@ impl Decision {
         self.outcome(self.verdict.tightest?)
     }
 
-    /// The soft limits that the request went past.
+    /// The soft limits that the request went past: none if it did not pass.
     pub fn signals(&self) -> impl Iterator<Item = Outcome<'_>> {
         // By what is at hand: nearly all decisions have none, and are asked.
-        let applied = self.matched.applied.iter().zip(&self.settlement.readings).enumerate();
+        let readings = if self.verdict.allowed { &self.settlement.readings[..] } else { &[] };
+        let applied = self.matched.applied.iter().zip(readings).enumerate();
         let passed = applied.filter(|(_, (applied, reading))| applied.mode == Mode::Soft && !reading.admits);
         passed.filter_map(|(at, _)| self.outcome(at))
     }
