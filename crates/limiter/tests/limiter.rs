@@ -286,3 +286,14 @@ fn a_named_claim_holds_once() {
     assert!(!ask(None).allowed());
     assert!(ask(Some(ClaimId(7))).allowed());
 }
+
+#[test]
+fn rules_for_everybody_count_by_themselves() {
+    let rule =
+        |name: &str, limit: &str| format!("  - {{name: {name}, key: [], limit: {limit}, algorithm: fixed_window}}\n");
+    let text = format!("domain: d\nrules:\n{}{}", rule("second", "5/second"), rule("day", "9/day"));
+    let limiter = limiter(&text);
+    let decision = check(&limiter, &[]);
+    let left: Vec<u64> = decision.outcomes().map(|one| one.reading.remaining).collect();
+    assert_eq!(left, [4, 8]);
+}
