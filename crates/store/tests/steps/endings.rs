@@ -21,6 +21,8 @@ const KEEP: Span = Span::from_secs(30);
 /// As many requests as are told apart; of every two, one is each caller's.
 const REQUESTS: usize = 6;
 const CALLERS: [&str; 2] = ["x", "y"];
+/// The rule on slots that all callers share.
+const SHARED_SLOTS: usize = 8;
 
 /// What happens, and by how much the clock moves before it.
 #[derive(Clone, Debug)]
@@ -50,10 +52,15 @@ pub(crate) struct Play {
     ids: [[u8; 16]; REQUESTS],
     taken: BTreeMap<usize, Receipt>,
     moments: Vec<Timestamp>,
+    /// Whether claims may be settled in parts. Then what is refused for the sake of a part is looked at elsewhere, so that readings and
+    /// the length of a record differ from those of one piece; a slot that is held goes if another is lost; and the same name for other
+    /// charges finds some of their parts settled. None of these is asked for.
+    is_in_parts: bool,
 }
 
 /// What a request took of each rule, and when.
 struct Receipt {
+    id: [u8; 16],
     at: Timestamp,
     taken: Vec<(usize, u64)>,
 }
@@ -88,7 +95,7 @@ impl Play {
             let amount = if algorithm == Algorithm::Concurrency { amount.div_ceil(4) } else { amount };
             let limit = Limit::new(amount, Period::fixed(HOLD).unwrap(), algorithm).unwrap();
             // A window and slots that all callers share live elsewhere.
-            let home = if matches!(number, 6 | 8) { Home::Own } else { Home::Caller(0) };
+            let home = if matches!(number, 6 | SHARED_SLOTS) { Home::Own } else { Home::Caller(0) };
             (Scope::new(&domain, &number.to_string(), algorithm, limit.period(), home), limit)
         };
         Play {
@@ -98,7 +105,13 @@ impl Play {
             ids: std::array::from_fn(|request| (request as u128 + 1).to_be_bytes()),
             taken: BTreeMap::new(),
             moments: vec![START],
+            is_in_parts: false,
         }
+    }
+
+    /// The same for stores that settle some claims in parts.
+    pub(crate) fn in_parts(number: u64, amount: u64) -> Play {
+        Play { is_in_parts: true, ..Play::new(number, amount) }
     }
 
     /// When the next event happens.
@@ -111,28 +124,29 @@ impl Play {
     /// What an event asks of a store, if it makes sense: what did not begin does not end.
     pub(crate) fn claim(&self, event: &Event) -> Option<Claim<'_>> {
         let (request, caller) = (event.request, CALLERS[event.request % 2]);
-        let id = ClaimId(u128::from_be_bytes(self.ids[request]));
-        let receipt = |body, keep| {
-            let key = Key::new(&self.receipts, smallvec![Value::Text(caller), Value::bytes(&self.ids[request])]);
+        let id = ClaimId(u128::from_be_bytes(self.id(event)?));
+        let receipt = |id, body, keep| {
+            let key = Key::new(&self.receipts, smallvec![Value::Text(caller), Value::bytes(id)]);
             Once { key, body, terms: 0, keep }
         };
         let (charges, once): (SmallVec<[Charge<'_>; 4]>, _) = match event.what {
             What::Begins { rules, units, once } => {
-                let met = (0..self.rules.len()).filter(|rule| rules >> rule & 1 == 1);
-                let charges = met.map(|rule| self.charge(rule, caller, Ask::Exactly, units)).collect();
-                let once = once.map(|body| {
+                let charges = self.met(rules).map(|rule| self.charge(rule, caller, Ask::Exactly, units)).collect();
+                let once = once.filter(|_| !self.is_in_parts).map(|body| {
                     let key = Key::new(&self.checks, smallvec![Value::Text(caller), Value::bytes(&self.ids[request])]);
                     Once { key, body, terms: rules.into(), keep: KEEP }
                 });
                 (charges, once)
             }
             What::Runs => {
-                let held = self.taken.get(&request)?.taken.iter().filter(|(rule, _)| self.is_hold(*rule));
+                let Receipt { id, taken, .. } = self.taken.get(&request)?;
+                let held = taken.iter().filter(|(rule, _)| self.is_hold(*rule));
                 let charges = held.map(|(rule, _)| self.charge(*rule, caller, Ask::Exactly, 1)).collect();
-                (charges, Some(receipt(u64::MAX, Span::ZERO)))
+                (charges, Some(receipt(id, u64::MAX, Span::ZERO)))
             }
             What::Ends { body, back, more } => {
-                let Receipt { at, taken } = self.taken.get(&request)?;
+                let Receipt { id, at, taken } = self.taken.get(&request)?;
+                let (back, more) = if self.is_in_parts { (2 * (body % 2), body) } else { (back, more) };
                 let end = |(rule, units): &(usize, u64)| match (self.is_hold(*rule), back, more) {
                     (true, ..) => Some(self.charge(*rule, caller, Ask::Return { taken_at: *at }, 1)),
                     (false, 0, 0) => None,
@@ -141,7 +155,7 @@ impl Play {
                         Some(self.charge(*rule, caller, Ask::Return { taken_at: *at }, back.min(*units)))
                     }
                 };
-                (taken.iter().filter_map(end).collect(), Some(receipt(body, HOLD)))
+                (taken.iter().filter_map(end).collect(), Some(receipt(id, body, HOLD)))
             }
         };
         Some(Claim { id, charges, once, patience: None })
@@ -152,10 +166,19 @@ impl Play {
         let What::Begins { rules, .. } = event.what else { return };
         let passed = self.claim(event).is_some_and(|claim| Verdict::reach(&claim, settlement).allowed);
         if passed && settlement.replay == Replay::First {
-            let met = (0..self.rules.len()).filter(|rule| rules >> rule & 1 == 1);
-            let taken = met.zip(&settlement.readings).map(|(rule, reading)| (rule, reading.taken));
+            let taken = self.met(rules).zip(&settlement.readings).map(|(rule, reading)| (rule, reading.taken));
             let taken = taken.filter(|(_, units)| *units > 0).collect();
-            self.taken.insert(event.request, Receipt { at: settlement.at, taken });
+            let Some(id) = self.id(event) else { return };
+            self.taken.insert(event.request, Receipt { id, at: settlement.at, taken });
+        }
+    }
+
+    /// The name of the claim that a request began with, or begins with now: in parts always a new one.
+    fn id(&self, event: &Event) -> Option<[u8; 16]> {
+        match event.what {
+            What::Begins { .. } if self.is_in_parts => Some((self.moments.len() as u128).to_be_bytes()),
+            What::Begins { .. } => Some(self.ids[event.request]),
+            What::Runs | What::Ends { .. } => self.taken.get(&event.request).map(|receipt| receipt.id),
         }
     }
 
@@ -166,6 +189,12 @@ impl Play {
             block_on(store.settle(&Claim { id: ClaimId(u128::MAX), charges, once: None, patience: None }))
         };
         (0..self.rules.len()).flat_map(|rule| CALLERS.map(|caller| (rule, caller))).map(look).collect()
+    }
+
+    /// The rules whose bits are set.
+    fn met(&self, bits: u16) -> impl Iterator<Item = usize> {
+        let (count, is_in_parts) = (self.rules.len(), self.is_in_parts);
+        (0..count).filter(move |rule| bits >> rule & 1 == 1 && !(is_in_parts && *rule == SHARED_SLOTS))
     }
 
     fn charge<'a>(&'a self, rule: usize, caller: &'a str, ask: Ask, units: u64) -> Charge<'a> {
