@@ -297,3 +297,14 @@ fn soft_limits_signal_what_passed_them() {
     let told: Vec<_> = (0..3).map(|_| check(&limiter, &[("k", "a")])).map(|it| (it.allowed(), signals(&it))).collect();
     assert_eq!(told, [(true, vec![]), (true, vec!["soft".to_owned()]), (false, vec![])]);
 }
+
+#[test]
+fn rules_for_everybody_count_by_themselves() {
+    let rule =
+        |name: &str, limit: &str| format!("  - {{name: {name}, key: [], limit: {limit}, algorithm: fixed_window}}\n");
+    let text = format!("domain: d\nrules:\n{}{}", rule("second", "5/second"), rule("day", "9/day"));
+    let limiter = limiter(&text);
+    let decision = check(&limiter, &[]);
+    let left: Vec<u64> = decision.outcomes().map(|one| one.reading.remaining).collect();
+    assert_eq!(left, [4, 8]);
+}

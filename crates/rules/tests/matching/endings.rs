@@ -34,7 +34,8 @@ fn claimed(rules: &Ruleset, request: Request<'_>, entries: &[(&str, &str)]) -> (
 #[test]
 fn what_is_to_be_settled_is_known_and_strict() {
     let rules = rules(FILE);
-    let rows: [(&[(&str, &str)], &[&str], bool); 4] = [
+    type Row<'r> = (&'r [(&'r str, &'r str)], &'r [&'r str], bool);
+    let rows: [Row<'_>; 4] = [
         (&[("other", "o")], &[], false),
         (&[("caller", "c")], &["rate ×1", "in-flight ×1"], true),
         (&[("caller", "c"), ("kind", "llm")], &["rate ×1", "in-flight ×1", "tokens ×1 strict"], true),

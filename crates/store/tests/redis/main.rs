@@ -11,6 +11,8 @@ mod one;
 mod outages;
 mod sentinel;
 mod settles;
+#[path = "../steps/mod.rs"]
+mod steps;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,8 @@
-//! Random claims on counters of every algorithm.
+//! Random claims on counters of every algorithm, and requests that begin and end.
+
+#![allow(dead_code, reason = "each test takes what it needs of it")]
+
+pub(crate) mod endings;
 
 use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
