@@ -51,22 +51,25 @@ fn let_go(world: &World, connections: Vec<Connection>) {
 
 #[test]
 fn as_many_as_there_are_slots_and_not_one_more() {
-    let world = World::new();
+    World::each().for_each(|world| fill(&world));
+}
+
+fn fill(world: &World) {
     for path in ["/export", "/chat"] {
         world.model.shut();
-        let first = inside(&world, path, SLOTS);
+        let first = inside(world, path, SLOTS);
         for _ in 0..5 {
             assert_eq!(world.envoy.get(path, CALLER).status, 429);
         }
         // Others have slots of their own.
-        let_go(&world, first);
+        let_go(world, first);
         assert_eq!(world.envoy.get(path, &[("x-api-key", "b")]).status, 200);
         world.comes_to("a", "in-flight", SLOTS as u64);
         // All are free again, and no more than all.
         world.model.shut();
-        let again = inside(&world, path, SLOTS);
+        let again = inside(world, path, SLOTS);
         assert_eq!(world.envoy.get(path, CALLER).status, 429);
-        let_go(&world, again);
+        let_go(world, again);
         world.comes_to("a", "in-flight", SLOTS as u64);
     }
     assert_eq!(world.model.work().most, SLOTS);
@@ -92,13 +95,16 @@ fn insist(world: &World, answers: &AtomicUsize, refusals: &AtomicUsize) {
 
 #[test]
 fn never_one_more_in_a_crowd() {
+    World::each().for_each(|world| crowd(&world));
+}
+
+fn crowd(world: &World) {
     const CLIENTS: usize = 40;
-    let world = World::new();
     world.model.open(Duration::from_millis(50));
     let (answers, refusals) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| insist(&world, &answers, &refusals));
+            scope.spawn(|| insist(world, &answers, &refusals));
         }
     });
     assert_eq!(world.model.work().most, SLOTS);

@@ -1,8 +1,10 @@
 //! What a request cost, charged when it has ended: `deploy/envoy/streams.yaml`.
 
+use tollgate_testing::Redis;
+
 use super::model::Model;
 use super::{Config, Envoy};
-use crate::http;
+use crate::http::{self, Connection};
 use crate::server::{Server, Start, eventually};
 use crate::tools;
 
@@ -11,6 +13,8 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) model: Model,
     pub(super) envoy: Envoy,
+    // Ended after the server.
+    _redis: Option<Redis>,
 }
 
 impl World {
@@ -18,15 +22,35 @@ impl World {
         World::with(|config| config)
     }
 
+    /// One with counters in memory, and one with counters in Redis.
+    pub(super) fn each() -> impl Iterator<Item = World> {
+        [None, Some(Redis::start())].into_iter().map(|redis| World::on(redis, |config| config))
+    }
+
     /// With a changed configuration of Envoy.
     pub(super) fn with(change: impl FnOnce(Config) -> Config) -> World {
-        let rules = tools::deployed("rules/streams.yaml");
-        let server = Start::new().rules(&rules).listen(&["grpc", "http"]).ready();
+        World::on(None, change)
+    }
+
+    fn on(redis: Option<Redis>, change: impl FnOnce(Config) -> Config) -> World {
+        let mut start = Start::new().rules(&tools::deployed("rules/streams.yaml")).listen(&["grpc", "http"]);
+        if let Some(redis) = &redis {
+            // On a busy machine the time that is usual may pass, and nobody would count.
+            start = start.args(&["--store", &redis.url(), "--store-deadline", "1s"]);
+        }
+        let server = start.ready();
+        let look = r#"{"cost": 0, "attributes": {"api_key": "nobody", "route": "summary"}}"#;
+        let counted = eventually(|| {
+            let mut connection = Connection::open(server.address("http")).unwrap();
+            let answer = connection.ask("POST", "/v1/ratelimit/check", &[], look).unwrap();
+            answer.body.contains(r#""source":"store""#).then_some(())
+        });
+        assert!(counted.is_some(), "the server does not find its store:\n{}", server.log());
         let model = Model::new();
         // A question that fails is seen, and lets nobody in.
         let config = Config::of("streams.yaml", server.address("grpc"), &model.address).fail_closed();
         let envoy = change(config).start();
-        World { server, model, envoy }
+        World { server, model, envoy, _redis: redis }
     }
 
     /// What a rule has left for this key.
@@ -53,7 +77,10 @@ impl World {
 
 #[test]
 fn tokens_in_the_body_are_charged_when_the_answer_is_there() {
-    let world = World::new();
+    World::each().for_each(|world| tokens_in_the_body(&world));
+}
+
+fn tokens_in_the_body(world: &World) {
     for left in [70, 40, 10] {
         assert_eq!(world.spend("/chat", "a", "30"), 200);
         world.comes_to("a", "tokens", left);

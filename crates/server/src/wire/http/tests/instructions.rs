@@ -26,6 +26,10 @@ async fn a_check_in_each_form() {
                    {"entries": [{"key": "tollgate.ask", "value": "return"}]}]}"#;
     assert_eq!(server.check(back).await.status, 200);
     assert_eq!(left(&server.check(look).await), (200, Some("2")));
+    // A descriptor that only instructs does not make a look cost something.
+    let looked = r#"{"descriptors": [{"entries": [{"key": "api_key", "value": "a"}], "hits_addend": 0},
+                     {"entries": [{"key": "tollgate.claim", "value": "c"}]}]}"#;
+    assert_eq!(left(&server.check(looked).await), (200, Some("2")));
     for _ in 0..2 {
         let reply = server.check(r#"{"api_key": "a", "tollgate.once": "o"}"#).await;
         assert_eq!(left(&reply), (200, Some("1")));
