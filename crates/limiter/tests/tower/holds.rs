@@ -2,6 +2,9 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,10 +12,10 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use tokio::runtime::Handle;
-use tollgate::now;
+use tollgate::{Limiter, now};
 use tower::ServiceExt;
 
-use crate::world::{World, ask, bare, behind, of, one_body, settle_down, told};
+use crate::world::{Asked, Memory, World, ask, bare, behind, left, of, one_body, settle_down, told};
 
 const RULES: &str = "
 domain: llm
@@ -202,4 +205,61 @@ rules: [{name: other, key: [key], limit: 5/minute}]",
     settle_down().await;
     assert_eq!((tasks(), layer.stats().inside), (0, 0));
     assert_eq!(ask(&layer, bare(of("k"))).await.status, 201);
+}
+
+/// Looks, when it goes, how many slots there are left.
+struct Last {
+    limiter: Arc<Limiter<Memory>>,
+    seen: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.seen.lock().unwrap().push(left(&self.limiter, "in-flight", K));
+    }
+}
+
+/// A body of one frame that goes with this.
+struct OneFrame {
+    _last: Last,
+    given: bool,
+}
+
+impl http_body::Body for OneFrame {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let is_first = !std::mem::replace(&mut self.given, true);
+        Poll::Ready(is_first.then(|| Ok(Frame::data(Bytes::from_static(b"x")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_is_gone_before_its_slot_is_free() {
+    let world = World::new(RULES);
+    let (limiter, seen) = (world.limiter.clone(), Arc::new(Mutex::new(Vec::new())));
+    let last = Last { limiter: limiter.clone(), seen: seen.clone() };
+    drop(last);
+    let watched = seen.clone();
+    let service = behind(&world.layer(), move |request: Asked| {
+        let last = Last { limiter: limiter.clone(), seen: watched.clone() };
+        async move {
+            if request.headers().contains_key("forever") {
+                pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::new(OneFrame { _last: last, given: false }))
+        }
+    });
+    // A future that is dropped, a body that is dropped, and one that is read to its end.
+    let call = tokio::spawn(service.clone().oneshot(bare(of("k").header("forever", "1"))));
+    settle_down().await;
+    call.abort();
+    let _ = call.await;
+    drop(service.clone().oneshot(bare(of("k"))).await.unwrap());
+    let mut body = service.clone().oneshot(bare(of("k"))).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    assert!(body.frame().await.is_none());
+    assert_eq!(*seen.lock().unwrap(), [2, 1, 1, 1], "the first was never inside");
+    assert_eq!(world.left("in-flight", K), 2);
 }

@@ -149,8 +149,8 @@ async fn a_store_that_is_away_for_a_moment_costs_no_slot() {
     world.far.0.away.store(true, Ordering::SeqCst);
     world.pass(Duration::from_millis(1_700)).await;
     world.far.0.away.store(false, Ordering::SeqCst);
-    for _ in 0..10 {
-        world.pass(Duration::from_millis(500)).await;
+    for _ in 0..100 {
+        world.pass(Duration::from_millis(50)).await;
         assert_eq!(world.left(), (1, 4));
     }
     assert_eq!(world.layer.stats().lost, 0, "who is away loses nothing");
