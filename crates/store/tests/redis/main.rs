@@ -9,6 +9,7 @@ mod cluster;
 mod conform;
 mod one;
 mod outages;
+mod records;
 mod sentinel;
 mod settles;
 #[path = "../steps/mod.rs"]
