@@ -2,6 +2,14 @@
 //!
 //! A [`Limiter`] joins a ruleset and a store. [`Limiter::check`] is one straight line: resolve, settle, decide. Who checks often
 //! keeps a [`Session`]; who brings limits along instead of rules, a [`Throttler`]. With the in-memory store no executor is needed: see [`Session::check_now`] and [`now`].
+//!
+//! | feature | |
+//! | --- | --- |
+//! | `redis` | counters in Redis, shared by a fleet: the module `redis` |
+//! | `tower` | a layer for HTTP services: the module `tower` |
+//! | `axum` | the same, with the path of the route that matched and the address of the peer |
+//! | `http` | decisions as HTTP headers and bodies: the module `told` |
+//! | `receipts` | receipts that travel, signed |
 
 mod decision;
 mod ending;
@@ -44,3 +52,8 @@ pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemorySt
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So do those of the page on this library.
+#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryPage;
