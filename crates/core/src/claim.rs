@@ -94,6 +94,9 @@ pub struct Once<'a> {
     pub key: Key<'a>,
     /// A digest of what was asked: the same name with another one is a conflict.
     pub body: u64,
+    /// A digest of the terms by which it is decided. They may change while the record lasts: it is handed back with the record, and
+    /// means nothing to a store.
+    pub terms: u64,
     /// How long the record of a passed claim lasts; one that was refused lasts only as long as its wait. With none at all the claim
     /// leaves no record: it is settled unless another was under this name.
     pub keep: Span,

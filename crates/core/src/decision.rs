@@ -44,6 +44,20 @@ impl Verdict {
         let wait = denied_by.map_or(Wait::None, |at| settlement.readings[at].wait);
         Verdict { allowed, denied_by, wait, tightest: tightest.map(|(_, at)| at), delay, source }
     }
+
+    /// The verdict on a claim that was settled before, by terms that are not known any more: the first one. Which reading refused is
+    /// not known either; the longest wait stands for its, one that ends before one that does not.
+    pub fn recalled(passed: bool, settlement: &Settlement) -> Verdict {
+        let readings = || settlement.readings.iter();
+        if passed {
+            let delay = readings().map(|reading| reading.delay).max().unwrap_or_default();
+            return Verdict { allowed: true, delay, ..Verdict::default() };
+        }
+        let waits = || readings().filter(|reading| !reading.admits).map(|reading| reading.wait);
+        let ends = waits().filter(|wait| *wait != Wait::Forever && *wait != Wait::None).max();
+        let wait = ends.or(waits().max()).filter(|wait| *wait != Wait::None);
+        Verdict { allowed: false, wait: wait.unwrap_or(Wait::For(Reading::TRY_AGAIN)), ..Verdict::default() }
+    }
 }
 
 fn is_enforced(charge: &Charge<'_>) -> bool {

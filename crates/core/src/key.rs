@@ -177,6 +177,8 @@ impl<'a> Key<'a> {
     pub fn partition(&self, secret: Secret) -> u128 {
         match self.caller() {
             Some(caller) => caller.digest(secret, self.scope.domain_digest),
+            // Else it would be the scope's digest, which `whole` would take away again. No list of values begins like this.
+            None if self.values.is_empty() => Value::Absent.digest(secret, !self.scope.digest),
             None => self.values.iter().fold(self.scope.digest, |before, value| value.digest(secret, before)),
         }
     }

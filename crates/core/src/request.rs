@@ -17,7 +17,7 @@ pub struct Request<'a> {
     /// What it asks of the limits that it meets: room, a debit of what was spent already, a refund.
     ///
     /// Under the caller's own name for the claim a `Return` releases what that claim holds, and without one it gives units back.
-    /// A debit takes no hold.
+    /// A debit takes no hold; under that name it releases the claim's too, since who knows what a request cost knows its end.
     pub ask: Ask,
     /// Whether the caller can be told what was taken, so that it can settle that when the request has ended. One who can't, and
     /// has no name for the claim either, could not release a hold: limits on requests in flight do not apply to it.

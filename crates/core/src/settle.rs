@@ -77,8 +77,13 @@ pub enum Replay {
     /// Settled now.
     #[default]
     First,
-    /// Settled before: these are the readings of that time, and nothing changed.
-    Again,
+    /// Settled before: these are the readings of that time, as many as there were charges then, and nothing changed.
+    Again {
+        /// The terms of that time.
+        terms: u64,
+        /// Whether the claim passed.
+        passed: bool,
+    },
     /// Another claim has this name: nothing changed, and every reading is a refusal.
     Conflict,
 }

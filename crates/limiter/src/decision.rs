@@ -105,9 +105,13 @@ impl Decision {
         self.outcome(self.verdict.tightest?)
     }
 
-    /// The soft limits that the request went past.
+    /// The soft limits that the request went past: none if it did not pass.
     pub fn signals(&self) -> impl Iterator<Item = Outcome<'_>> {
-        self.outcomes().filter(|one| one.mode == Mode::Soft && !one.reading.admits)
+        // By what is at hand: nearly all decisions have none, and are asked.
+        let readings = if self.verdict.allowed { &self.settlement.readings[..] } else { &[] };
+        let applied = self.matched.applied.iter().zip(readings).enumerate();
+        let passed = applied.filter(|(_, (applied, reading))| applied.mode == Mode::Soft && !reading.admits);
+        passed.filter_map(|(at, _)| self.outcome(at))
     }
 
     /// What is to be settled when the request has ended, if something is or the caller wanted it.

@@ -67,11 +67,16 @@ pub struct SettledRule<'a> {
     pub reading: &'a Reading,
 }
 
+/// How much longer than its receipt the record of an ending lasts: by the clock of another server the receipt may still be good.
+const LONGER: Span = Span::from_secs(10);
+
 /// Why a receipt was not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleError {
     /// It was before, and as something else.
     AlreadySettled,
+    /// Somebody else began to settle it a moment ago, and has not said how that ended: it may not have. To be tried again.
+    Pending,
     /// A request that goes on has no cost yet.
     CostOfRunning,
     /// The cost is too large to be counted exactly.
@@ -97,7 +102,7 @@ impl<S: Store> Limiter<S> {
             _ => {}
         }
         let rules = self.rules();
-        let id = receipt.id.0.to_be_bytes();
+        let name = receipt.name();
         let mut claim = Claim { id: receipt.id, charges: SmallVec::new(), once: None, patience };
         let mut parts = SmallVec::new();
         for taken in &receipt.taken {
@@ -110,17 +115,45 @@ impl<S: Store> Limiter<S> {
             // Also where nothing moves: what was told stays told.
             claim.once.get_or_insert_with(|| {
                 let callers = receipt.taken.iter().filter_map(|taken| taken.caller(&rules));
-                let keep = if ending == Ending::Running { Span::ZERO } else { receipt.hold };
-                counters.domain.once_of_receipt(&id, callers, code(ending, cost), keep)
+                let keep = if ending == Ending::Running { Span::ZERO } else { receipt.record_lasts() };
+                counters.domain.once_of_receipt(&name, callers, code(ending, cost), keep)
             });
         }
         let mut settlement = Settlement::default();
         self.settle(&claim, &mut settlement).await;
+        let is_pending = is_pending(&claim, &settlement);
         drop(claim);
         match settlement.replay {
             Replay::Conflict => Err(SettleError::AlreadySettled),
-            Replay::First | Replay::Again => Ok(Settled { rules, parts, settlement }),
+            Replay::First if is_pending => Err(SettleError::Pending),
+            Replay::First | Replay::Again { .. } => Ok(Settled { rules, parts, settlement }),
         }
+    }
+}
+
+impl Ending {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Ok => "ok",
+            Ending::Failed => "failed",
+            Ending::Running => "running",
+        }
+    }
+}
+
+impl Receipt {
+    /// What its ending is recorded under. A claim that was named by its caller may have been made before, and have ended.
+    fn name(&self) -> [u8; 24] {
+        let mut name = [0; 24];
+        let (claim, taken_at) = name.split_at_mut(16);
+        claim.copy_from_slice(&self.id.0.to_be_bytes());
+        taken_at.copy_from_slice(&self.taken_at.as_micros().to_be_bytes());
+        name
+    }
+
+    fn record_lasts(&self) -> Span {
+        Span::from_micros(self.hold.as_micros().saturating_add(LONGER.as_micros()))
     }
 }
 
@@ -159,6 +192,12 @@ impl Taken {
     }
 }
 
+/// Whether the store refused what it never refuses, what has happened: it does not know yet whether it was told before.
+fn is_pending(claim: &Claim<'_>, settlement: &Settlement) -> bool {
+    let mut read = claim.charges.iter().zip(&settlement.readings);
+    read.any(|(charge, reading)| charge.ask != Ask::Exactly && !reading.admits && reading.source == Source::Store)
+}
+
 /// Tells apart what may be said of an ending.
 fn code(ending: Ending, cost: Option<u64>) -> u64 {
     let kind = match ending {
@@ -170,9 +209,12 @@ fn code(ending: Ending, cost: Option<u64>) -> u64 {
 }
 
 impl Settled {
-    /// What became of what each rule took, where something did.
+    /// What became of what each rule took, where something did. If it was told before and the rules have changed since, nobody knows
+    /// which rules the numbers belong to, and there are none.
     pub fn rules(&self) -> impl Iterator<Item = SettledRule<'_>> {
-        self.parts.iter().zip(&self.settlement.readings).filter_map(|(part, reading)| {
+        let is_known = self.parts.len() == self.settlement.readings.len();
+        let parts = if is_known { &self.parts[..] } else { &[] };
+        parts.iter().zip(&self.settlement.readings).filter_map(|(part, reading)| {
             let Counters { rule, limit, .. } = self.rules.counters(part.scope, part.amount)?;
             let moved = match part.moved {
                 Moved::Extended if !reading.admits => Moved::Lost,
@@ -186,7 +228,7 @@ impl Settled {
 
     /// Whether it was told before: these are the numbers of that time.
     pub fn is_replay(&self) -> bool {
-        self.settlement.replay == Replay::Again
+        matches!(self.settlement.replay, Replay::Again { .. })
     }
 
     /// Whether the store has it. If not, it is away: what could be kept is told to it when it is back.
@@ -205,6 +247,9 @@ impl fmt::Display for SettleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SettleError::AlreadySettled => "the receipt was settled before, with another outcome or cost",
+            SettleError::Pending => {
+                "somebody else is settling the receipt at this moment; settle it again: twice is once"
+            }
             SettleError::CostOfRunning => "a request that is running has no cost yet; tell it when it has ended",
             SettleError::CostTooLarge => "the cost is too large to be counted exactly; it must be below 2^53",
         })

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Claim, ReceiptWish, Request, Settlement, Source, Span, Verdict};
+use tollgate_core::{Ask, Claim, ReceiptWish, Replay, Request, Settlement, Source, Span, Verdict};
 use tollgate_rules::{Asker, Matched, RequestError, Ruleset, claim_id};
 use tollgate_store::Store;
 
@@ -81,7 +81,7 @@ impl<S: Store> Limiter<S> {
             self.once(&mut claim, &rules, &matched, request, asker);
         }
         self.settle(&claim, &mut settlement).await;
-        let verdict = verdict(&claim, &settlement, sound);
+        let verdict = verdict(&claim, &mut matched, &mut settlement, sound);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
@@ -114,7 +114,7 @@ impl<S: Store> Limiter<S> {
         let sound = resolve(&rules, request, &mut claim, &mut matched)?;
         let mut settlement = Settlement::default();
         self.store.assume(&claim, Source::Shed, &mut settlement);
-        let verdict = verdict(&claim, &settlement, sound);
+        let verdict = verdict(&claim, &mut matched, &mut settlement, sound);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
@@ -209,15 +209,43 @@ pub(crate) fn receipt(
     if !wanted || !verdict.allowed || request.ask != Ask::Exactly {
         return None;
     }
+    if matches!(settlement.replay, Replay::Again { .. }) && matched.applied.is_empty() {
+        // What was taken then, and from where, is not known any more.
+        return None;
+    }
     let receipt = Receipt::of(claim, matched, &rules.domains()[matched.domain], settlement);
     (!receipt.is_empty() || request.receipt == ReceiptWish::Always).then(|| Box::new(receipt))
 }
 
-/// The verdict on a settlement, and how sure it is.
-pub(crate) fn verdict(claim: &Claim<'_>, settlement: &Settlement, sound: bool) -> Verdict {
-    let mut verdict = Verdict::reach(claim, settlement);
+/// The verdict on a settlement, and how sure it is. Of a request that was decided before, by other rules, the verdict of that time is
+/// all that is left: which rules the numbers belong to is not known.
+pub(crate) fn verdict(claim: &Claim<'_>, matched: &mut Matched, settlement: &mut Settlement, sound: bool) -> Verdict {
+    let mut verdict = match settlement.replay {
+        Replay::First | Replay::Conflict => Verdict::reach(claim, settlement),
+        Replay::Again { terms, passed } => recalled(claim, terms, passed, matched, settlement),
+    };
     if !sound {
         verdict.source = Source::Assumed;
     }
+    verdict
+}
+
+#[cold]
+fn recalled(
+    claim: &Claim<'_>,
+    terms: u64,
+    passed: bool,
+    matched: &mut Matched,
+    settlement: &mut Settlement,
+) -> Verdict {
+    let same = claim.once.as_ref().is_some_and(|once| once.terms == terms);
+    if same && settlement.readings.len() == claim.charges.len() {
+        let reached = Verdict::reach(claim, settlement);
+        return if reached.allowed == passed { reached } else { Verdict::recalled(passed, settlement) };
+    }
+    let verdict = Verdict::recalled(passed, settlement);
+    matched.applied.clear();
+    matched.unlimited.clear();
+    settlement.readings.clear();
     verdict
 }

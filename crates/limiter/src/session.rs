@@ -39,13 +39,13 @@ impl<'l, S: Store> Session<'l, S> {
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
-        let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
+        let Decision { rules, matched, settlement, .. } = &mut *decision;
+        let sound = resolve(rules, request, &mut claim, matched)?;
         if let Some(asker) = &asker {
-            limiter.once(&mut claim, &decision.rules, &decision.matched, request, asker);
+            limiter.once(&mut claim, rules, matched, request, asker);
         }
-        limiter.settle(&claim, &mut decision.settlement).await;
-        let Decision { rules, matched, settlement, .. } = &*decision;
-        let verdict = verdict(&claim, settlement, sound);
+        limiter.settle(&claim, settlement).await;
+        let verdict = verdict(&claim, matched, settlement, sound);
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);
@@ -61,13 +61,13 @@ impl<'l, S: Store> Session<'l, S> {
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
-        let sound = resolve(&decision.rules, request, &mut claim, &mut decision.matched)?;
+        let Decision { rules, matched, settlement, .. } = &mut *decision;
+        let sound = resolve(rules, request, &mut claim, matched)?;
         if let Some(asker) = &asker {
-            limiter.once(&mut claim, &decision.rules, &decision.matched, request, asker);
+            limiter.once(&mut claim, rules, matched, request, asker);
         }
-        now(limiter.settle(&claim, &mut decision.settlement));
-        let Decision { rules, matched, settlement, .. } = &*decision;
-        let verdict = verdict(&claim, settlement, sound);
+        now(limiter.settle(&claim, settlement));
+        let verdict = verdict(&claim, matched, settlement, sound);
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);

@@ -286,3 +286,25 @@ fn a_named_claim_holds_once() {
     assert!(!ask(None).allowed());
     assert!(ask(Some(ClaimId(7))).allowed());
 }
+
+/// Who is refused went past nothing.
+#[test]
+fn soft_limits_signal_what_passed_them() {
+    let limiter = limiter(
+        "domain: d\nrules:\n  - {name: soft, key: [k], limit: 1/day, mode: soft}\n  - {name: hard, key: [k], limit: 2/day}\n",
+    );
+    let signals = |decision: &Decision| decision.signals().map(|one| one.rule.name().to_owned()).collect::<Vec<_>>();
+    let told: Vec<_> = (0..3).map(|_| check(&limiter, &[("k", "a")])).map(|it| (it.allowed(), signals(&it))).collect();
+    assert_eq!(told, [(true, vec![]), (true, vec!["soft".to_owned()]), (false, vec![])]);
+}
+
+#[test]
+fn rules_for_everybody_count_by_themselves() {
+    let rule =
+        |name: &str, limit: &str| format!("  - {{name: {name}, key: [], limit: {limit}, algorithm: fixed_window}}\n");
+    let text = format!("domain: d\nrules:\n{}{}", rule("second", "5/second"), rule("day", "9/day"));
+    let limiter = limiter(&text);
+    let decision = check(&limiter, &[]);
+    let left: Vec<u64> = decision.outcomes().map(|one| one.reading.remaining).collect();
+    assert_eq!(left, [4, 8]);
+}

@@ -202,7 +202,7 @@ fn the_same_name_is_decided_once_with_the_same_receipt() {
     let first = world.ask(once, &[("key", "k"), ("tokens", "400")]);
     let left = world.left();
     let again = world.ask(once, &[("key", "k"), ("tokens", "400")]);
-    assert_eq!(again.replay(), tollgate::Replay::Again);
+    assert!(matches!(again.replay(), tollgate::Replay::Again { passed: true, .. }));
     assert_eq!(again.receipt(), first.receipt());
     assert_eq!(world.left(), left);
     let other = world.ask(once, &[("key", "other"), ("tokens", "400")]);
@@ -211,6 +211,39 @@ fn the_same_name_is_decided_once_with_the_same_receipt() {
     assert_eq!(conflict.replay(), tollgate::Replay::Conflict);
     assert!(!conflict.allowed() && conflict.receipt().is_none());
     assert_eq!(world.left(), left);
+}
+
+/// Who uses a name again when its answer is not kept any more takes anew, and has something to settle again.
+#[test]
+fn a_name_that_is_used_again_has_a_receipt_of_its_own() {
+    let World { clock, limiter } = World::new();
+    let world = World { limiter: limiter.keeping_once(Span::from_secs(5)), clock };
+    let once = Request { once: Some("order-1"), ..Request::default() };
+    let first = world.ask(once, &[("key", "k")]);
+    world.settle(first.receipt().unwrap(), Ending::Ok, None).unwrap();
+    world.clock.set(START.after(Span::from_secs(6)));
+    let second = world.ask(once, &[("key", "k")]);
+    assert_eq!((second.replay(), world.left_of("in-flight")), (tollgate::Replay::First, 1));
+    let (first, second) = (first.receipt().unwrap(), second.receipt().unwrap());
+    assert_eq!(first.claim(), second.claim());
+    assert!(!world.settle(second, Ending::Ok, None).unwrap().is_replay());
+    assert_eq!(world.left_of("in-flight"), 2);
+    assert!(world.settle(second, Ending::Ok, None).unwrap().is_replay());
+}
+
+/// By the clock of another server a receipt may be good for a little longer than its hold.
+#[test]
+fn what_was_told_is_known_for_longer_than_the_receipt_lasts() {
+    let world = World::new();
+    let decision = world.check(&[("key", "k"), ("what", "order")]);
+    let receipt = decision.receipt().unwrap();
+    world.settle(receipt, Ending::Failed, None).unwrap();
+    world.check(&[("key", "k"), ("what", "order")]);
+    for seconds in [1, 60, 69] {
+        world.clock.set(START.after(Span::from_secs(seconds)));
+        assert!(world.settle(receipt, Ending::Failed, None).unwrap().is_replay(), "{seconds}");
+        assert_eq!(world.left_of("orders"), 4);
+    }
 }
 
 #[test]
@@ -225,6 +258,7 @@ fn only_its_keys_make_and_open_receipts() {
     let text = old_keys.sign(receipt, start);
     assert!(text.len() < 200, "{} characters: {text}", text.len());
     assert_eq!(both.open(&text, start), Ok(receipt.clone()), "all verify");
+    assert_eq!(both.open_until(&text, start), Ok((receipt.clone(), start.after(receipt.hold()))));
     assert_eq!(old_keys.open(&both.sign(receipt, start), start), Err(ReceiptError::Foreign), "the first signs");
     let last = start.after(Span::from_micros(receipt.hold().as_micros() - 1));
     assert_eq!(old_keys.open(&text, last), Ok(receipt.clone()));

@@ -1,7 +1,7 @@
 //! The names of claims that are settled once: checks under a caller's own name for them, and receipts.
 
 use tollgate_core::key::{Home, Secret};
-use tollgate_core::{Ask, Claim, ClaimId, Key, Limit, Once, Request, Scope, Span, Value};
+use tollgate_core::{Ask, Claim, ClaimId, Key, Limit, Mode, Once, Request, Scope, Span, Value};
 
 use crate::compiled::Domain;
 
@@ -83,19 +83,20 @@ impl Domain {
         let callers = claim.charges.iter().filter_map(|charge| charge.key.caller());
         let name = [Value::Text(name), Value::Text(word(request.ask))];
         let key = self.once.checks.key(callers, &name, Some(Value::bytes(&asker.0)));
-        Once { key, body: body(request, asker), keep }
+        Once { key, body: body(request, asker), terms: terms(claim), keep }
     }
 
-    /// The record of a receipt for what this claim took from the counters of these callers. `ending` tells apart what may be said
-    /// of how it ended.
+    /// The record of a receipt of this name, for what was taken from the counters of these callers. `ending` tells apart what may
+    /// be said of how it ended.
     pub fn once_of_receipt<'a>(
         &'a self,
-        claim: &'a [u8; 16],
+        name: &'a [u8],
         callers: impl Iterator<Item = Value<'a>>,
         ending: u64,
         keep: Span,
     ) -> Once<'a> {
-        Once { key: self.once.receipts.key(callers, &[Value::bytes(claim)], None), body: ending, keep }
+        // Whatever the rules are by then, a receipt says what was taken.
+        Once { key: self.once.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
 
@@ -117,6 +118,24 @@ pub fn claim_id(once: &Once<'_>) -> ClaimId {
 /// A digest of a name that a caller gave to its claim.
 pub fn named_claim(name: &str) -> ClaimId {
     ClaimId(Value::Text(name).digest(DIGEST, 0))
+}
+
+/// A digest of the limits that a request meets, in their order: the numbers of an answer are theirs.
+fn terms(claim: &Claim<'_>) -> u64 {
+    let digest = claim.charges.iter().fold(0, |before, charge| {
+        let (scope, amount) = (charge.key.scope().digest(), charge.limit.amount());
+        let mut bytes = [0; 25];
+        bytes[..16].copy_from_slice(&scope.to_be_bytes());
+        bytes[16..24].copy_from_slice(&amount.to_be_bytes());
+        bytes[24] = match charge.mode {
+            Mode::Enforce => 0,
+            Mode::AnyOf => 1,
+            Mode::Shadow => 2,
+            Mode::Soft => 3,
+        };
+        Value::Bytes(&bytes).digest(DIGEST, before)
+    });
+    digest as u64
 }
 
 /// A digest of what is asked.

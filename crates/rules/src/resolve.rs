@@ -1,7 +1,9 @@
 //! From a request to a claim: which limits it meets, with which keys, for how much. Pure, on one snapshot.
 
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, ReceiptWish, Request, Value};
+use tollgate_core::{
+    Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, ReceiptWish, Request, Timestamp, Value,
+};
 
 use crate::attributes::Attributes;
 use crate::compiled::{CompiledCap, Domain, Rule, Ruleset};
@@ -83,13 +85,15 @@ impl Ruleset {
         if request.once.is_some_and(|name| name.is_empty() || name.len() > Request::LONGEST_ONCE) {
             return Err(RequestError::BadOnce);
         }
+        let is_named = request.claim.is_some();
         let holds = match request.ask {
-            Ask::Exactly | Ask::UpTo => request.claim.is_some() || request.receipt != ReceiptWish::Never,
-            Ask::Return { .. } => request.claim.is_some(),
-            Ask::Regardless => false,
+            Ask::Exactly | Ask::UpTo => (is_named || request.receipt != ReceiptWish::Never).then_some(request.ask),
+            Ask::Return { .. } => is_named.then_some(request.ask),
+            // What it cost in the end is known when it has ended. Holds know no moments.
+            Ask::Regardless => is_named.then_some(Ask::Return { taken_at: Timestamp::default() }),
         };
         // What is returned under a claim's own name is what that claim holds.
-        let rates = !(holds && matches!(request.ask, Ask::Return { .. }));
+        let rates = !(holds.is_some() && matches!(request.ask, Ask::Return { .. }));
         let domain = &self.domains()[matched.domain];
         Resolving { domain, claim, matched, ask: request.ask, holds, rates }.fill(request)
     }
@@ -116,8 +120,8 @@ struct Resolving<'r, 'a> {
     claim: &'r mut Claim<'a>,
     matched: &'r mut Matched,
     ask: Ask,
-    /// Whether limits on requests in flight apply.
-    holds: bool,
+    /// What is asked of limits on requests in flight, if they apply.
+    holds: Option<Ask>,
     /// Whether the others do.
     rates: bool,
 }
@@ -160,12 +164,16 @@ impl<'a> Resolving<'_, 'a> {
         let Some(cap) = rule.cap(tier) else { return Ok(()) };
         let Some(mut units) = rule.units(attributes, self.domain)? else { return Ok(()) };
         if cap.is_concurrency() {
-            if !self.holds {
-                self.matched.not_held += u32::from(self.ask == Ask::Exactly);
-                return Ok(());
-            }
-            // Whatever the request costs: it is one request in flight, or a look.
-            units = attributes.cost.min(1);
+            units = match self.holds {
+                None => {
+                    self.matched.not_held += u32::from(self.ask == Ask::Exactly);
+                    return Ok(());
+                }
+                // Whatever the request costs: it is one request in flight that has ended.
+                Some(Ask::Return { .. }) => 1,
+                // It is one request in flight, or a look.
+                Some(_) => attributes.cost.min(1),
+            };
         }
         let mut values = SmallVec::new();
         for part in &rule.key {
@@ -252,9 +260,11 @@ impl<'a> Resolving<'_, 'a> {
             self.matched.unlimited.push(applied(Mode::Enforce));
             return;
         };
-        if !self.rates && !cap.is_concurrency() {
-            return;
-        }
+        let ask = match self.holds {
+            Some(ask) if cap.is_concurrency() => ask,
+            _ if self.rates => self.ask,
+            _ => return,
+        };
         let units = match rule.ending.reserve_max {
             Some(most) if self.ask == Ask::Exactly => units.min(share(limit.quota(), most)),
             _ => units,
@@ -263,7 +273,7 @@ impl<'a> Resolving<'_, 'a> {
         let mode = rule.mode_for(&key);
         let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
         self.matched.needs_receipt |= rule.needs_receipt(limit);
-        self.claim.charges.push(Charge { key, limit, ask: self.ask, units, mode, on_failure, strict });
+        self.claim.charges.push(Charge { key, limit, ask, units, mode, on_failure, strict });
         self.matched.applied.push(applied(mode));
     }
 }

@@ -2,6 +2,7 @@
 
 mod banner;
 mod parts;
+mod receipts;
 mod store;
 
 use std::io;
@@ -70,9 +71,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let (admin_closer, admin_closing) = Closer::new();
 
     banner::show(settings, &parts);
-    if let Some(redis) = &parts.redis {
-        redis.first_answer().await;
-    }
+    first_words(&parts).await;
     for door in parts.doors {
         tokio::spawn(door.open(Some(workers.clone()), closing.clone(), alive.clone()));
     }
@@ -107,6 +106,21 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     // One that panicked has said so.
     let _ = rules.join();
     Ok(())
+}
+
+/// What is heard of a shared store before anybody is answered; not much time is spent on one that is away.
+async fn first_words(parts: &Parts) {
+    let answer = async {
+        if let Some(redis) = &parts.redis {
+            redis.first_answer().await;
+        }
+    };
+    let agreement = async {
+        if let Some(agreement) = &parts.agreement {
+            agreement.begin().await;
+        }
+    };
+    tokio::join!(answer, agreement);
 }
 
 /// What the system tells us to do.

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::{MemoryStore, Source, Store, now};
 use tollgate_core::{Claim, Settlement};
@@ -38,9 +39,14 @@ pub(crate) trait Shared: Debug + Send + Sync {
 
     /// How it is, and what it did.
     fn status(&self) -> SharedStatus;
+
+    /// The value that all servers with this store have under this name: what is proposed, unless somebody came first. In words why
+    /// there is none.
+    fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], within: Duration) -> Agreeing<'a>;
 }
 
 pub(crate) type Settling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub(crate) type Agreeing<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
 
 /// What a shared store says of itself.
 #[derive(Clone, Debug, Default)]

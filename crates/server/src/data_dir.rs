@@ -81,8 +81,12 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<(
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let temporary = directory.join(name);
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&temporary)?;
+    // What a crash left there may be readable by others.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&temporary)?;
     write(&mut file)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;

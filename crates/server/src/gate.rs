@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::told::Beside;
-use tollgate::{Decision, Explanation, Limiter, Request, RequestError, Span};
+use tollgate::{
+    Decision, Ending, Explanation, Limiter, Receipt, Replay, Request, RequestError, SettleError, Settled, Span,
+};
 use tollgate_store::guarded::Level;
 
 use crate::counters::Counters;
@@ -34,6 +36,15 @@ pub(crate) struct Gate {
     /// The wire's name in traces, and who makes them.
     traced_as: &'static str,
     tracer: Tracer,
+}
+
+/// Why a receipt was not settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotSettled {
+    /// There are too many checks in flight. It may be tried again.
+    TooBusy,
+    /// It can't be.
+    Refused(SettleError),
 }
 
 /// W3C Trace Context.
@@ -72,24 +83,69 @@ impl Gate {
         headers: &HeaderMap,
         patience: Option<Span>,
     ) -> Result<Decision, RequestError> {
-        let traceparent = || headers.get(TRACEPARENT)?.to_str().ok();
-        let span = self.tracer.check_span(self.traced_as, traceparent);
+        let span = self.tracer.check_span(self.traced_as, || traceparent(headers));
         let decided = match self.admit() {
             Some(_flight) => self.limiter.check_within(request, patience).await,
             None => self.limiter.shed(request),
         };
         if let Ok(decision) = &decided {
-            self.metrics.decided(decision.allowed(), decision.source());
-            if !decision.allowed() {
-                log_refusal(request, decision);
-            }
+            self.count(request, decision);
         }
         match (span, &decided) {
             (None, _) => {}
-            (Some(span), Ok(decision)) => span.decided(decision, self.level()),
-            (Some(span), Err(_)) => span.failed(),
+            (Some(span), Ok(decision)) if decision.replay() != Replay::Conflict => span.decided(decision, self.level()),
+            (Some(span), _) => span.failed(),
         }
         decided
+    }
+
+    fn count(&self, request: &Request<'_>, decision: &Decision) {
+        let metrics = &self.metrics;
+        if decision.replay() == Replay::Conflict {
+            // Nothing was decided.
+            metrics.conflicts.inc();
+            return;
+        }
+        if matches!(decision.replay(), Replay::Again { .. }) {
+            metrics.replays.inc();
+        }
+        metrics.decided(decision.allowed(), decision.source());
+        let (signals, not_held) = (decision.signals().count(), decision.not_held());
+        if signals > 0 {
+            metrics.soft_limits_passed.inc_by(signals as u64);
+        }
+        if not_held > 0 {
+            metrics.not_held.inc_by(not_held.into());
+        }
+        if !decision.allowed() {
+            log_refusal(request, decision);
+        }
+    }
+
+    /// Tells how a request stands for which there is a receipt. It counts as a check in flight; where there are too many it is not
+    /// settled, and whoever asked has to know.
+    pub(crate) async fn settle(
+        &self,
+        receipt: &Receipt,
+        ending: Ending,
+        cost: Option<u64>,
+        headers: &HeaderMap,
+        patience: Option<Span>,
+    ) -> Result<Settled, NotSettled> {
+        let span = self.tracer.settle_span(self.traced_as, || traceparent(headers));
+        let settled = match self.admit() {
+            Some(_flight) => {
+                let settled = self.limiter.settle_receipt(receipt, ending, cost, patience).await;
+                settled.map_err(NotSettled::Refused)
+            }
+            None => Err(NotSettled::TooBusy),
+        };
+        match (span, &settled) {
+            (None, _) => {}
+            (Some(span), Ok(settled)) => span.settled(ending, settled.is_stored()),
+            (Some(span), Err(why)) => span.failed(why.name()),
+        }
+        settled
     }
 
     /// Whether the caller may pass: what was decided, unless refusals are only told.
@@ -131,6 +187,23 @@ impl Gate {
         let before = flight.0.inc();
         usize::try_from(before).is_ok_and(|before| before < self.most_in_flight).then_some(flight)
     }
+}
+
+impl NotSettled {
+    /// As metrics and programs call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            NotSettled::TooBusy => "too_busy",
+            NotSettled::Refused(SettleError::AlreadySettled) => "already_settled",
+            NotSettled::Refused(SettleError::Pending) => "pending",
+            NotSettled::Refused(SettleError::CostOfRunning | SettleError::CostTooLarge) => "bad_cost",
+        }
+    }
+}
+
+/// The trace that a request belongs to.
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TRACEPARENT)?.to_str().ok()
 }
 
 /// A refusal, for those who look for one: who, by the first value that the request has, and by which rule.

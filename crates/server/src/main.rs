@@ -10,6 +10,7 @@ mod gate;
 mod health;
 mod net;
 mod observe;
+mod receipts;
 mod rules_watch;
 mod snapshots;
 mod wire;

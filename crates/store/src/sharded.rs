@@ -66,15 +66,21 @@ pub struct ShardInfo {
 /// What becomes of the record of a claim that is settled once.
 #[derive(Clone, Copy, Debug)]
 pub enum Record<'s> {
-    /// The claim is whole: its answer is recorded.
+    /// The claim is whole: its answer is recorded, unless it is to leave no record.
     Whole,
-    /// The claim is the part of a larger one in the place of its record. If it passes, the record is pending until the verdict on
-    /// all of it is known. If the larger one was settled before, all of its readings are the answer.
+    /// The claim is the part of a larger one in the place of its record. Whether it passes or not, the record is pending until the
+    /// verdict on all of it is known, unless it is to leave none: those who ask meanwhile are told the same. If the larger one was
+    /// settled before, all of its readings are the answer.
     Pending,
+    /// The claim is the part of a larger one in another place than its record. It is settled once by itself, under this name of the
+    /// larger one, beside the counter whose key the record is said to have.
+    Part(u128),
     /// The verdict on the larger claim, to be recorded; what was taken here and must be given back is the claim.
     Verdict {
         /// All readings, in the order of the larger claim's charges.
         settlement: &'s Settlement,
+        /// Whether it passed.
+        passed: bool,
         /// How long the record lasts.
         keep: tollgate_core::Span,
     },

@@ -45,7 +45,7 @@ impl Full {
             on_failure: OnFailure::Deny,
             strict: false,
         };
-        let once = once.map(|name| Once { key: key(Value::Text(name)), body: 0, keep: Span::from_secs(60) });
+        let once = once.map(|name| Once { key: key(Value::Text(name)), body: 0, terms: 0, keep: Span::from_secs(60) });
         block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, patience: None }))
     }
 
@@ -128,7 +128,7 @@ fn records_of_claims_settled_once_are_bounded() {
     assert!(stats.once <= MOST, "{stats:?}");
     assert_eq!(stats.once + stats.once_evicted as usize, 10 * MOST, "{stats:?}");
     let replay = |name: usize| full.settle("caller", 0, Some(&name.to_string())).replay;
-    assert_eq!(replay(10 * MOST - 1), Replay::Again, "the newest stays");
+    assert_eq!(replay(10 * MOST - 1), Replay::Again { terms: 0, passed: true }, "the newest stays");
     assert_eq!(replay(0), Replay::First, "the oldest goes");
 }
 

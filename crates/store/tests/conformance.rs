@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Ask, Charge, Claim, Settlement, Timestamp};
+use tollgate_core::{Ask, Charge, Claim, Replay, Settlement, Span, Timestamp};
 use tollgate_store::conformance::{self, Subject, reference::Reference, trace};
 use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
 
@@ -89,6 +89,14 @@ enum Fault {
     Split,
     /// Takes a unit for a refusal.
     Greedy,
+    /// Says that the terms of the first are those of whoever asks.
+    Agreeable,
+    /// Has a reading for each charge of whoever asks again.
+    Fitting,
+    /// Keeps a record of every claim that has a name.
+    Hoarding,
+    /// Has no record of a claim without charges.
+    Careless,
 }
 
 impl Store for Faulty {
@@ -96,6 +104,14 @@ impl Store for Faulty {
         let piece =
             |charge| Claim { id: claim.id, charges: [charge].into_iter().collect(), once: None, patience: None };
         *settlement = match self.fault {
+            Some(Fault::Careless) if claim.charges.is_empty() => {
+                self.right.settle(&Claim { once: None, ..claim.clone() }).await
+            }
+            Some(Fault::Hoarding) => {
+                let mut kept = claim.clone();
+                kept.once.iter_mut().for_each(|once| once.keep = once.keep.max(Span::from_secs(1)));
+                self.right.settle(&kept).await
+            }
             Some(Fault::Forgetful) => self.right.settle(&Claim { once: None, ..claim.clone() }).await,
             Some(Fault::Split) if self.claims.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
                 self.other.settle(claim).await
@@ -110,7 +126,13 @@ impl Store for Faulty {
                     settlement.readings.extend(self.right.settle(&piece(charge.clone())).await.readings);
                 }
             }
-            Some(Fault::Greedy) if refused => {
+            Some(Fault::Agreeable) => {
+                if let (Some(once), Replay::Again { terms, .. }) = (&claim.once, &mut settlement.replay) {
+                    *terms = once.terms;
+                }
+            }
+            Some(Fault::Fitting) => settlement.readings.truncate(claim.charges.len()),
+            Some(Fault::Greedy) if refused && !claim.charges.is_empty() => {
                 let fine = Charge { ask: Ask::Regardless, units: 1, ..claim.charges[0].clone() };
                 self.right.settle(&piece(fine)).await;
             }
@@ -145,7 +167,9 @@ fn assert_caught(part: impl Fn()) {
 fn the_suite_catches_faulty_stores() {
     assert_caught(|| conformance::atomicity::run(faulty(Fault::InPieces)));
     assert_caught(|| conformance::trace::run(faulty(Fault::InPieces)));
-    assert_caught(|| conformance::idempotency::run(faulty(Fault::Forgetful)));
+    for fault in [Fault::Forgetful, Fault::Agreeable, Fault::Fitting, Fault::Hoarding, Fault::Careless] {
+        assert_caught(|| conformance::idempotency::run(faulty(fault)));
+    }
     assert_caught(|| conformance::atomicity::a_refusal_changes_nothing(faulty(Fault::Greedy)));
     assert_caught(|| conformance::trace::run(faulty(Fault::Greedy)));
     assert_caught(|| conformance::concurrency::exactly_the_limit(faulty(Fault::Split)));

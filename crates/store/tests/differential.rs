@@ -1,10 +1,12 @@
-//! The in-memory store against the reference: the same claims, the same answers, whatever comes.
+//! The in-memory store against the reference: the same claims, the same answers, whatever comes. In `tests/redis` it is what Redis is
+//! compared with.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod steps;
 
 use proptest::prelude::*;
+use steps::endings::{Play, compare, events};
 use steps::{START, names, rules, settle, steps};
 use tollgate_core::Span;
 use tollgate_store::conformance::{Subject, reference::Reference};
@@ -34,5 +36,17 @@ proptest! {
             }
             prop_assert_eq!(actual, expected, "step {} at {:?}: {:?}", number, now, step);
         }
+    }
+
+    #[test]
+    fn requests_end_in_memory_as_in_the_reference(amount in 1u64..12, history in prop::collection::vec(events(), 1..60)) {
+        let clock = ManualClock::default();
+        let memory = MemoryConfig { max_keys: 5_000, max_once: 5_000, grace: Span::ZERO }.build_with(clock.clone());
+        let reference = Reference::default();
+        let set_now = |now| {
+            clock.set(now);
+            reference.set_now(now);
+        };
+        compare(&mut Play::new(0, amount), &history, (&reference, &memory), set_now)?;
     }
 }

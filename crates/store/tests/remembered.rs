@@ -214,7 +214,7 @@ fn only_plain_claims_are_answered() {
     let once = |name| Claim {
         id: ClaimId(1),
         charges: smallvec![rule.take("x", 1)],
-        once: Some(Once { key: rule.take(name, 0).key, body: 1, keep: Span::from_secs(60) }),
+        once: Some(Once { key: rule.take(name, 0).key, body: 1, terms: 0, keep: Span::from_secs(60) }),
         patience: None,
     };
     world.settle_claim(&once("n1"));

@@ -75,7 +75,7 @@ impl Rule {
             on_failure: OnFailure::Deny,
             strict: false,
         };
-        let once = once.map(|name| Once { key: key(name), body: 7, keep: Span::from_secs(60) });
+        let once = once.map(|name| Once { key: key(name), body: 7, terms: 9, keep: Span::from_secs(60) });
         block_on(store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, patience: None }))
     }
 
@@ -173,7 +173,7 @@ fn what_is_wrong_is_told() {
         refused(&bytes).to_string()
     };
     assert_eq!(with(0, b'X'), "it is not a snapshot of counters");
-    assert_eq!(with(8, 9), "it has version 9 of the format, and this program knows versions up to 1");
+    assert_eq!(with(8, 9), "it has version 9 of the format, and this program knows versions up to 2");
     assert_eq!(with(20, 9), "it is damaged: what comes before byte 44 can't be right");
     assert_eq!(refused(&bytes[..30]).to_string(), "it is truncated: it ends after 30 bytes");
     let mut longer = bytes.clone();
@@ -200,7 +200,7 @@ fn records_of_claims_settled_once_come_back() {
     let first = one_of_each();
     let store = restored(CONFIG, &written(&first), START.after(Span::from_secs(59)));
     let replayed = rule.settle(&store, "caller", 1, Some("name"));
-    assert_eq!((replayed.replay, replayed.at), (Replay::Again, START));
+    assert_eq!((replayed.replay, replayed.at), (Replay::Again { terms: 9, passed: true }, START));
     assert_eq!(replayed.readings[0].remaining, 96);
     let store = restored(CONFIG, &written(&first), START.after(Span::from_secs(60)));
     assert_eq!(rule.settle(&store, "caller", 1, Some("name")).replay, Replay::First);
@@ -220,7 +220,11 @@ fn a_smaller_store_keeps_what_lives_longest() {
     for caller in 40..100u64 {
         assert_eq!(rule.take(&store, &caller.to_string(), 0).remaining, 99 - caller, "caller {caller}");
     }
-    assert_eq!(rule.settle(&store, "99", 100, Some("99")).replay, Replay::Again, "the newest records stay");
+    assert_eq!(
+        rule.settle(&store, "99", 100, Some("99")).replay,
+        Replay::Again { terms: 9, passed: true },
+        "the newest records stay"
+    );
     assert_eq!(rule.settle(&store, "0", 0, Some("0")).replay, Replay::First, "the oldest go");
 }
 

@@ -163,6 +163,13 @@ fn the_whole_key_tells_rules_and_other_values_apart() {
     assert_ne!(whole(&one, &[acme, ann]), whole(&other, &[acme, ann]));
     assert_ne!(whole(&one, &[acme, ann]), whole(&one, &[ann, acme]));
     assert_ne!(whole(&of("own", Home::Own), &[acme]), whole(&of("own", Home::Own), &[ann]));
+    let (own, another) = (of("own", Home::Own), of("another", Home::Own));
+    for values in [&[][..], &[acme], &[acme, ann]] {
+        assert_ne!(whole(&own, values), whole(&another, values), "{values:?}");
+        assert_ne!(partition(&own, values), partition(&another, values), "{values:?}");
+    }
+    assert_ne!(whole(&own, &[]), whole(&own, &[Value::Absent]));
+    assert_ne!(partition(&own, &[]), Key::new(&own, SmallVec::new()).partition(Secret(1, 3)), "the secret matters");
     let key = Key::new(&one, SmallVec::from_slice(&[acme]));
     assert_ne!(key.partition(Secret(1, 2)), key.partition(Secret(1, 3)), "the secret matters");
 }

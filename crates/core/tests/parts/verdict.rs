@@ -13,6 +13,39 @@ fn after(secs: u64) -> Wait {
     Wait::For(Span::from_secs(secs))
 }
 
+/// A reading that waits like this.
+fn waits(wait: Wait, delay: u64) -> Reading {
+    Reading {
+        admits: wait == ROOM,
+        taken: 0,
+        remaining: 1,
+        wait,
+        reset_after: Span::ZERO,
+        delay: Span::from_secs(delay),
+        source: Source::Store,
+    }
+}
+
+#[test]
+fn a_verdict_by_terms_that_are_not_known_is_the_first_one() {
+    let recalled = |passed, waiting: &[Wait]| {
+        let readings = waiting.iter().zip(1..).map(|(wait, delay)| waits(*wait, delay)).collect();
+        let verdict =
+            Verdict::recalled(passed, &Settlement { readings, at: Timestamp::default(), replay: Replay::First });
+        assert_eq!((verdict.allowed, verdict.denied_by, verdict.tightest), (passed, None, None));
+        (verdict.wait, verdict.delay)
+    };
+    let none = Span::ZERO;
+    assert_eq!(recalled(true, &[ROOM, after(3), Wait::Forever]), (ROOM, Span::from_secs(3)));
+    assert_eq!(recalled(true, &[]), (ROOM, none));
+    assert_eq!(recalled(false, &[after(3), ROOM, after(5), after(4)]), (after(5), none));
+    assert_eq!(recalled(false, &[after(3), Wait::Forever]), (after(3), none), "one that ends first");
+    assert_eq!(recalled(false, &[ROOM, Wait::Forever]), (Wait::Forever, none));
+    // What was read can't be known: never nothing for a refusal.
+    assert_eq!(recalled(false, &[]), (Wait::For(Reading::TRY_AGAIN), none));
+    assert_eq!(recalled(false, &[ROOM]), (Wait::For(Reading::TRY_AGAIN), none));
+}
+
 /// The verdict on charges that were read like this: ask, mode, wait, what is left.
 fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
     let limit = Limit::new(10, Period::fixed(Span::from_secs(1)).unwrap(), Algorithm::FixedWindow).unwrap();

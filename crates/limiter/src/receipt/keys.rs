@@ -87,7 +87,7 @@ impl ReceiptKeys {
         Some(secret)
     }
 
-    /// A receipt as its caller carries it, from now on.
+    /// A receipt as its caller carries it, which lasts from now on.
     pub fn sign(&self, receipt: &Receipt, now: Timestamp) -> String {
         let Some(key) = self.keys.first() else { return String::new() };
         let mut bytes = Vec::with_capacity(128);
@@ -108,6 +108,14 @@ impl ReceiptKeys {
     /// # Errors
     /// If it is none of ours, or too late.
     pub fn open(&self, text: &str, now: Timestamp) -> Result<Receipt, ReceiptError> {
+        self.open_until(text, now).map(|(receipt, _)| receipt)
+    }
+
+    /// The same, with the moment from which it is too late.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_until(&self, text: &str, now: Timestamp) -> Result<(Receipt, Timestamp), ReceiptError> {
         let encoded = text.strip_prefix(PREFIX).ok_or(ReceiptError::Malformed)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| ReceiptError::Malformed)?;
         let (signed, tag) = bytes.split_last_chunk::<TAG>().ok_or(ReceiptError::Malformed)?;
@@ -117,9 +125,9 @@ impl ReceiptKeys {
         if !key.signed(signed, tag) {
             return Err(ReceiptError::Forged);
         }
-        let expires = read_number(&mut body).ok_or(ReceiptError::Malformed)?;
+        let until = read_number(&mut body).map(Timestamp::from_micros).ok_or(ReceiptError::Malformed)?;
         let receipt = Receipt::read(body).ok_or(ReceiptError::Malformed)?;
-        if Timestamp::from_micros(expires) <= now { Err(ReceiptError::Expired) } else { Ok(receipt) }
+        if until <= now { Err(ReceiptError::Expired) } else { Ok((receipt, until)) }
     }
 }
 

@@ -1,16 +1,16 @@
 //! From a decision to an answer.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use smallvec::SmallVec;
 use tollgate_core::{Mode, Replay, Request, Source};
 use tollgate_rules::model::Headers;
 
 use super::fields::{self, Refusal, Shown};
-use super::sheet::{Sheet, json_part, json_text, number};
+use super::sheet::{Sheet, json_part, json_text, member, number, number_member};
 use super::words;
-use super::{PROBLEM_JSON, ScopeValues, Told};
+use super::{Carried, JSON, PROBLEM_JSON, REPLAYED, ScopeValues, Told};
 use crate::{Decision, Outcome};
 
 /// How much of a 200's body is written.
@@ -30,16 +30,11 @@ pub struct Beside<'a> {
     /// How much of the store answers, where that is not all of it.
     pub level: Level,
     /// The receipt, as the caller carries it.
-    pub receipt: Option<&'a str>,
+    pub receipt: Option<Carried<'a>>,
 }
 
 /// How much of the store answers, where that is not all of it.
 type Level = Option<&'static str>;
-
-/// Says that the answer is that of an earlier request with the same idempotency key.
-static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-
-static JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The longest part of an endpoint that a message repeats, in bytes.
 const LONGEST_ENDPOINT: usize = 256;
@@ -59,7 +54,7 @@ pub fn answer(
     let shown = Shown::of(decision);
     let refusal = Refusal::of(decision, told.jitter).filter(|_| !passes);
     fields::write(&mut sheet, told.dialects, decision, &shown, refusal.as_ref());
-    if decision.replay() == Replay::Again {
+    if matches!(decision.replay(), Replay::Again { .. }) {
         sheet.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
     }
     match refusal {
@@ -80,8 +75,7 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, beside: Beside<'_>, shown: &S
     if let Some(one) = &shown.standard {
         numbers(out, decision, one);
         member(out, "rule", one.rule.name());
-        out.extend_from_slice(br#","burst":"#);
-        number(out, one.limit.quota());
+        number_member(out, "burst", one.limit.quota());
     }
     match decision.outcomes().next() {
         Some(_) => source(out, decision.source(), beside.level),
@@ -90,14 +84,10 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, beside: Beside<'_>, shown: &S
     }
     let delay = decision.delay().as_micros().div_ceil(1_000);
     if delay > 0 {
-        out.extend_from_slice(br#","delay_ms":"#);
-        number(out, delay);
+        number_member(out, "delay_ms", delay);
     }
     if let Some(receipt) = beside.receipt {
-        member(out, "receipt", receipt);
-        let hold = decision.receipt().map_or(0, |receipt| receipt.hold().as_micros() / 1_000_000);
-        out.extend_from_slice(br#","settle_within":"#);
-        number(out, hold);
+        carried(out, receipt);
     }
     signals(out, decision);
     if let Some(refusal) = Refusal::of(decision, told.jitter) {
@@ -107,6 +97,12 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, beside: Beside<'_>, shown: &S
         }
     }
     out.push(b'}');
+}
+
+/// A receipt, and how many seconds there are to settle it: no more than there are.
+pub(super) fn carried(out: &mut Vec<u8>, receipt: Carried<'_>) {
+    member(out, "receipt", receipt.text);
+    number_member(out, "settle_within", receipt.settle_within.as_micros() / 1_000_000);
 }
 
 /// The soft limits that the request went past.
@@ -140,20 +136,18 @@ fn refused(
     message(out, request, refusal);
     violated(out, decision, refusal);
     out.extend_from_slice(br#","allowed":false"#);
-    let is_shown = refusal.by.rule.headers() != Headers::Hidden;
-    if is_shown {
-        numbers(out, decision, &refusal.by);
+    if let Some(by) = refusal.shown() {
+        numbers(out, decision, by);
     }
     rest(out, refusal, level);
     out.extend_from_slice(br#","error":{"code":"RATE_LIMITED","message":"#);
     message(out, request, refusal);
     retry_after(out, refusal);
-    if is_shown {
-        out.extend_from_slice(br#","limit":"#);
-        number(out, refusal.by.limit.amount());
-        member(out, "window", &words::window(refusal.by.limit));
+    if let Some(by) = refusal.shown() {
+        number_member(out, "limit", by.limit.amount());
+        member(out, "window", &words::window(by.limit));
         out.extend_from_slice(br#","scope":"#);
-        scope(out, values, request, &refusal.by);
+        scope(out, values, request, by);
     }
     out.extend_from_slice(b"}}");
 }
@@ -185,7 +179,7 @@ fn rest(out: &mut Vec<u8>, refusal: &Refusal<'_>, level: Level) {
     if let Some(label) = refusal.label() {
         member(out, "denied_by", label);
     }
-    source(out, refusal.by.reading.source, level);
+    source(out, refusal.source(), level);
 }
 
 /// Who says so, and how much of the store could have.
@@ -198,31 +192,26 @@ fn source(out: &mut Vec<u8>, source: Source, level: Level) {
 
 fn retry_after(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     if let Some(seconds) = refusal.retry_after {
-        out.extend_from_slice(br#","retry_after":"#);
-        number(out, seconds);
+        number_member(out, "retry_after", seconds);
     }
 }
 
 fn numbers(out: &mut Vec<u8>, decision: &Decision, one: &Outcome<'_>) {
-    out.extend_from_slice(br#","limit":"#);
-    number(out, one.limit.amount());
-    out.extend_from_slice(br#","remaining":"#);
-    number(out, one.reading.remaining);
+    number_member(out, "limit", one.limit.amount());
+    number_member(out, "remaining", one.reading.remaining);
     if let Some(at) = fields::reset_at(one.reading, decision.at()) {
-        out.extend_from_slice(br#","reset_at":"#);
-        number(out, at);
+        number_member(out, "reset_at", at);
     }
 }
 
 /// The policies without room, by the names that `RateLimit-Policy` has for them.
 fn violated(out: &mut Vec<u8>, decision: &Decision, refusal: &Refusal<'_>) {
     out.extend_from_slice(br#","violated-policies":["#);
-    let by = refusal.by.rule;
-    let first = if by.headers() == Headers::Hidden { refusal.label() } else { Some(by.name()) };
+    let first = refusal.shown().map_or_else(|| refusal.label(), |by| Some(by.rule.name()));
     if let Some(name) = first {
         json_text(out, name);
     }
-    let mut told: SmallVec<[usize; MOST_VIOLATED]> = SmallVec::from_slice(&[by.number()]);
+    let mut told: SmallVec<[usize; MOST_VIOLATED]> = refusal.by.iter().map(|by| by.rule.number()).collect();
     for one in decision.outcomes() {
         let refuses = matches!(one.mode, Mode::Enforce | Mode::AnyOf) && !one.reading.admits;
         let is_shown = one.rule.headers() != Headers::Hidden && !told.contains(&one.rule.number());
@@ -285,11 +274,4 @@ fn scope(out: &mut Vec<u8>, values: ScopeValues, request: &Request<'_>, one: &Ou
         }
     }
     out.push(b'"');
-}
-
-fn member(out: &mut Vec<u8>, name: &'static str, value: &str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-    json_text(out, value);
 }

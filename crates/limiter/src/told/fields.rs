@@ -24,7 +24,8 @@ pub(super) struct Shown<'d> {
 /// A refusal as it is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal<'d> {
-    pub(super) by: Outcome<'d>,
+    /// None if other rules did, which are not known any more.
+    pub(super) by: Option<Outcome<'d>>,
     /// Seconds, jitter included; none if no wait helps.
     pub(super) retry_after: Option<u64>,
 }
@@ -43,7 +44,8 @@ static RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 static X_POLICY: HeaderName = HeaderName::from_static("x-ratelimit-policy");
 static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
 static DENIED_BY: HeaderName = HeaderName::from_static("x-ratelimit-denied-by");
-static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
+/// Names the soft limits that a request went past.
+pub static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
@@ -72,25 +74,38 @@ impl<'d> Shown<'d> {
 impl<'d> Refusal<'d> {
     /// What refused, if something did.
     pub(super) fn of(decision: &'d Decision, jitter: Jitter) -> Option<Refusal<'d>> {
-        let by = decision.denied_by()?;
+        if decision.allowed() {
+            return None;
+        }
         let retry_after = match decision.wait() {
             Wait::For(span) => Some(later(span.as_secs_ceil(), jitter, |most| fastrand::u64(0..=most))),
             Wait::None => Some(later(1, jitter, |most| fastrand::u64(0..=most))),
             Wait::Forever => None,
         };
-        Some(Refusal { by, retry_after })
+        Some(Refusal { by: decision.denied_by(), retry_after })
     }
 
     /// Whether nobody knows if the caller is over its limit: the server refused to protect itself.
     pub(super) fn is_assumed(&self) -> bool {
-        is_assumed(self.by.reading.source)
+        is_assumed(self.source())
+    }
+
+    /// Who says so.
+    pub(super) fn source(&self) -> Source {
+        self.by.map_or(Source::Store, |by| by.reading.source)
+    }
+
+    /// What refused, where the client may see it.
+    pub(super) fn shown(&self) -> Option<&Outcome<'d>> {
+        self.by.as_ref().filter(|by| by.rule.headers() != Headers::Hidden)
     }
 
     /// How the rule is named to the client: a hidden one only if it was given a label for that.
     pub(super) fn label(&self) -> Option<&'d str> {
-        match self.by.rule.headers() {
-            Headers::Hidden => self.by.rule.given_label(),
-            Headers::Full | Headers::Standard => Some(self.by.rule.label()),
+        let rule = self.by?.rule;
+        match rule.headers() {
+            Headers::Hidden => rule.given_label(),
+            Headers::Full | Headers::Standard => Some(rule.label()),
         }
     }
 }
@@ -162,7 +177,7 @@ pub(super) fn write(
 }
 
 /// The soft limits that a request went past, as far as they may be shown.
-pub(super) fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
+pub fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
     let shown = decision.signals().filter(|one| one.rule.headers() != Headers::Hidden);
     shown.map(|one| one.rule.name()).take(MOST_SIGNALS)
 }
@@ -213,9 +228,11 @@ fn standard(sheet: &mut Sheet, decision: &Decision, shown: &Shown<'_>, refusal: 
         }
     });
     let (one, t) = match refusal {
-        // What a hidden rule says is not told, and what others say would not be the reason.
-        Some(refusal) if refusal.by.rule.headers() == Headers::Hidden => return,
-        Some(refusal) => (&refusal.by, refusal.retry_after),
+        Some(refusal) => match refusal.shown() {
+            Some(by) => (by, refusal.retry_after),
+            // What a hidden rule says is not told, and what others say would not be the reason.
+            None => return,
+        },
         None => (tightest, Some(tightest.reading.reset_after.as_secs_ceil())),
     };
     sheet.field(&RATELIMIT, |out| {

@@ -2,17 +2,43 @@
 
 mod answer;
 mod fields;
+mod settled;
 mod sheet;
 mod words;
 
-use http::HeaderValue;
+use std::fmt;
+
+use http::{HeaderName, HeaderValue};
+use tollgate_core::Span;
 
 pub use answer::{Beside, Detail, answer};
-pub use fields::{later, reset_at};
+pub use fields::{SIGNAL, later, reset_at, signals};
+pub use settled::settled;
 pub use words::{beginning, window};
 
 /// The content type of refusals and other problems.
 pub static PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+static JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Says that the answer is that of an earlier request with the same idempotency key, or for the same receipt.
+static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// A receipt as its caller carries it.
+#[derive(Clone, Copy)]
+pub struct Carried<'a> {
+    /// The receipt.
+    pub text: &'a str,
+    /// How long it may be settled.
+    pub settle_within: Span,
+}
+
+/// Nothing of the receipt: callers' values are in it.
+impl fmt::Debug for Carried<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carried").field("settle_within", &self.settle_within).finish_non_exhaustive()
+    }
+}
 
 /// What clients are told of a decision.
 #[derive(Clone, Copy, Debug, Default)]

@@ -59,6 +59,30 @@ pub(super) fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
+/// A further member of a JSON object.
+pub(super) fn member(out: &mut Vec<u8>, name: &'static str, value: &str) {
+    name_of(out, name);
+    json_text(out, value);
+}
+
+/// A further member that is a number.
+pub(super) fn number_member(out: &mut Vec<u8>, name: &'static str, value: u64) {
+    name_of(out, name);
+    number(out, value);
+}
+
+/// A further member that is a truth value.
+pub(super) fn truth_member(out: &mut Vec<u8>, name: &'static str, value: bool) {
+    name_of(out, name);
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+fn name_of(out: &mut Vec<u8>, name: &'static str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
 /// A JSON string.
 pub(super) fn json_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');

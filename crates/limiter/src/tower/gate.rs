@@ -123,7 +123,7 @@ impl<St: Store + 'static> LimiterGate<St> {
     /// What the request took, in the hands of a guard; unless it would have to wait for too long: then it is refused.
     async fn guard(self: &Arc<Self>, decision: &mut Decision, request: &Request<'_>) -> Guard {
         // Who asks again took nothing: what was taken then is in other hands, or was settled.
-        if !decision.allowed() || decision.replay() == Replay::Again {
+        if !decision.allowed() || matches!(decision.replay(), Replay::Again { .. }) {
             return Guard::default();
         }
         let most = span(self.settings.max_delay);
@@ -169,7 +169,7 @@ impl<St: Store + 'static> LimiterGate<St> {
         }
         count(&self.counts.passed);
         // Who asks again waited the first time.
-        let delay = if decision.replay() == Replay::Again { Span::ZERO } else { decision.delay() };
+        let delay = if matches!(decision.replay(), Replay::Again { .. }) { Span::ZERO } else { decision.delay() };
         if delay > Span::ZERO {
             count(&self.counts.delayed);
         }

@@ -1,4 +1,4 @@
-//! What a request asks beside room: debits, refunds, releases; what is to be settled; the names of records.
+//! What is to be settled when a request has ended, and the names of records.
 
 use tollgate_core::{Ask, ClaimId, Descriptor, ReceiptWish, Request, Span, Timestamp};
 use tollgate_rules::{Asker, Matched, RequestError, Ruleset, claim_id};
@@ -32,35 +32,10 @@ fn claimed(rules: &Ruleset, request: Request<'_>, entries: &[(&str, &str)]) -> (
 }
 
 #[test]
-fn who_can_release_is_held_and_others_are_not() {
-    let rules = rules(FILE);
-    let caller = [("caller", "c")];
-    let named = Some(ClaimId(7));
-    let rows: [(Ask, ReceiptWish, Option<ClaimId>, &[&str], u32); 9] = [
-        (Ask::Exactly, ReceiptWish::IfNeeded, None, &["rate ×1", "in-flight ×1"], 0),
-        (Ask::Exactly, ReceiptWish::Always, None, &["rate ×1", "in-flight ×1"], 0),
-        (Ask::Exactly, ReceiptWish::Never, None, &["rate ×1"], 1),
-        (Ask::Exactly, ReceiptWish::Never, named, &["rate ×1", "in-flight ×1"], 0),
-        (Ask::Regardless, ReceiptWish::IfNeeded, None, &["rate ×1"], 0),
-        (Ask::Regardless, ReceiptWish::Never, named, &["rate ×1"], 0),
-        (LATER, ReceiptWish::Never, None, &["rate ×1"], 0),
-        (LATER, ReceiptWish::Never, named, &["in-flight ×1"], 0),
-        (LATER, ReceiptWish::IfNeeded, named, &["in-flight ×1"], 0),
-    ];
-    for (ask, receipt, claim, expected, not_held) in rows {
-        let (told, matched) = claimed(&rules, Request { ask, receipt, claim, ..Request::default() }, &caller);
-        assert_eq!(
-            (&told[..], matched.not_held),
-            (&expected.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>()[..], not_held),
-            "{ask:?} {receipt:?} {claim:?}"
-        );
-    }
-}
-
-#[test]
 fn what_is_to_be_settled_is_known_and_strict() {
     let rules = rules(FILE);
-    let rows: [(&[(&str, &str)], &[&str], bool); 4] = [
+    type Row<'r> = (&'r [(&'r str, &'r str)], &'r [&'r str], bool);
+    let rows: [Row<'_>; 4] = [
         (&[("other", "o")], &[], false),
         (&[("caller", "c")], &["rate ×1", "in-flight ×1"], true),
         (&[("caller", "c"), ("kind", "llm")], &["rate ×1", "in-flight ×1", "tokens ×1 strict"], true),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
 
 mod addresses;
+mod asks;
 mod clauses;
 mod costs;
 mod endings;

@@ -38,7 +38,7 @@ fn served(files: &[&str]) -> Served {
     let rules = tollgate::Ruleset::compile(loaded.domains, 3).unwrap();
     let limiter = Arc::new(Limiter::new(rules, MemoryConfig::default().build().into()));
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
-    metrics.watch(limiter.clone(), health.clone());
+    metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone());
     Served { admin: Admin::new(metrics.clone(), health.clone(), limiter), health, metrics }
 }
 

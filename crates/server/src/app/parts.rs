@@ -8,14 +8,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tollgate::told::{Jitter, Told};
-use tollgate::{Limiter, LoadOptions, Problem};
+use tollgate::{Limiter, LoadOptions, Problem, Span};
 use tollgate_store::Tending;
 
+use super::receipts::Signing;
 use super::store;
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
 use crate::counters::redis::InRedis;
-use crate::counters::{Counters, watch};
+use crate::counters::{Counters, Shared, watch};
 use crate::data_dir::{DataDir, OpenError};
 use crate::gate::Gate;
 use crate::health::Health;
@@ -26,6 +27,8 @@ use crate::net::workers::{Door, Wire};
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
+use crate::receipts::Receipts;
+use crate::receipts::keys::Agreement;
 use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
 use crate::snapshots::{Snapshots, Watched};
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
@@ -48,6 +51,8 @@ pub(super) struct Parts {
     pub(super) kept: Kept,
     /// Where the counters are, if they are not in memory.
     pub(super) redis: Option<Arc<InRedis>>,
+    /// With those who share them, on the key of receipts.
+    pub(super) agreement: Option<Arc<Agreement>>,
     /// Redis is spoken to as long as this is held: until the last connection has ended.
     pub(super) tending: Option<Tending>,
     /// Spans are sent as long as this is held.
@@ -87,8 +92,12 @@ impl Parts {
         }
         let store = store::Kept::build(settings, data.as_ref().map(|data| data.path()), &health);
         let store::Kept { counters, snapshots, redis } = store.map_err(|reason| vec![reason])?;
-        let limiter = Arc::new(Limiter::new(started.rules, counters));
-        metrics.watch(limiter.clone(), health.clone());
+        let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
+        let limiter = Arc::new(Limiter::new(started.rules, counters).keeping_once(keep_once));
+        let shared = redis.clone().map(|redis| redis as Arc<dyn Shared>);
+        let signing = Signing::build(settings, data.as_deref(), shared, metrics.receipts().clone());
+        let Signing { receipts, agreement } = signing.map_err(|reason| vec![reason])?;
+        metrics.watch(limiter.clone(), health.clone(), receipts.clone());
         let follower = Follower::new(
             source,
             started.seen,
@@ -108,7 +117,7 @@ impl Parts {
         };
         let grpc = grpc(settings, gate("grpc", settings.grpc.max_in_flight), &health, &mut background)?;
         let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
-        let http = http(settings, gate("http", settings.http.max_in_flight), &health);
+        let http = http(settings, gate("http", settings.http.max_in_flight), receipts, &health);
         let http = doors.open("http", &settings.http.listen, http);
         let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
@@ -134,6 +143,9 @@ impl Parts {
             let health = health.clone();
             background.push(Box::new(move |closing| Box::pin(watch::watch(redis, health, closing))));
         }
+        if let Some(agreement) = agreement.clone() {
+            background.push(Box::new(move |closing| Box::pin(agreement.keep(closing))));
+        }
         Ok(Parts {
             doors: [grpc, http, resp].into_iter().flatten().collect(),
             admin,
@@ -143,6 +155,7 @@ impl Parts {
             background,
             kept: Kept { limiter, snapshots, _data: data },
             redis,
+            agreement,
             tending,
             traces,
         })
@@ -285,10 +298,11 @@ fn extras(settings: &Settings) -> Extras {
     Extras { headers, metadata: settings.grpc.dynamic_metadata }
 }
 
-fn http(settings: &Settings, gate: Arc<Gate>, health: &Arc<Health>) -> Arc<Http> {
+fn http(settings: &Settings, gate: Arc<Gate>, receipts: Arc<Receipts>, health: &Arc<Health>) -> Arc<Http> {
     let envoy = Arc::new(Envoy::new(gate.clone(), extras(settings)));
     HttpConfig {
         gate,
+        receipts,
         health: health.clone(),
         told: told(settings),
         authorize: settings.http.authorize.clone(),

@@ -34,7 +34,11 @@ impl Kept {
         match &settings.store {
             Store::Memory => {
                 let snapshots = folder.map(Snapshots::within);
-                let memory = MemoryConfig { max_keys: settings.max_keys, ..MemoryConfig::default() };
+                let memory = MemoryConfig {
+                    max_keys: settings.max_keys,
+                    max_once: settings.idempotency.max,
+                    ..MemoryConfig::default()
+                };
                 let store = match &snapshots {
                     Some(snapshots) => snapshots.load(memory, health),
                     None => memory.build(),
@@ -97,7 +101,7 @@ fn password(path: &Path) -> Result<Password, String> {
     }
 }
 
-fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
     let why = |error| format!("{setting}: {} can't be read: {error}; name a file that can be", path.display());

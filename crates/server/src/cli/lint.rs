@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use tollgate::{Problem, Ruleset, Severity};
+use tollgate_rules::model::RuleMode;
+use tollgate_rules::{Domain, quoted};
 
 use super::{FAILURE, LoadingArgs, finish};
 use crate::words::counted;
@@ -22,6 +24,9 @@ pub(super) struct Lint {
     #[command(flatten)]
     loading: LoadingArgs,
 }
+
+/// The most domains that are warned of.
+const MOST_WARNED: usize = 1_000;
 
 /// What was found.
 #[derive(Serialize)]
@@ -47,13 +52,42 @@ struct Told<'p> {
 impl Lint {
     pub(super) fn run(&self) -> ExitCode {
         let (ruleset, problems) = match Ruleset::load(&self.paths, &self.loading.options(), 1) {
-            Ok((ruleset, warnings)) => (Some(ruleset), warnings),
+            Ok((ruleset, mut warnings)) => {
+                warnings.extend(ruleset.domains().iter().filter_map(held_by_name_alone).take(MOST_WARNED));
+                (Some(ruleset), warnings)
+            }
             Err(problems) => (None, problems),
         };
         let report = Report::new(ruleset.as_ref(), &problems);
         let text = if self.json { report.to_json() } else { report.to_text(&problems) };
         finish(&text, if report.errors == 0 { 0 } else { FAILURE })
     }
+}
+
+/// That some callers can't release what they would hold: Envoy and proxies ask once and hear nothing of receipts. Told here and not by
+/// the loader, since a server that is never asked by those has no use for it in its log.
+fn held_by_name_alone(domain: &Domain) -> Option<Problem> {
+    let mut rules = domain.rules().iter().filter(|rule| rule.is_concurrency() && rule.mode() != RuleMode::Off);
+    let first = rules.next()?;
+    let others = match rules.count() {
+        0 => String::new(),
+        others => format!(" and {}", counted(others, "other rule")),
+    };
+    let place = first.place();
+    Some(Problem {
+        severity: Severity::Warning,
+        file: place.file.clone(),
+        line: place.line,
+        message: format!(
+            "requests in flight are limited in {} by {}{others}; over Envoy's protocol and /v1/ratelimit/authorize that holds only for \
+             calls with an entry `tollgate.claim`",
+            quoted(domain.name()),
+            quoted(first.name()),
+        ),
+        remedy: "let those callers send `tollgate.claim` with the request's id, and with it `tollgate.ask: return` when the request has \
+                 ended (docs/envoy.md)"
+            .to_owned(),
+    })
 }
 
 impl Report<'_> {

@@ -8,7 +8,7 @@ use tollgate_rules::problem::{Fault, nearest, quoted};
 use tollgate_rules::yaml::{self, Entry, Kind as Form, Yaml};
 
 use super::origin::{Given, Layer, Origin, Problems};
-use super::table::{Kind, Said, Setting, find, table};
+use super::table::{Kind, Said, Secret, Setting, find, table};
 use super::text::without_password;
 
 /// The settings of a file.
@@ -88,9 +88,9 @@ fn text(setting: &Setting, entry: &Entry) -> Result<String, Fault> {
     }
     match &entry.value.kind {
         Form::Scalar(scalar) => Ok(scalar.text.clone()),
-        Form::List(items) if setting.kind.is_list() => joined(items.iter().map(item_text), name),
+        Form::List(items) if setting.kind.is_list() => joined(items.iter().map(|item| item_text(item, setting)), name),
         Form::Map(entries) if setting.kind == Kind::Attributes => {
-            let pair = |entry: &Entry| Ok(format!("{}={}", entry.key.text, item_text(&entry.value)?));
+            let pair = |entry: &Entry| Ok(format!("{}={}", entry.key.text, item_text(&entry.value, setting)?));
             joined(entries.iter().map(pair), name)
         }
         Form::List(_) | Form::Map(_) => {
@@ -112,11 +112,15 @@ fn joined(items: impl Iterator<Item = Result<String, Fault>>, name: &str) -> Res
     Ok(items.join(","))
 }
 
-fn item_text(item: &Yaml) -> Result<String, Fault> {
+fn item_text(item: &Yaml, setting: &Setting) -> Result<String, Fault> {
     match &item.kind {
         Form::Scalar(scalar) if scalar.is_null() => Err(no_value()),
         Form::Scalar(scalar) if scalar.text.contains(',') => {
-            let message = format!("{} has a comma in it, which parts values", quoted(&without_password(&scalar.text)));
+            let what = match setting.secret {
+                Secret::Everything => "one".to_owned(),
+                Secret::Password | Secret::Nothing => quoted(&without_password(&scalar.text)),
+            };
+            let message = format!("{what} has a comma in it, which parts values");
             Err(Fault::new(message, "write each value in a line of its own, without commas"))
         }
         Form::Scalar(scalar) => Ok(scalar.text.clone()),

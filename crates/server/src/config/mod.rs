@@ -11,6 +11,7 @@ mod file;
 mod origin;
 mod print;
 mod read;
+mod receipts;
 #[cfg(test)]
 mod reference;
 mod settings;
@@ -37,11 +38,11 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, ObserveSettings, Percent, RespSettings,
-    ResponseHeaders, TlsClients,
+    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, Idempotency, ObserveSettings, Percent,
+    RespSettings, ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
-    Data, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
+    Data, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
 };
 
 /// What was gathered at the start.

@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) shutdown_timeout: Duration,
     /// Every refusal is told and nothing is refused.
     pub(crate) shadow_mode: bool,
+    pub(crate) receipt_keys: KeysFrom,
+    pub(crate) idempotency: Idempotency,
     pub(crate) observe: ObserveSettings,
 }
 
@@ -213,6 +215,28 @@ pub(crate) enum Workers {
     Count(NonZeroUsize),
 }
 
+/// Where the keys are found that sign receipts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeysFrom {
+    /// Nobody gave any: one is made.
+    Nobody,
+    Texts(Vec<SecretText>),
+    File(PathBuf),
+}
+
+/// A text that does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretText(pub(super) String);
+
+/// Requests that are decided once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Idempotency {
+    /// How long answers are kept.
+    pub(crate) ttl: Duration,
+    /// The most answers that are kept in memory.
+    pub(crate) max: usize,
+}
+
 /// Logs and traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObserveSettings {
@@ -264,6 +288,21 @@ impl fmt::Display for Percent {
             (whole, rest) if rest % 10 == 0 => write!(f, "{whole}.{}%", rest / 10),
             (whole, rest) => write!(f, "{whole}.{rest:02}%"),
         }
+    }
+}
+
+// === impl SecretText ===
+
+impl SecretText {
+    /// The text itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(super::text::HIDDEN)
     }
 }
 

@@ -1,13 +1,14 @@
 //! A store that answers when a test lets it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset, Source, Span, Store};
 use tollgate_core::{Claim, Settlement};
 use tollgate_store::guarded::Level;
 
-use super::{Counters, Settling, Shared, SharedStatus};
+use super::{Agreeing, Counters, Settling, Shared, SharedStatus};
 
 /// Counters in memory, behind a door that is shut at first.
 #[derive(Debug)]
@@ -17,6 +18,21 @@ pub(crate) struct Held {
     /// How patient each asker was, in the order in which they came.
     asked: watch::Sender<Vec<Option<Span>>>,
     status: Mutex<SharedStatus>,
+    /// What is agreed on, whatever its name.
+    agreed: Mutex<Option<Vec<u8>>>,
+    mood: Mutex<Mood>,
+}
+
+/// How it answers claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// As they should be.
+    #[default]
+    Well,
+    /// As one does that is not there.
+    Away,
+    /// As one does that does not know yet whether they were settled before.
+    Undecided,
 }
 
 impl Held {
@@ -26,6 +42,8 @@ impl Held {
             open: watch::Sender::new(false),
             asked: watch::Sender::default(),
             status: Mutex::default(),
+            agreed: Mutex::default(),
+            mood: Mutex::default(),
         })
     }
 
@@ -48,6 +66,21 @@ impl Held {
         self.status.lock().unwrap().guard.level = level;
     }
 
+    /// Answers claims like this from now on.
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// Forgets what was agreed on, or has it be this.
+    pub(crate) fn agrees_on(&self, value: Option<&[u8]>) {
+        *self.agreed.lock().unwrap() = value.map(<[u8]>::to_owned);
+    }
+
+    /// Shuts the door again.
+    pub(crate) fn shut(&self) {
+        self.open.send_replace(false);
+    }
+
     /// Waits until so many have asked, and gives how patient each was.
     pub(crate) async fn asked(&self, count: usize) -> Vec<Option<Span>> {
         let mut asked = self.asked.subscribe();
@@ -59,6 +92,14 @@ impl Shared for Held {
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Settling<'a> {
         Box::pin(async move {
             self.asked.send_modify(|asked| asked.push(claim.patience));
+            let mood = *self.mood.lock().unwrap();
+            if mood != Mood::Well {
+                self.memory.assume(claim, Source::Assumed, settlement);
+                for reading in settlement.readings.iter_mut().filter(|_| mood == Mood::Undecided) {
+                    (reading.admits, reading.source) = (false, Source::Store);
+                }
+                return;
+            }
             // In the order in which they came: only the answers wait.
             self.memory.settle_into(claim, settlement).await;
             self.open.subscribe().wait_for(|open| *open).await.unwrap();
@@ -75,5 +116,15 @@ impl Shared for Held {
 
     fn status(&self) -> SharedStatus {
         self.status.lock().unwrap().clone()
+    }
+
+    /// Behind a door that is shut it fails.
+    fn agree_on<'a>(&'a self, _: &'a str, proposal: &'a [u8], _: Duration) -> Agreeing<'a> {
+        Box::pin(async move {
+            if !*self.open.borrow() {
+                return Err("the door is shut".to_owned());
+            }
+            Ok(self.agreed.lock().unwrap().get_or_insert_with(|| proposal.to_owned()).clone())
+        })
     }
 }

@@ -12,7 +12,7 @@ use tollgate_store::guarded::{GuardConfig, Guarded, Level};
 use tollgate_store::redis::RedisStore;
 use tollgate_store::remembered::Remembered;
 
-use super::{Settling, Shared, SharedStatus};
+use super::{Agreeing, Settling, Shared, SharedStatus};
 
 /// Counters that all servers with this Redis share.
 #[derive(Debug)]
@@ -69,5 +69,10 @@ impl Shared for InRedis {
     fn status(&self) -> SharedStatus {
         let guard = self.store.inner();
         SharedStatus { guard: guard.status(), redis: guard.inner().stats() }
+    }
+
+    fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], within: Duration) -> Agreeing<'a> {
+        let redis = self.store.inner().inner();
+        Box::pin(async move { redis.agree_on(name, proposal, within).await.map_err(|failure| failure.to_string()) })
     }
 }

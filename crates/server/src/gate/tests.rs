@@ -13,6 +13,7 @@ domain: d
 rules:
   - {name: comfort, key: [user], limit: 100/day}
   - {name: login, key: [address], limit: 100/day, policy: security}
+  - {name: slots, key: [slots], limit: 9 concurrent}
 ";
 
 fn rules() -> Ruleset {
@@ -69,6 +70,40 @@ async fn who_goes_away_makes_room() {
     held.asked(2).await;
     held.open();
     assert_eq!(next.await.unwrap(), (true, Source::Store));
+}
+
+#[tokio::test]
+async fn settlements_are_in_flight_as_checks_are_and_are_never_dropped_in_silence() {
+    let held = Held::new();
+    let gate = gate(&held, 1);
+    let descriptors = [Descriptor::new(&[("slots", "x")])];
+    let request = Request { descriptors: &descriptors, ..Request::default() };
+    held.open();
+    let decision = gate.check(&request, &HeaderMap::new(), None).await.unwrap();
+    let receipt = decision.receipt().unwrap().clone();
+    held.shut();
+    let waiting = tokio::spawn(check(gate.clone(), "user"));
+    held.asked(2).await;
+    let settle = async |ending| gate.settle(&receipt, ending, None, &HeaderMap::new(), None).await;
+    assert_eq!(settle(Ending::Ok).await.unwrap_err(), NotSettled::TooBusy);
+    held.open();
+    assert_eq!(waiting.await.unwrap(), (true, Source::Store));
+    assert!(settle(Ending::Ok).await.unwrap().is_stored());
+    assert_eq!(settle(Ending::Failed).await.unwrap_err(), NotSettled::Refused(SettleError::AlreadySettled));
+    assert_eq!(gate.metrics().in_flight().get(), 0);
+}
+
+#[tokio::test]
+async fn who_could_not_release_a_slot_is_counted() {
+    let held = Held::new();
+    held.open();
+    let gate = gate(&held, 9);
+    let descriptors = [Descriptor::new(&[("slots", "x")])];
+    let request = Request { descriptors: &descriptors, ..Request::default() };
+    for receipt in [tollgate::ReceiptWish::IfNeeded, tollgate::ReceiptWish::Never] {
+        gate.check(&Request { receipt, ..request }, &HeaderMap::new(), None).await.unwrap();
+    }
+    assert_eq!(gate.metrics().not_held.get(), 1);
 }
 
 #[tokio::test]

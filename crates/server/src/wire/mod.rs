@@ -3,5 +3,6 @@
 pub(crate) mod envoy;
 pub(crate) mod grpc;
 pub(crate) mod http;
+pub(crate) mod instructions;
 mod object;
 pub(crate) mod resp;

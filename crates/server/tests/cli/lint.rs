@@ -15,8 +15,46 @@ const BAD: &str = "domain: bad\nrules:\n  - name: one\n    key: [a]\n    limit: 
 fn the_examples_are_clean() {
     for path in ["examples/rules", "examples/rules/api.yaml"] {
         let ran = tollgate(&["lint", path], b"");
-        assert_eq!((ran.code, &*ran.out, &*ran.err), (0, "1 domain, 9 rules: 0 errors, 0 warnings\n", ""));
+        // But for what is told of every domain with requests in flight.
+        let (warning, summary) = ran.out.split_once('\n').unwrap();
+        assert!(warning.contains("requests in flight are limited in `api_platform` by `in-flight`; "), "{warning}");
+        assert_eq!((ran.code, summary, &*ran.err), (0, "1 domain, 9 rules: 0 errors, 1 warning\n", ""));
     }
+}
+
+#[test]
+fn each_domain_with_requests_in_flight_is_told_who_can_have_none() {
+    let file = rule_file(
+        "lint-held",
+        "domain: one
+entity: a
+rules:
+  - {name: rate, key: [a], limit: 1/second}
+  - {name: off, key: [a], limit: 9 concurrent, mode: off}
+  - {name: first, key: [a], limit: 2 concurrent}
+  - {name: by-tier, key: [a], limit: {free: 1/second, pro: 2 concurrent, enterprise: unlimited, custom: unlimited}}
+---
+domain: two
+rules: [{name: only, key: [a], limit: 2 concurrent}]
+---
+domain: three
+rules: [{name: rate, key: [a], limit: 2/second}]
+",
+    );
+    let ran = tollgate(&["lint", &file], b"");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [.., one, two, summary] = &lines[..] else { panic!("{}", ran.out) };
+    assert!(one.starts_with(&format!(
+        "{file}:6: warning: requests in flight are limited in `one` by `first` and 1 other rule;"
+    )));
+    assert!(
+        two.starts_with(&format!("{file}:10: warning: requests in flight are limited in `two` by `only`;")),
+        "{two}"
+    );
+    for line in [one, two] {
+        assert!(line.contains("`tollgate.claim`") && line.contains("`tollgate.ask: return`"), "{line}");
+    }
+    assert!(summary.ends_with("0 errors, 2 warnings") && ran.code == 0, "{}", ran.out);
 }
 
 #[test]

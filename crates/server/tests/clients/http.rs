@@ -43,6 +43,17 @@ impl Connection {
     }
 
     pub(crate) fn ask(&mut self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
+        self.send(method, path, headers, body)?;
+        let head = self.head()?;
+        let status = head.first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(head.first.clone()))?;
+        let has_body = method != "HEAD" && status != 204;
+        let body = if has_body { head.body(&mut self.stream)? } else { Vec::new() };
+        Ok(Answer { status, headers: head.headers, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+
+    /// Asks and does not wait. Who drops the connection then has hung up.
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> io::Result<()> {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.host);
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -52,13 +63,12 @@ impl Connection {
         }
         text.push_str("\r\n");
         text.push_str(body);
-        self.stream.get_mut().write_all(text.as_bytes())?;
-        let head = read_head(&mut self.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let status = head.first.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(head.first.clone()))?;
-        let has_body = method != "HEAD" && status != 204;
-        let body = if has_body { head.body(&mut self.stream)? } else { Vec::new() };
-        Ok(Answer { status, headers: head.headers, body: String::from_utf8_lossy(&body).into_owned() })
+        self.stream.get_mut().write_all(text.as_bytes())
+    }
+
+    /// The head of what is answered.
+    pub(crate) fn head(&mut self) -> io::Result<Head> {
+        Ok(read_head(&mut self.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 }
 
@@ -100,7 +110,7 @@ pub(crate) fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<
 }
 
 impl Head {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 

@@ -16,6 +16,7 @@ entity: api_key
 rules:
   - {name: per-key, key: [api_key], limit: 5/hour}
   - {name: free, key: [endpoint], limit: unlimited}
+  - {name: slots, key: [], limit: 9000 concurrent}
   - {name: everyone, key: [], limit: 300/hour}
 descriptors:
   - {key: a, rate_limit: {unit: hour, requests_per_unit: 3}}

@@ -8,10 +8,16 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
     pub(crate) body: String,
 }
 
 impl Answer {
+    /// Whether it says that it is the answer to an earlier request.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
+    }
+
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
@@ -28,7 +34,8 @@ fn agent() -> ureq::Agent {
 
 fn answer(response: Result<http::Response<ureq::Body>, ureq::Error>) -> Option<Answer> {
     let mut response = response.ok()?;
-    Some(Answer { status: response.status().as_u16(), body: response.body_mut().read_to_string().ok()? })
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    Some(Answer { status, headers, body: response.body_mut().read_to_string().ok()? })
 }
 
 /// Nothing where nobody answers.
@@ -44,4 +51,10 @@ pub(crate) fn get(url: &str) -> Answer {
 #[track_caller]
 pub(crate) fn post(url: &str, body: &str) -> Answer {
     answer(agent().post(url).send(body)).unwrap()
+}
+
+/// A request under an idempotency key.
+#[track_caller]
+pub(crate) fn post_once(url: &str, key: &str, body: &str) -> Answer {
+    answer(agent().post(url).header("Idempotency-Key", key).send(body)).unwrap()
 }

@@ -6,6 +6,7 @@ mod grpc;
 mod http;
 mod lifecycle;
 mod overload;
+mod receipts;
 mod redis;
 mod redis_access;
 mod reload;

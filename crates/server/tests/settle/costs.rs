@@ -40,7 +40,7 @@ async fn calls(addresses: Vec<String>, task: u64) -> (u64, u64) {
             status => assert_eq!(status, 429, "{told:?}"),
         }
         // The last of its calls end when all have begun.
-        if call % 3 == 0 && !under_way.is_empty() {
+        if call.is_multiple_of(3) && !under_way.is_empty() {
             let (call, receipt) = under_way.remove(0);
             settle(&mut callers, call, &receipt).await;
             (passed, spent) = (passed + 1, spent + cost(call));
@@ -59,7 +59,7 @@ async fn settle(callers: &mut [Caller], call: u64, receipt: &str) {
     let body = settling(receipt, "ok", Some(cost(call)));
     let first = callers[(call as usize + 1) % servers].ask(SETTLE, None, body.clone()).await;
     assert_eq!((first.status, first.is_replay), (200, false), "{first:?}");
-    if call % 5 == 0 {
+    if call.is_multiple_of(5) {
         let again = callers[call as usize % servers].ask(SETTLE, None, body).await;
         assert_eq!((again.status, again.is_replay, &again.body), (200, true, &first.body));
     }
@@ -71,7 +71,7 @@ fn counted(server: &Server) -> u64 {
     server.write_rules(&RULES.replace("1000000/day in UTC", &format!("{LARGER}/day in UTC")));
     let left = || {
         let told = get(&server.url("http", "/v1/ratelimit/status/k")).json();
-        let tokens = told["limits"].as_array()?.iter().find(|one| one["rule"] == "tokens")?.clone();
+        let tokens = told["limits"].as_array()?.iter().find(|one| one["name"] == "tokens")?.clone();
         (tokens["limit"] == LARGER).then(|| tokens["remaining"].as_u64()).flatten()
     };
     LARGER - eventually(left).expect("other rules are read")

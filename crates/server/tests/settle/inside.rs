@@ -76,7 +76,7 @@ async fn task(addresses: Vec<String>, handler: Arc<Handler>, number: u64) {
     let inside = handler.enter();
     let mut receipt = told.receipt().to_owned();
     // A few go on for longer than a hold.
-    let stays = if number % 20 == 0 { HOLD + BEAT * 2 } else { Duration::from_millis(20 + number % 7 * 60) };
+    let stays = if number.is_multiple_of(20) { HOLD + BEAT * 2 } else { Duration::from_millis(20 + number % 7 * 60) };
     let mut stayed = Duration::ZERO;
     while stayed < stays {
         let step = BEAT.min(stays - stayed);

@@ -37,7 +37,7 @@ impl Shared {
         };
         let start = || {
             // Time is not what is tested here, and the machine may be busy.
-            let args = ["--store", &store, "--store-deadline", "2s", "--receipt-keys", "a secret of these tests"];
+            let args = ["--store", &store, "--store-deadline", "1s", "--receipt-keys", "a secret of these tests"];
             let server = Start::new().rules(rules).listen(&["http", "admin"]).args(&args).ready();
             let body = r#"{"attributes":{"warm":"up"}}"#;
             let warm = || http::post(&server.url("http", caller::CHECK), body).json()["source"] == "store";

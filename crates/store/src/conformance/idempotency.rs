@@ -1,19 +1,26 @@
 //! Claims that are settled once: the same name is answered what was answered first, and nothing changes.
 
-use tollgate_core::{Claim, Once, Replay, Settlement, Span, Wait};
+use tollgate_core::{Ask, Claim, Mode, Once, Replay, Settlement, Span, Wait};
 
 use super::Subject;
 use super::concurrency::in_threads;
-use super::world::{Counter, START, claim, one_of_each, settle, settle_one};
+use super::world::{Counter, START, claim, look, one_of_each, settle, settle_one};
 
 const KEEP: Span = Span::from_secs(600);
 const AMOUNT: u64 = 10;
+/// Of the first who ask.
+const TERMS: u64 = 1 << 63 | 5;
+const AGAIN: Replay = Replay::Again { terms: TERMS, passed: true };
 
 /// Runs this part.
 pub fn run<S: Subject>(make: impl Fn() -> S) {
     the_same_name_is_answered_alike(&make);
     another_body_is_a_conflict(&make);
     a_refusal_lasts_for_its_wait(&make);
+    other_terms_are_told_of_the_first(&make);
+    one_that_leaves_no_record_is_settled_unless_another_was(&make);
+    one_without_charges_is_recorded(&make);
+    facts_are_told_once(&make);
     together_they_pay_once(&make);
 }
 
@@ -30,7 +37,7 @@ pub fn the_same_name_is_answered_alike<S: Subject>(make: impl Fn() -> S) {
             let before = settle_one(&subject, u128::MAX, counter.take("x", 0));
             // Another id, as after a crash: the name is what counts.
             let again = settle(&subject, &once(&counter, 2, "order-1", 7));
-            assert_eq!(again, Settlement { replay: Replay::Again, ..first.clone() }, "{}", counter.scope.rule());
+            assert_eq!(again, Settlement { replay: AGAIN, ..first.clone() }, "{}", counter.scope.rule());
             let after = settle_one(&subject, u128::MAX, counter.take("x", 0));
             assert_eq!(before, after, "{}: a replay changed the counter", counter.scope.rule());
         }
@@ -55,12 +62,7 @@ pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
         let left = settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
         assert_eq!(left, AMOUNT - 1, "{}: a conflict changed the counter", counter.scope.rule());
         let again = settle(&subject, &once(&counter, 1, "order-1", 7));
-        assert_eq!(
-            again,
-            Settlement { replay: Replay::Again, ..first },
-            "{}: it replaced the record",
-            counter.scope.rule()
-        );
+        assert_eq!(again, Settlement { replay: AGAIN, ..first }, "{}: it replaced the record", counter.scope.rule());
     }
 }
 
@@ -78,10 +80,138 @@ pub fn a_refusal_lasts_for_its_wait<S: Subject>(make: impl Fn() -> S) {
         };
         subject.set_now(START.after(Span::from_micros(wait.as_micros() - 1)));
         let again = settle(&subject, &once(&counter, 101, "order-1", 7));
-        assert_eq!(again, Settlement { replay: Replay::Again, ..refused }, "{}", counter.scope.rule());
+        let replay = Replay::Again { terms: TERMS, passed: false };
+        assert_eq!(again, Settlement { replay, ..refused }, "{}", counter.scope.rule());
         subject.set_now(START.after(wait));
         let retry = settle(&subject, &once(&counter, 102, "order-1", 7));
         assert_eq!((retry.replay, retry.readings[0].taken), (Replay::First, 1), "{}: the retry", counter.scope.rule());
+    }
+}
+
+/// Rules change while a record lasts. Who asks the same by other terms is told of the first, by its terms: as many readings as there
+/// were charges then, in their order, whatever is charged now.
+pub fn other_terms_are_told_of_the_first<S: Subject>(make: impl Fn() -> S) {
+    let counters = one_of_each(AMOUNT);
+    let names = &counters[0];
+    let asking = |id: u128, name: &'static str, terms: u64, charged: &[usize]| {
+        let charges = charged.iter().map(|at| counters[*at].take("x", 1 + *at as u64));
+        Claim { once: Some(Once { key: names.key(name), body: 7, terms, keep: KEEP }), ..claim(id, charges) }
+    };
+    // A claim that passes, and one that does not for the sake of its last charge.
+    let full = counters.len() - 1;
+    for (name, charged, passed) in
+        [("passes", &[0, 1, 2, 3, 4, 5][..], true), ("waits", &[0, 2, full], false), ("none", &[], true)]
+    {
+        let subject = make();
+        subject.set_now(START);
+        if !passed {
+            for id in 0..u128::from(AMOUNT) {
+                settle_one(&subject, 1_000 + id, counters[full].take("x", 1));
+            }
+        }
+        let first = settle(&subject, &asking(1, name, TERMS, charged));
+        assert_eq!((first.replay, first.readings.len()), (Replay::First, charged.len()), "{name}");
+        subject.set_now(START.after(Span::from_secs(1)));
+        let before = look(&subject, &counters, &["x"]);
+        for (terms, other) in [(TERMS, charged), (8, &[0][..]), (9, &[5, 4, 3, 2, 1, 0]), (10, &[6, 6, 6]), (11, &[])] {
+            let again = settle(&subject, &asking(2, name, terms, other));
+            let replay = Replay::Again { terms: TERMS, passed };
+            assert_eq!(again, Settlement { replay, ..first.clone() }, "{name}: asked by terms {terms}");
+        }
+        assert_eq!(before, look(&subject, &counters, &["x"]), "{name}: a replay changed a counter");
+    }
+}
+
+/// A claim that is kept for no time is settled as often as it is asked, until another claim was settled under its name, and again
+/// when the record of that is over. It leaves nothing for others to find.
+pub fn one_that_leaves_no_record_is_settled_unless_another_was<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let rule = counter.scope.rule();
+        let subject = make();
+        let unrecorded = |id: u128, body: u64| {
+            let mut claim = once(&counter, id, "order-1", body);
+            claim.once.iter_mut().for_each(|once| once.keep = Span::ZERO);
+            settle(&subject, &claim)
+        };
+        let left = || settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
+        subject.set_now(START);
+        for taken in 1..=3 {
+            let settled = unrecorded(u128::from(taken), 8);
+            assert_eq!((settled.replay, settled.readings[0].taken), (Replay::First, 1), "{rule}");
+            assert_eq!(left(), AMOUNT - taken, "{rule}: it takes as often as it is asked");
+        }
+        let first = settle(&subject, &once(&counter, 4, "order-1", 7));
+        assert_eq!(first.replay, Replay::First, "{rule}: it left a record");
+        let before = left();
+        let conflict = unrecorded(5, 8);
+        assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 1), "{rule}");
+        assert!(!conflict.readings[0].admits && conflict.readings[0].taken == 0, "{rule}");
+        assert_eq!(unrecorded(6, 7), Settlement { replay: AGAIN, ..first }, "{rule}");
+        assert_eq!(left(), before, "{rule}: another was settled, and yet it took");
+        subject.set_now(START.after(KEEP));
+        assert_eq!(unrecorded(7, 8).replay, Replay::First, "{rule}: the record is over");
+    }
+}
+
+/// A claim of no charges has a record all the same: it says that the name is taken.
+pub fn one_without_charges_is_recorded<S: Subject>(make: impl Fn() -> S) {
+    let counter = &one_of_each(AMOUNT)[0];
+    let subject = make();
+    let empty = |body: u64, keep: Span| {
+        let once = Once { key: counter.key("order-1"), body, terms: TERMS, keep };
+        settle(&subject, &Claim { once: Some(once), ..claim(1, []) })
+    };
+    let told = |settlement: Settlement| (settlement.replay, settlement.readings.len(), settlement.at);
+    subject.set_now(START);
+    assert_eq!(told(empty(7, Span::ZERO)), (Replay::First, 0, START));
+    assert_eq!(told(empty(7, KEEP)), (Replay::First, 0, START), "one that leaves no record left one");
+    let later = START.after(Span::from_secs(5));
+    subject.set_now(later);
+    for keep in [KEEP, Span::ZERO] {
+        assert_eq!(told(empty(7, keep)), (AGAIN, 0, START));
+        assert_eq!(told(empty(8, keep)), (Replay::Conflict, 0, later));
+    }
+    let charged = settle(&subject, &once(counter, 2, "order-1", 8));
+    assert_eq!((charged.replay, charged.readings.len()), (Replay::Conflict, 1));
+    assert_eq!(settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining, AMOUNT);
+    subject.set_now(START.after(KEEP));
+    assert_eq!(told(empty(8, KEEP)), (Replay::First, 0, START.after(KEEP)));
+}
+
+/// What a request that has ended gives back and what it used more is told once, wherever its counters are: also if the same is told
+/// again later, also from several threads, and not if something else was told before.
+pub fn facts_are_told_once<S: Subject>(make: impl Fn() -> S) {
+    for (back, more) in one_of_each(AMOUNT).into_iter().zip(one_of_each(AMOUNT).into_iter().rev()) {
+        let case = format!("{} given back, {} used", back.scope.rule(), more.scope.rule());
+        let subject = make();
+        let look = || ["x", "y"].map(|value| look(&subject, &[back.clone(), more.clone()], &[value]));
+        let taken = |id: u128, units: u64| settle(&subject, &claim(id, [back.take("x", units), more.take("y", units)]));
+        let end = |body: u64| {
+            let charges = [
+                back.charge("x", Ask::Return { taken_at: START }, 2, Mode::Enforce),
+                more.charge("y", Ask::Regardless, 3, Mode::Enforce),
+            ];
+            let once = Once { key: back.key("receipt"), body, terms: 0, keep: KEEP };
+            settle(&subject, &Claim { once: Some(once), ..claim(1, charges) })
+        };
+        subject.set_now(START);
+        let (first, second) = (taken(1, 4), taken(2, 1));
+        assert!(first.readings.iter().chain(&second.readings).all(|reading| reading.admits), "{case}");
+        let before = look();
+        let told = end(1);
+        assert_eq!((told.replay, told.readings.len()), (Replay::First, 2), "{case}");
+        assert!(told.readings.iter().all(|reading| reading.admits && reading.taken > 0), "{case}: {told:?}");
+        let after = look();
+        assert_ne!(before, after, "{case}");
+        let replay = Replay::Again { terms: 0, passed: true };
+        let firsts = in_threads(|_| {
+            let again = end(1);
+            assert_eq!(again, Settlement { replay, ..told.clone() }, "{case}");
+            let conflict = end(2);
+            assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 2), "{case}");
+            u64::from(again.replay == Replay::First)
+        });
+        assert_eq!((firsts, look()), (0, after), "{case}: told twice");
     }
 }
 
@@ -102,6 +232,6 @@ pub fn together_they_pay_once<S: Subject>(make: impl Fn() -> S) {
 }
 
 fn once<'a>(counter: &'a Counter, id: u128, name: &'a str, body: u64) -> Claim<'a> {
-    let once = Once { key: counter.key(name), body, keep: KEEP };
+    let once = Once { key: counter.key(name), body, terms: TERMS, keep: KEEP };
     Claim { once: Some(once), ..claim(id, [counter.take("x", 1)]) }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Slot, State, Timestamp, Verdict, Wait, settle};
+use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Slot, Span, State, Timestamp, Verdict, Wait, settle};
 
 use super::Subject;
 use crate::{Clock, ManualClock, Store};
@@ -25,6 +25,7 @@ struct Kept {
 #[derive(Clone, Debug)]
 struct Record {
     body: u64,
+    replay: Replay,
     settlement: Settlement,
     until: Timestamp,
 }
@@ -51,16 +52,21 @@ impl Reference {
         let name = text(&once.key);
         if let Some(record) = kept.settled.get(&name).filter(|record| now < record.until).cloned() {
             return match record.body == once.body {
-                true => Settlement { replay: Replay::Again, ..record.settlement },
+                true => Settlement { replay: record.replay, ..record.settlement },
                 false => kept.conflict(claim, now),
             };
         }
         let settlement = kept.settle(claim, now);
-        let until = match Verdict::reach(claim, &settlement).wait {
+        let verdict = Verdict::reach(claim, &settlement);
+        let until = match verdict.wait {
             Wait::For(span) => now.after(span.min(once.keep)),
             Wait::None | Wait::Forever => now.after(once.keep),
         };
-        kept.settled.insert(name, Record { body: once.body, settlement: settlement.clone(), until });
+        if once.keep == Span::ZERO {
+            return settlement;
+        }
+        let replay = Replay::Again { terms: once.terms, passed: verdict.allowed };
+        kept.settled.insert(name, Record { body: once.body, replay, settlement: settlement.clone(), until });
         settlement
     }
 }

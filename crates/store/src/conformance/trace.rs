@@ -30,7 +30,7 @@ struct Row {
     id: ClaimId,
     once: Option<OnceRow>,
     charges: Vec<ChargeRow>,
-    replay: Replay,
+    again: bool,
     expected: Vec<Expected>,
 }
 
@@ -120,14 +120,17 @@ impl Row {
         let once = self.once.as_ref().zip(names).map(|(once, names)| Once {
             key: names.key(&once.name),
             body: once.body,
+            terms: once.body,
             keep: once.keep,
         });
         settle(subject, &Claim { id: self.id, charges, once, patience: None })
     }
 
     fn compare(&self, settlement: &Settlement) -> Result<(), String> {
-        if settlement.replay != self.replay {
-            return Err(format!("expected {:?}, got {:?}", self.replay, settlement.replay));
+        let is_again = matches!(settlement.replay, Replay::Again { .. });
+        if settlement.replay == Replay::Conflict || is_again != self.again {
+            let expected = if self.again { "again" } else { "the first time" };
+            return Err(format!("expected {expected}, got {:?}", settlement.replay));
         }
         if settlement.readings.len() != self.expected.len() {
             return Err(format!("{} charges got {} readings", self.expected.len(), settlement.readings.len()));

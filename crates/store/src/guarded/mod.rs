@@ -2,10 +2,12 @@
 //!
 //! A claim whose keys live in one place is one call. One whose keys live in several is a call for each, at the same time, and the
 //! votes of all are counted here: `split`. A shard that fails is left alone by its `breaker`; meanwhile its charges are read by
-//! their policies (`policy`), those that are to be counted here in `local` memory. `tend` brings all of that back in order.
+//! their policies (`policy`), those that are to be counted here in `local` memory. `tend` brings all of that back in order. Claims that
+//! only record what has happened go a way of their own: `facts`.
 
 mod breaker;
 mod errands;
+mod facts;
 mod last_resort;
 mod local;
 mod owned;
@@ -142,7 +144,6 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(_) => self.ask_patiently(place, claim, Record::Whole, within, settlement).await,
         };
         match answer {
-            Ok(()) if settlement.readings.len() != claim.charges.len() => policy::conflict(claim, settlement),
             Ok(()) => {}
             Err(Failure::Pending) => policy::refuse_for_now(claim, self.clock.now(), settlement),
             Err(failure) => self.do_without(claim, Why::of(&failure), Some(place.shard), settlement),
@@ -211,6 +212,9 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
         if claim.charges.iter().any(policy::is_release) {
             self.release(claim);
         }
+        if let Some(once) = facts::named(claim) {
+            return Box::pin(self.settle_facts(claim, once, settlement)).await;
+        }
         let Some(within) = self.within(claim) else {
             return self.do_without(claim, Why::Timeout, None, settlement);
         };
@@ -223,6 +227,9 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        if let Some(once) = facts::named(claim) {
+            return self.put_off(claim, once, source, settlement);
+        }
         let why = if source == Source::Shed { Why::Shed } else { Why::Panic };
         self.answer(claim, why, Some(source), None, settlement);
     }

@@ -160,7 +160,7 @@ pub(super) fn refuse_for_now(claim: &Claim<'_>, now: Timestamp, settlement: &mut
     refuse(claim, Wait::For(Reading::TRY_AGAIN), settlement);
 }
 
-/// Answers a claim whose name another has. If a record has other charges, the rules have changed since, and it is another claim.
+/// Answers a claim whose name another has.
 pub(super) fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
     settlement.replay = Replay::Conflict;
     refuse(claim, Wait::Forever, settlement);

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Timestamp, Verdict, Wait};
+use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait};
 
 use super::Guarded;
-use super::owned::Errand;
+use super::owned::{Errand, Pronounced};
 use super::policy::{self, Absent, Charges, Silence};
 use super::status::Why;
 use super::together::together;
@@ -118,7 +118,9 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             split.give_back(self.left(within, began)).await;
         }
         settlement.readings = std::mem::take(&mut split.readings);
-        if let (Some(once), Some(place)) = (&claim.once, split.recorded_at()) {
+        if let (Some(once), Some(place)) =
+            (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.recorded_at())
+        {
             self.pronounce(place, claim, once, settlement, self.left(within, began)).await;
         }
     }
@@ -151,10 +153,12 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             _ => once.keep,
         };
         let Some(left) = left else {
-            return self.errands.push(Errand::pronounce(claim.id, once, settlement, keep, self.clock.now()));
+            let pronounced = Pronounced::of(once, settlement, verdict.allowed, keep);
+            self.errands.push(Errand::pronounce(claim.id, pronounced, self.clock.now()));
+            return;
         };
         let written = Claim { once: Some(once.clone()), ..policy::part_of(claim, &[]) };
-        let record = Record::Verdict { settlement, keep };
+        let record = Record::Verdict { settlement, passed: verdict.allowed, keep };
         // Whether it failed is known to the breaker; a record that stays pending is asked for again.
         let _ = self.ask(place, &written, record, left, &mut Settlement::default()).await;
     }
@@ -203,7 +207,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         match answer {
             Ok(()) if home.settlement.replay != Replay::First => {
                 settlement.clone_from(&home.settlement);
-                if settlement.readings.len() != self.claim.charges.len() {
+                if settlement.replay == Replay::Conflict {
                     policy::conflict(self.claim, settlement);
                 }
                 return true;

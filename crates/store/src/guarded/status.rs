@@ -21,7 +21,7 @@ pub struct GuardStatus {
     pub local: usize,
     /// Those of them with something that the store was not told yet.
     pub owed: usize,
-    /// What waits to be given back because a claim did not pass.
+    /// What waits to be told: what has to be given back because a claim did not pass, and facts that were settled meanwhile.
     pub waiting: usize,
     /// What could not be told or given back, and was dropped, since the start: the store counts a little more or less than passed.
     pub dropped: u64,

@@ -12,7 +12,7 @@ use super::owned::Errand;
 use super::status::{Circuit, GuardStatus, Level, ShardStatus};
 use super::together::{in_time, together};
 use crate::clock::Clock;
-use crate::sharded::{HEARTBEAT, Record, ShardId, Sharded};
+use crate::sharded::{HEARTBEAT, ShardId, Sharded};
 
 /// How often is looked for shards to probe and errands to run.
 const BEAT: Duration = Duration::from_millis(50);
@@ -104,11 +104,14 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             let now = self.clock.now();
             let is_there = |key: &Key<'_>| self.breakers.of(self.inner.place(key).shard).is_closed();
             let mut errands = self.errands.take(ERRANDS_A_BEAT);
-            errands.retain(|errand| errand.until > now);
+            errands.retain(|errand| !self.is_over(errand, now));
             // What waits for a shard that is away holds nothing else up.
-            let (mut errands, wait): (Vec<_>, Vec<_>) =
-                errands.into_iter().partition(|errand| errand.key().is_none_or(|key| is_there(&key)));
-            wait.into_iter().for_each(|errand| self.errands.push(errand));
+            let (mut errands, wait): (Vec<_>, Vec<_>) = errands.into_iter().partition(|errand| {
+                errand.may_be_told(now) && errand.key().is_none_or(|key| is_there(&key)) && !self.comes_later(errand)
+            });
+            for errand in wait {
+                self.errands.push(errand);
+            }
             let most = ERRANDS_A_BEAT - errands.len();
             errands.extend(self.local.tell(most, self.replicas.load(Ordering::Relaxed), now, is_there));
             together(errands.into_iter().map(|errand| self.run(errand))).await;
@@ -116,15 +119,29 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
     }
 
-    /// Runs an errand. It is not run twice, so that one whose outcome is not known is over.
+    /// Whether nothing is told of it any more. That facts are lost counts.
+    fn is_over(&self, errand: &Errand, now: Timestamp) -> bool {
+        let is_over = errand.is_over(now);
+        if is_over && errand.is_repeatable() {
+            self.errands.forget_errand(errand);
+            self.errands.drop_one();
+        }
+        is_over
+    }
+
+    /// Whether the store must be told first what was taken here: else it would have nothing to give back.
+    fn comes_later(&self, errand: &Errand) -> bool {
+        errand.is_repeatable() && self.local.owes(&errand.claim())
+    }
+
+    /// Runs an errand. But for facts, which are settled once, it is not run twice: one whose outcome is not known is over.
     async fn run(&self, errand: Errand) {
+        if errand.is_repeatable() {
+            return self.tell_again(&errand).await;
+        }
         let Some(place) = errand.key().map(|key| self.inner.place(&key)) else { return };
-        let record = errand
-            .verdict
-            .as_ref()
-            .map_or(Record::Whole, |verdict| Record::Verdict { settlement: &verdict.settlement, keep: verdict.keep });
         let deadline = self.config.deadline;
-        if self.ask(place, &errand.claim(), record, deadline, &mut Settlement::default()).await.is_err() {
+        if self.ask(place, &errand.claim(), errand.record(), deadline, &mut Settlement::default()).await.is_err() {
             self.errands.drop_one();
         }
     }

@@ -21,6 +21,9 @@ pub(super) struct Records {
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) body: u64,
+    pub(super) terms: u64,
+    /// Whether the claim passed.
+    pub(super) passed: bool,
     pub(super) made: Timestamp,
     pub(super) until: Timestamp,
     /// Shared with a snapshot while that is written.
@@ -57,6 +60,8 @@ impl Records {
         };
         let record = Record {
             body: once.body,
+            terms: once.terms,
+            passed: verdict.allowed,
             made: settlement.at,
             until: settlement.at.after(keep),
             readings: settlement.readings.as_slice().into(),
@@ -102,7 +107,7 @@ impl Record {
         (self.body == once.body).then(|| Settlement {
             readings: self.readings.as_ref().into(),
             at: self.made,
-            replay: Replay::Again,
+            replay: Replay::Again { terms: self.terms, passed: self.passed },
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod call;
+mod record;
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
@@ -53,9 +54,17 @@ struct OnceCode {
     op: u8,
     key: u16,
     body: u64,
+    terms: u64,
     keep: Span,
-    /// For a verdict.
-    answer: Option<Vec<u8>>,
+    verdict: Option<VerdictCode>,
+}
+
+/// The verdict on a claim over several places.
+#[derive(Debug)]
+struct VerdictCode {
+    passed: bool,
+    made: Timestamp,
+    readings: Vec<u8>,
 }
 
 /// Charges meet: on one key, or because they do more than ask.
@@ -109,8 +118,9 @@ impl Packet {
     /// About how many bytes it adds to a call.
     pub(super) fn size(&self) -> usize {
         let keys: usize = self.keys.iter().map(|key| key.len() + 16).sum();
-        let answer = self.once.as_ref().and_then(|once| once.answer.as_ref()).map_or(0, Vec::len);
-        keys + 40 * (self.limits.len() + self.charges.len() + 1) + answer
+        let verdict = self.once.as_ref().and_then(|once| once.verdict.as_ref());
+        let readings = verdict.map_or(0, |verdict| verdict.readings.len());
+        keys + 40 * (self.limits.len() + self.charges.len() + 1) + readings
     }
 
     /// The same for claims on the same counters, so that they can be sent together.
@@ -174,14 +184,20 @@ impl Packet {
     }
 
     fn record(&mut self, once: &Once<'_>, record: Record<'_>, names: &Names) {
-        let (op, keep, answer) = match record {
-            Record::Whole => (1, once.keep, None),
+        let (op, keep, verdict) = match record {
+            Record::Whole | Record::Part(_) => (1, once.keep, None),
             Record::Pending => (2, once.keep, None),
-            Record::Verdict { settlement, keep } => (3, keep, Some(answer::recorded(settlement))),
+            Record::Verdict { settlement, passed, keep } => {
+                let readings = record::readings(settlement);
+                (3, keep, Some(VerdictCode { passed, made: settlement.at, readings }))
+            }
         };
         self.flags |= ONCE;
-        let key = self.name(names.once(&once.key));
-        self.once = Some(OnceCode { op, key, body: once.body, keep, answer });
+        let key = self.name(match record {
+            Record::Part(name) => names.part(&once.key, name),
+            Record::Whole | Record::Pending | Record::Verdict { .. } => names.once(&once.key),
+        });
+        self.once = Some(OnceCode { op, key, body: once.body, terms: once.terms, keep, verdict });
     }
 }
 

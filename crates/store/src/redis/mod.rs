@@ -9,6 +9,7 @@
 //! run; claims may come from any thread and any runtime.
 
 mod address;
+mod agreed;
 mod batch;
 mod codec;
 mod connect;

@@ -35,6 +35,14 @@ impl Names {
         &self.replicas
     }
 
+    /// The hash tag of what all servers agree on. Like that of the heartbeats it has no slash, which every counter's has.
+    pub(super) const AGREED: &str = "agreed";
+
+    /// The key of a value that all servers agree on.
+    pub(super) fn agreed(&self, name: &str) -> String {
+        format!("{}{{{}}}:{name}", self.prefix, Names::AGREED)
+    }
+
     /// The slot of a Redis Cluster in which a key's counter lives.
     pub(super) fn slot(&self, key: &Key<'_>) -> u16 {
         let mut tag = Crc16(0);
@@ -72,6 +80,13 @@ impl Names {
     /// The record of a claim that is settled once.
     pub(super) fn once(&self, key: &Key<'_>) -> String {
         self.beside(key, ":once:")
+    }
+
+    /// The record of the part of such a claim that lives with this counter and not with the claim's own record.
+    pub(super) fn part(&self, key: &Key<'_>, name: u128) -> String {
+        let mut part = self.packed(key);
+        let _ = write!(part, ":part:{name:032x}");
+        part
     }
 
     fn beside(&self, key: &Key<'_>, what: &str) -> String {
@@ -248,6 +263,7 @@ mod tests {
         assert_eq!(names().packed(&some), "tg:{api/acme}");
         assert_eq!(names().own(&some), "tg:{api/acme}:some/fixed/60000000us/bob");
         assert_eq!(names().once(&all), "tg:{api/acme}:once:all/fixed/60000000us");
+        assert_eq!(names().part(&some, 0xab), format!("tg:{{api/acme}}:part:{:032x}", 0xab));
         assert_eq!(names().slot(&all), names().slot(&some));
         assert_ne!(id(&all), id(&some));
     }

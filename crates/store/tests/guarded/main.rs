@@ -5,6 +5,7 @@
 mod breakers;
 mod conform;
 mod debits;
+mod facts;
 mod once;
 mod parts;
 mod policies;

@@ -10,6 +10,9 @@ use crate::world::{Rule, Server, claim, skip};
 
 const MS: Duration = Duration::from_millis(1);
 const KEEP: Span = Span::from_secs(600);
+const TERMS: u64 = 3;
+const AGAIN: Replay = Replay::Again { terms: TERMS, passed: true };
+const REFUSED_AGAIN: Replay = Replay::Again { terms: TERMS, passed: false };
 
 /// Takes from shards 1 and 2; the record is in shard 0, in which it takes nothing.
 struct Order {
@@ -28,7 +31,7 @@ impl Order {
     }
 
     fn claim(&self, units: u64, body: u64) -> Claim<'_> {
-        let once = Once { key: self.names.key(&self.name), body, keep: KEEP };
+        let once = Once { key: self.names.key(&self.name), body, terms: TERMS, keep: KEEP };
         Claim { once: Some(once), ..claim(self.values.iter().map(|value| self.rule.take(value, units))) }
     }
 
@@ -46,7 +49,7 @@ async fn the_same_name_is_answered_alike() {
     for _ in 0..3 {
         skip(&server.shards.clock, 1_000 * MS);
         let again = server.settle(&order.claim(2, 7)).await;
-        assert_eq!(again, Settlement { replay: Replay::Again, ..first.clone() });
+        assert_eq!(again, Settlement { replay: AGAIN, ..first.clone() });
     }
     let conflict = server.settle(&order.claim(2, 8)).await;
     assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 2));
@@ -55,19 +58,19 @@ async fn the_same_name_is_answered_alike() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_name_for_other_charges_is_a_conflict() {
+async fn the_same_name_for_other_charges_is_told_of_the_first() {
     let server = Server::new(3);
     let order = Order::new(&server);
-    server.settle(&order.claim(2, 7)).await;
-    // As if the rules had changed since: one fewer, one more, and none but at home.
-    let (mut fewer, mut more) = (order.claim(2, 7), order.claim(2, 7));
+    let first = server.settle(&order.claim(2, 7)).await;
+    // As if the rules had changed since: one fewer, one more, none but at home, and none at all.
+    let (mut fewer, mut more, mut none) = (order.claim(2, 7), order.claim(2, 7), order.claim(2, 7));
     fewer.charges.pop();
     more.charges.push(order.rule.take(&order.values[0], 1));
+    none.charges.clear();
     let home = Claim { charges: [order.names.take(&order.name, 1)].into_iter().collect(), ..order.claim(2, 7) };
-    for other in [fewer, more, home] {
-        let conflict = server.settle(&other).await;
-        assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, other.charges.len()));
-        assert!(conflict.readings.iter().all(|reading| !reading.admits && reading.wait == Wait::Forever));
+    for mut other in [fewer, more, none, home] {
+        other.once.as_mut().unwrap().terms = 99;
+        assert_eq!(server.settle(&other).await, Settlement { replay: AGAIN, ..first.clone() });
     }
     assert_eq!(order.used(&server), [2, 2]);
 }
@@ -109,7 +112,7 @@ async fn a_refusal_is_repeated_for_its_wait() {
     assert_eq!(refused.readings[1].wait, Wait::For(Span::from_secs(30)));
     assert_eq!(order.used(&server), [0, 10]);
     skip(&server.shards.clock, 29_999 * MS);
-    assert_eq!(server.settle(&order.claim(1, 7)).await, Settlement { replay: Replay::Again, ..refused });
+    assert_eq!(server.settle(&order.claim(1, 7)).await, Settlement { replay: REFUSED_AGAIN, ..refused });
     skip(&server.shards.clock, MS);
     assert_eq!(server.settle(&order.claim(1, 7)).await.replay, Replay::First);
     assert_eq!(order.used(&server), [1, 1]);
@@ -127,7 +130,7 @@ async fn a_refusal_at_home_is_the_whole_answer_too() {
     let refused = server.settle(&asked).await;
     assert_eq!(refused.readings.len(), 3);
     assert!(!Verdict::reach(&asked, &refused).allowed);
-    assert_eq!(server.settle(&asked).await, Settlement { replay: Replay::Again, ..refused });
+    assert_eq!(server.settle(&asked).await, Settlement { replay: REFUSED_AGAIN, ..refused });
     assert_eq!(order.used(&server), [0, 0]);
 }
 
@@ -173,7 +176,7 @@ async fn a_verdict_that_there_is_no_time_for_is_written_later() {
     server.tend();
     server.pass(100 * MS).await;
     assert_eq!((server.guard.status().waiting, order.used(&server)), (0, [0, 0]));
-    assert_eq!(server.settle(&asked).await, Settlement { replay: Replay::Again, ..first });
+    assert_eq!(server.settle(&asked).await, Settlement { replay: REFUSED_AGAIN, ..first });
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Ask, Charge, Mode, OnFailure, Verdict};
+use tollgate_core::{Algorithm, Ask, Charge, Claim, Mode, OnFailure, Once, Replay, Span, Verdict};
+use tollgate_store::GuardConfig;
 
 use crate::shards::Fault;
-use crate::world::{Rule, Server, claim, skip};
+use crate::world::{Rule, START, Server, claim, skip};
 
 const SHARDS: usize = 3;
 const VALUES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -65,6 +66,74 @@ async fn run(server: &mut Server, rule: &Rule, steps: &[Step]) -> Taken {
     taken
 }
 
+/// How a request ended: what it gives back and what it used more, and how often and to which server that is told.
+#[derive(Clone, Debug)]
+struct Ending {
+    facts: Vec<(usize, u64, bool)>,
+    tries: Vec<Try>,
+}
+
+#[derive(Clone, Debug)]
+struct Try {
+    fault: Option<(usize, Fault)>,
+    server: usize,
+    leaves: bool,
+    passes: u64,
+}
+
+fn endings() -> impl Strategy<Value = Ending> {
+    const FAULTS: [Fault; 7] =
+        [Fault::None, Fault::None, Fault::None, Fault::Cut, Fault::Broken, Fault::Stalled, Fault::Mute];
+    let fact = (0..VALUES.len(), 1u64..4, any::<bool>());
+    let fault = prop::option::weighted(0.3, (0..SHARDS, prop::sample::select(&FAULTS[..])));
+    let one_try = (fault, 0usize..2, prop::bool::weighted(0.2), 0u64..20_000)
+        .prop_map(|(fault, server, leaves, passes)| Try { fault, server, leaves, passes });
+    (prop::collection::vec(fact, 0..5), prop::collection::vec(one_try, 1..4))
+        .prop_map(|(facts, tries)| Ending { facts, tries })
+}
+
+/// What each counter had taken before anything ended.
+const BEFORE: u64 = 1_000;
+
+/// Tells all endings, in their order, as often as each says, and then lets everything come back. What the counters should have by then.
+async fn tell(servers: &mut [Server; 2], rule: &Rule, names: &Rule, endings: &[Ending]) -> HashMap<&'static str, u64> {
+    let mut expected: HashMap<&'static str, u64> = VALUES.iter().map(|value| (*value, BEFORE)).collect();
+    for value in VALUES {
+        assert!(servers[0].one(rule.take(value, BEFORE)).await.admits);
+    }
+    let shards = servers[0].shards.clone();
+    servers.iter_mut().for_each(Server::tend);
+    for (number, ending) in endings.iter().enumerate() {
+        let name = number.to_string();
+        let fact = |(value, units, back): &(usize, u64, bool)| {
+            let ask = if *back { Ask::Return { taken_at: START } } else { Ask::Regardless };
+            rule.asks(VALUES[*value], ask, *units, Mode::Enforce)
+        };
+        let once = Once { key: names.key(&name), body: 1, terms: 0, keep: Span::from_secs(600) };
+        let asked = Claim { once: Some(once), ..claim(ending.facts.iter().map(fact)) };
+        for one in &ending.tries {
+            if let Some((shard, fault)) = one.fault {
+                shards.nodes[shard].set(fault);
+            }
+            let patience = Duration::from_millis(if one.leaves { 3 } else { 1_000 });
+            if let Ok(settled) = tokio::time::timeout(patience, servers[one.server].settle(&asked)).await {
+                assert!(settled.replay != Replay::Conflict && settled.readings.iter().all(|reading| reading.admits));
+            }
+            skip(&shards.clock, Duration::from_micros(one.passes));
+        }
+        for (value, units, back) in &ending.facts {
+            let counter = expected.entry(VALUES[*value]).or_default();
+            *counter = if *back { *counter - units } else { *counter + units };
+        }
+    }
+    shards.nodes.iter().for_each(|node| node.set(Fault::None));
+    servers[0].pass(Duration::from_secs(8)).await;
+    for server in servers {
+        assert_eq!((server.guard.status().waiting, server.guard.status().dropped), (0, 0));
+    }
+    expected
+}
+
 fn in_runtime<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(future)
 }
@@ -106,6 +175,23 @@ proptest! {
                 let passed = taken.get(value).copied().unwrap_or_default();
                 let used = used(&server, &rule, value);
                 assert!(passed <= used && used <= AMOUNT, "{value}: {passed} passed, {used} used");
+            }
+        });
+    }
+
+    /// Whatever fails and whoever repeats himself, to whichever server: every fact is told, and none twice.
+    #[test]
+    fn facts_are_told_once(endings in prop::collection::vec(endings(), 1..40)) {
+        in_runtime(async {
+            let rule = Rule::new("log", 10_000, Algorithm::SlidingLog, OnFailure::Local);
+            let names = Rule::new("names", 1, Algorithm::FixedWindow, OnFailure::Deny);
+            let one = Server::new(SHARDS);
+            let other = Server::over(one.shards.clone(), GuardConfig::default());
+            let mut servers = [one, other];
+            let expected = tell(&mut servers, &rule, &names, &endings).await;
+            for value in VALUES {
+                let used = 10_000 - servers[0].shards.look(&rule.take(value, 0)).remaining;
+                assert_eq!(used, expected[value], "{value}");
             }
         });
     }

@@ -39,7 +39,7 @@ pub(crate) struct Node {
 struct Kept {
     body: u64,
     until: Timestamp,
-    /// None while it is pending.
+    /// What is answered to the same again; none while it is pending.
     settlement: Option<Settlement>,
 }
 
@@ -102,14 +102,15 @@ impl Node {
 
     fn settle(&self, claim: &Claim<'_>, record: Record<'_>, now: Timestamp) -> Result<Settlement, Failure> {
         let mut records = self.records();
-        let name = claim.once.as_ref().map(|once| (once, format!("{:?}", once.key)));
+        let part = if let Record::Part(name) = record { Some(name) } else { None };
+        let name = claim.once.as_ref().map(|once| (once, format!("{:?} {part:?}", once.key)));
         let is_verdict = matches!(record, Record::Verdict { .. });
         if let Some((once, name)) = &name
             && let Some(kept) = records.get(name).filter(|kept| kept.until > now && !is_verdict)
         {
             return match &kept.settlement {
                 _ if kept.body != once.body => Ok(conflict(claim, now)),
-                Some(settlement) => Ok(Settlement { replay: Replay::Again, ..settlement.clone() }),
+                Some(settlement) => Ok(settlement.clone()),
                 None => Err(Failure::Pending),
             };
         }
@@ -133,12 +134,16 @@ fn kept(
         Wait::For(wait) if !verdict.allowed => wait.min(once.keep),
         _ => once.keep,
     };
-    let (settlement, keep) = match record {
-        Record::Pending if verdict.allowed => (None, PENDING),
-        Record::Pending => return None,
-        Record::Whole => (Some(settlement.clone()), keep),
-        Record::Verdict { settlement, keep } => (Some(settlement.clone()), keep),
+    if once.keep == Span::ZERO {
+        return None;
+    }
+    let (settlement, passed, keep) = match record {
+        Record::Pending => (None, verdict.allowed, PENDING),
+        Record::Whole | Record::Part(_) => (Some(settlement), verdict.allowed, keep),
+        Record::Verdict { settlement, passed, keep } => (Some(settlement), passed, keep),
     };
+    let replay = Replay::Again { terms: once.terms, passed };
+    let settlement = settlement.map(|settlement| Settlement { replay, ..settlement.clone() });
     Some(Kept { body: once.body, until: now.after(keep), settlement })
 }
 

@@ -4,11 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
 
 mod access;
+mod agreed;
 mod cluster;
 mod conform;
 mod one;
 mod outages;
+mod records;
 mod sentinel;
+mod settles;
+#[path = "../steps/mod.rs"]
+mod steps;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,8 @@
-//! Random claims on counters of every algorithm.
+//! Random claims on counters of every algorithm, and requests that begin and end.
+
+#![allow(dead_code, reason = "each test takes what it needs of it")]
+
+pub(crate) mod endings;
 
 use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
@@ -29,7 +33,8 @@ struct Asks {
 pub(crate) struct Step {
     pub(crate) moves: u64,
     id: u128,
-    once: Option<(usize, u64)>,
+    /// Name, body, and for how many seconds.
+    once: Option<(usize, u64, u64)>,
     charges: Vec<Asks>,
 }
 
@@ -66,8 +71,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let charge = (0usize..8, (0usize..3, 0usize..3), ask, 0u64..6, mode)
         .prop_map(|(rule, values, ask, units, mode)| Asks { rule, values, ask, units, mode });
     let moves = prop_oneof![3 => Just(0u64), 5 => 0u64..2_000_000, 1 => 0u64..25_000_000];
-    let once = prop::option::weighted(0.2, (0usize..3, 0u64..2));
-    (moves, 0u128..8, once, prop::collection::vec(charge, 1..6)).prop_map(|(moves, id, once, charges)| Step {
+    let once = prop::option::weighted(0.2, (0usize..3, 0u64..2, prop::sample::select(vec![20u64, 20, 20, 0])));
+    (moves, 0u128..8, once, prop::collection::vec(charge, 0..6)).prop_map(|(moves, id, once, charges)| Step {
         moves,
         id,
         once,
@@ -98,10 +103,11 @@ pub(crate) fn settle(
         let key = Key::new(scope, values);
         Charge { key, limit, ask, units: asks.units, mode: asks.mode, on_failure: OnFailure::Deny, strict: false }
     };
-    let once = step.once.map(|(name, body)| Once {
+    let once = step.once.map(|(name, body, keep)| Once {
         key: Key::new(names, smallvec![Value::Text(VALUES[name])]),
         body,
-        keep: Span::from_secs(20),
+        terms: step.charges.len() as u64,
+        keep: Span::from_secs(keep),
     });
     block_on(store.settle(&Claim {
         id: ClaimId(step.id),

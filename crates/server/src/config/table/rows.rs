@@ -1,5 +1,7 @@
 //! The rows of the table.
 
+mod receipts;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ pub(super) fn all() -> Vec<Setting> {
         listener("resp"),
         state(),
         redis(),
+        receipts::rows(),
         observe(),
     ];
     groups.into_iter().flatten().collect()

@@ -90,6 +90,33 @@ fn the_password_of_redis_is_not_shown() {
     assert!(told.contains("has a comma in it") && !told.contains("s3"), "{told}");
 }
 
+#[test]
+fn keys_of_receipts_are_not_shown() {
+    let secrets = "s3cret-s3cret-s3cret,an-older-s3cret-of-the-fleet";
+    let gathered = start(&[&format!("--receipt-keys={secrets}")], &[], "").gathered();
+    let shown = format!("{}{gathered:?}", gathered.print());
+    assert!(!shown.contains("s3cret") && shown.contains("receipt_keys: \"***\""), "{shown}");
+    // What is wrong with them is told without them.
+    let many = ["a-s3cret-that-is-long-enough"; 9].join(",");
+    let rows = [
+        ("s3cret", "a key has fewer than 16 bytes; make one with `openssl rand -hex 32`, or none"),
+        (
+            "a-s3cret-that-is-long-enough,",
+            "a key has fewer than 16 bytes; make one with `openssl rand -hex 32`, or none",
+        ),
+        (&many, "there are more than 8 keys; keep the newest of them, or none"),
+    ];
+    for (wrong, told) in rows {
+        let told = format!("--receipt-keys: error: `receipt_keys`: {told}");
+        assert_eq!(start(&[&format!("--receipt-keys={wrong}")], &[], "").problems(), [told]);
+    }
+    let told = start(&[], &[], "receipt_keys: ['a s3cret, and a comma', 'another s3cret']").problems().join("\n");
+    assert!(told.contains("`receipt_keys`: one has a comma in it") && !told.contains("s3cret"), "{told}");
+    let both = start(&["--receipt-keys=a-s3cret-that-is-long-enough", "--receipt-keys-file=f"], &[], "").problems();
+    let told = "--receipt-keys-file: error: `receipt_keys_file`: `receipt_keys` has keys too; keep one of the two";
+    assert_eq!(both, [told]);
+}
+
 proptest! {
     #[test]
     fn any_text_is_printed_as_it_was(text in "\\PC{1,20}|.{1,20}") {

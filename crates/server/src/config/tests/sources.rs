@@ -162,6 +162,10 @@ store_pool: 5
 store_deadline: 5ms
 store_cool_down: 1s
 last_resort: 300/second
+receipt_keys: [a new secret of the fleet, an old secret of the fleet]
+receipt_keys_file: none
+idempotency_ttl: 1h
+idempotency_max: 2000
 log_level: warn,tollgate=debug
 log_format: json
 otlp_endpoint: http://collector:4317
@@ -183,9 +187,10 @@ fn everything_can_be_said() {
     let lines: Vec<&str> = EVERYTHING.lines().collect();
     for (setting, line) in said.clone().zip(&lines) {
         assert!(line.starts_with(&format!("{}: ", setting.name)), "{} {line}", setting.name);
-        // There are two ways to give a password, and one excludes the other.
+        // There are two ways to give a secret, and one excludes the other.
         assert!(
-            setting.name == "store_password_file" || !line.ends_with(&format!(": {}", setting.default)),
+            ["store_password_file", "receipt_keys_file"].contains(&&*setting.name)
+                || !line.ends_with(&format!(": {}", setting.default)),
             "{line} is the default"
         );
     }
@@ -265,6 +270,12 @@ fn everything_can_be_said() {
         workers: Workers::Count(3.try_into().unwrap()),
         shutdown_timeout: Duration::from_secs(11),
         shadow_mode: true,
+        receipt_keys: KeysFrom::Texts(
+            ["a new secret of the fleet", "an old secret of the fleet"]
+                .map(|key| settings::SecretText(key.to_owned()))
+                .into(),
+        ),
+        idempotency: Idempotency { ttl: Duration::from_secs(3_600), max: 2_000 },
         observe: ObserveSettings {
             log_level: "warn,tollgate=debug".to_owned(),
             log_format: LogFormat::Json,
@@ -313,6 +324,8 @@ fn defaults_keep_to_this_machine() {
     assert!(settings.http.headers.ratelimit && settings.http.headers.x_ratelimit);
     assert_eq!(settings.http.authorize.attributes.len(), 5);
     assert_eq!(settings.observe.otlp_endpoint, None);
+    assert_eq!(settings.receipt_keys, KeysFrom::Nobody);
+    assert_eq!(settings.idempotency, Idempotency { ttl: Duration::from_secs(86_400), max: 1_000_000 });
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub(super) struct ByWire {
     bad_requests: Family<WireLabels, Counter>,
     authorize_unmatched: Counter,
     authorize_bad_cost: Counter,
+    replays: Family<WireLabels, Counter>,
+    conflicts: Family<WireLabels, Counter>,
+    soft_limits_passed: Family<WireLabels, Counter>,
+    not_held: Family<WireLabels, Counter>,
     in_flight: Family<WireLabels, Gauge>,
 }
 
@@ -67,6 +71,10 @@ impl ByWire {
             bad_requests: Family::default(),
             authorize_unmatched: Counter::default(),
             authorize_bad_cost: Counter::default(),
+            replays: Family::default(),
+            conflicts: Family::default(),
+            soft_limits_passed: Family::default(),
+            not_held: Family::default(),
             in_flight: Family::default(),
         };
         registry.register(
@@ -77,7 +85,7 @@ impl ByWire {
         );
         registry.register(
             "bad_requests",
-            "Checks that could not be decided as they were and were answered with an error",
+            "Checks that could not be decided as they were, and receipts that could not be settled, answered with an error",
             by_wire.bad_requests.clone(),
         );
         registry.register(
@@ -90,7 +98,31 @@ impl ByWire {
             "Requests of proxies whose cost was no whole number above 0, and counted as 1",
             by_wire.authorize_bad_cost.clone(),
         );
-        registry.register("checks_in_flight", "Checks that have begun and not ended", by_wire.in_flight.clone());
+        registry.register(
+            "idempotent_replays",
+            "Checks that were answered as an earlier one with the same idempotency key was, and consumed nothing",
+            by_wire.replays.clone(),
+        );
+        registry.register(
+            "idempotency_conflicts",
+            "Checks with an idempotency key that was used for another request, answered with an error",
+            by_wire.conflicts.clone(),
+        );
+        registry.register(
+            "soft_limits_passed",
+            "Limits of rules with mode soft that requests went past",
+            by_wire.soft_limits_passed.clone(),
+        );
+        registry.register(
+            "concurrency_not_applied",
+            "Limits on concurrent requests that did not apply to a check, since its caller could not release what it would hold",
+            by_wire.not_held.clone(),
+        );
+        registry.register(
+            "checks_in_flight",
+            "Checks, and settlements of receipts, that have begun and not ended",
+            by_wire.in_flight.clone(),
+        );
         WIRES.into_iter().for_each(|wire| drop(by_wire.of(wire)));
         by_wire
     }
@@ -111,6 +143,10 @@ impl ByWire {
             bad_requests: self.bad_requests.get_or_create_owned(&labels),
             authorize_unmatched: self.authorize_unmatched.clone(),
             authorize_bad_cost: self.authorize_bad_cost.clone(),
+            replays: self.replays.get_or_create_owned(&labels),
+            conflicts: self.conflicts.get_or_create_owned(&labels),
+            soft_limits_passed: self.soft_limits_passed.get_or_create_owned(&labels),
+            not_held: self.not_held.get_or_create_owned(&labels),
             in_flight: self.in_flight.get_or_create_owned(&labels),
         }
     }

@@ -7,6 +7,7 @@
 mod families;
 mod plain;
 mod process;
+mod receipts;
 mod scrape;
 mod shared;
 
@@ -21,8 +22,11 @@ use tollgate::{Limiter, Source, Span, Timestamp};
 
 use crate::counters::Counters;
 use crate::health::Health;
+use crate::receipts::Receipts;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};
+
+pub(crate) use receipts::ReceiptMetrics;
 
 /// What the server counts.
 pub(crate) struct Metrics {
@@ -32,6 +36,7 @@ pub(crate) struct Metrics {
     rules: RulesMetrics,
     snapshots: SnapshotMetrics,
     traces: TraceMetrics,
+    receipts: ReceiptMetrics,
     log_lines_lost: Counter,
     /// What is read when somebody asks.
     parts: Arc<OnceLock<Parts>>,
@@ -47,6 +52,14 @@ pub(crate) struct WireMetrics {
     pub(crate) authorize_unmatched: Counter,
     /// Proxies' requests with a cost that is none.
     pub(crate) authorize_bad_cost: Counter,
+    /// Checks that were decided before, under the same idempotency key.
+    pub(crate) replays: Counter,
+    /// Checks under an idempotency key that another has.
+    pub(crate) conflicts: Counter,
+    /// Soft limits that requests went past.
+    pub(crate) soft_limits_passed: Counter,
+    /// Limits on requests in flight that did not apply to a check.
+    pub(crate) not_held: Counter,
     in_flight: Gauge,
 }
 
@@ -121,13 +134,14 @@ impl Metrics {
         let (by_wire, by_listener) = (ByWire::register(ours), ByListener::register(ours));
         let rules = families::rules(ours);
         let (snapshots, traces) = (families::snapshots(ours), families::traces(ours));
-        Arc::new(Metrics { registry, by_wire, by_listener, rules, snapshots, traces, log_lines_lost, parts })
+        let receipts = ReceiptMetrics::register(ours);
+        Arc::new(Metrics { registry, by_wire, by_listener, rules, snapshots, traces, receipts, log_lines_lost, parts })
     }
 
-    /// The parts whose state is read when somebody asks: rules, store, health. Until then there are none. Told once.
-    pub(crate) fn watch(&self, limiter: Arc<Limiter<Counters>>, health: Arc<Health>) {
+    /// The parts whose state is read when somebody asks: rules, store, health, receipts. Until then there are none. Told once.
+    pub(crate) fn watch(&self, limiter: Arc<Limiter<Counters>>, health: Arc<Health>, receipts: Arc<Receipts>) {
         // A second call would be of the same server.
-        let _ = self.parts.set(Parts { limiter, health });
+        let _ = self.parts.set(Parts { limiter, health, receipts });
     }
 
     /// What is counted for one wire: `grpc`, `http` or `resp`.
@@ -150,6 +164,10 @@ impl Metrics {
 
     pub(crate) fn traces(&self) -> &TraceMetrics {
         &self.traces
+    }
+
+    pub(crate) fn receipts(&self) -> &ReceiptMetrics {
+        &self.receipts
     }
 
     /// For the log, which counts what it could not write.

@@ -12,11 +12,13 @@ use tollgate::{Limiter, MemoryStats, MemoryStore};
 use super::shared;
 use crate::counters::{Counters, SharedStatus};
 use crate::health::Health;
+use crate::receipts::Receipts;
 
 /// The parts.
 pub(super) struct Parts {
     pub(super) limiter: Arc<Limiter<Counters>>,
     pub(super) health: Arc<Health>,
+    pub(super) receipts: Arc<Receipts>,
 }
 
 /// Reads them.
@@ -42,6 +44,7 @@ impl Collector for Scrape {
         let counters = parts.map(|parts| parts.limiter.store());
         memory(&mut encoder, &counters.and_then(Counters::memory).map(MemoryStore::stats).unwrap_or_default())?;
         shared::encode(&mut encoder, &parts.map(Parts::shared).unwrap_or_default())?;
+        receipts(&mut encoder, parts.map(|parts| parts.receipts.unsettled()).unwrap_or_default())?;
         health(&mut encoder, parts.map(|parts| &*parts.health))
     }
 }
@@ -90,6 +93,12 @@ fn memory(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Er
     gauge(encoder, "store_once_records", "Records of claims that are settled once.", &stats.once)?;
     let help = "Such records that were removed before their time because there were too many.";
     counter(encoder, "store_evicted_once_records", help, stats.once_evicted)
+}
+
+fn receipts(encoder: &mut DescriptorEncoder, unsettled: i64) -> Result<(), Error> {
+    let help = "Receipts that were not settled in time: of those that this server gave, fewer those that it settled. Who settles \
+                what another server gave counts down, below 0 if need be: the sum over all servers is the truth.";
+    gauge(encoder, "receipts_unsettled", help, &unsettled)
 }
 
 fn health(encoder: &mut DescriptorEncoder, health: Option<&Health>) -> Result<(), Error> {

@@ -57,7 +57,12 @@ pub(super) fn encode(
         &guard.local,
     )?;
     gauge(encoder, "store_owed_keys", "Local counters that the store has not been told of yet.", &guard.owed)?;
-    gauge(encoder, "store_errands", "Units that wait to be given back to the store.", &guard.waiting)?;
+    gauge(
+        encoder,
+        "store_errands",
+        "What waits to be told to the store: units to give back, receipts settled meanwhile.",
+        &guard.waiting,
+    )?;
     let help = "What the store could not be told or given back, and never will be.";
     counter(encoder, "store_errands_dropped", help, guard.dropped)?;
     counter(encoder, "store_claims", "Claims that were sent to the store.", redis.claims)?;

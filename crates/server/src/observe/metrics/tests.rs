@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{MemoryConfig, Ruleset};
+use tollgate::{Ending, MemoryConfig, Ruleset};
 use tollgate_rules::{Source as RuleSource, load_sources};
 
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
@@ -36,7 +36,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 54] = [
+const FAMILIES: [&str; 63] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -53,14 +53,22 @@ const FAMILIES: [&str; 54] = [
     "tollgate_build_info",
     "tollgate_checks_in_flight",
     "tollgate_circuit_state",
+    "tollgate_concurrency_not_applied_total",
     "tollgate_connections_accepted_total",
     "tollgate_connections_open",
     "tollgate_connections_refused_total",
     "tollgate_decisions_total",
     "tollgate_degraded",
     "tollgate_failopen_total",
+    "tollgate_idempotency_conflicts_total",
+    "tollgate_idempotent_replays_total",
     "tollgate_log_lines_lost_total",
     "tollgate_ready",
+    "tollgate_receipts_deferred_total",
+    "tollgate_receipts_issued_total",
+    "tollgate_receipts_refused_total",
+    "tollgate_receipts_settled_total",
+    "tollgate_receipts_unsettled",
     "tollgate_rules_domains",
     "tollgate_rules_generation",
     "tollgate_rules_last_reload_success_timestamp_seconds",
@@ -71,6 +79,7 @@ const FAMILIES: [&str; 54] = [
     "tollgate_snapshot_last_success_timestamp_seconds",
     "tollgate_snapshot_size_bytes",
     "tollgate_snapshots_total",
+    "tollgate_soft_limits_passed_total",
     "tollgate_store_batches_total",
     "tollgate_store_claims_total",
     "tollgate_store_connections_lost_total",
@@ -151,7 +160,7 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
     let redis = RedisStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
     held.says(SharedStatus { guard, redis });
     let (metrics, rules) = (Metrics::new(), Ruleset::compile(Vec::new(), 1).unwrap());
-    metrics.watch(held.limiter(rules), Arc::default());
+    metrics.watch(held.limiter(rules), Arc::default(), Receipts::alone());
     let text = metrics.text(Exposition::Plain).unwrap();
     assert_eq!(families(&text), FAMILIES);
     let samples = samples(&text);
@@ -204,6 +213,10 @@ fn decisions_are_counted_by_wire_outcome_and_source() {
     http.decided(false, Source::Local);
     http.decided(true, Source::Cache);
     http.refused_request();
+    http.replays.inc();
+    http.conflicts.inc_by(2);
+    grpc.soft_limits_passed.inc_by(3);
+    grpc.not_held.inc_by(4);
     http.authorize_unmatched.inc();
     metrics.wire("grpc").in_flight().inc();
     let samples = scraped(&metrics);
@@ -219,7 +232,29 @@ fn decisions_are_counted_by_wire_outcome_and_source() {
     assert_eq!(decisions.map(|(_, value)| value).sum::<f64>(), 7.0);
     assert_eq!(samples[r#"tollgate_bad_requests_total{wire="http"}"#], 1.0);
     assert_eq!(samples["tollgate_authorize_unmatched_total"], 1.0);
+    assert_eq!(samples[r#"tollgate_idempotent_replays_total{wire="http"}"#], 1.0);
+    assert_eq!(samples[r#"tollgate_idempotency_conflicts_total{wire="http"}"#], 2.0);
+    assert_eq!(samples[r#"tollgate_soft_limits_passed_total{wire="grpc"}"#], 3.0);
+    assert_eq!(samples[r#"tollgate_concurrency_not_applied_total{wire="grpc"}"#], 4.0);
     assert_eq!(samples[r#"tollgate_checks_in_flight{wire="grpc"}"#], 1.0);
+}
+
+#[test]
+fn receipts_are_counted_by_what_became_of_them() {
+    let metrics = Metrics::new();
+    let receipts = metrics.receipts();
+    receipts.issued();
+    receipts.settled(Ending::Ok, true);
+    receipts.settled(Ending::Failed, false);
+    receipts.settled(Ending::Running, true);
+    receipts.settled(Ending::Running, true);
+    receipts.refused("expired");
+    let samples = scraped(&metrics);
+    let settled = |outcome: &str| samples[&format!("tollgate_receipts_settled_total{{outcome=\"{outcome}\"}}")];
+    assert_eq!((settled("ok"), settled("failed"), settled("running")), (1.0, 1.0, 2.0));
+    assert_eq!((samples["tollgate_receipts_issued_total"], samples["tollgate_receipts_deferred_total"]), (1.0, 1.0));
+    assert_eq!(samples[r#"tollgate_receipts_refused_total{reason="expired"}"#], 1.0);
+    assert_eq!(samples[r#"tollgate_receipts_refused_total{reason="forged"}"#], 0.0);
 }
 
 #[test]
@@ -267,7 +302,7 @@ fn rules_and_snapshots_tell_how_they_went() {
 #[test]
 fn parts_are_read_when_somebody_asks() {
     let (metrics, limiter, health) = (Metrics::new(), limiter(), Arc::new(Health::default()));
-    metrics.watch(limiter.clone(), health.clone());
+    metrics.watch(limiter.clone(), health.clone(), Receipts::alone());
     let samples = scraped(&metrics);
     assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (0.0, 0.0));
     assert_eq!((samples["tollgate_rules_generation"], samples["tollgate_rules_loaded"]), (7.0, 2.0));

@@ -1,4 +1,4 @@
-//! Traces: a span for each check that is sampled, sent by OTLP to a collector.
+//! Traces: a span for each check and each settlement that is sampled, sent by OTLP to a collector.
 //!
 //! Spans are made with OpenTelemetry's own tracer, not through log events: what is traced does not depend on what is logged, and
 //! with tracing off a check pays for one branch.
@@ -12,7 +12,7 @@ use opentelemetry::trace::{Span as _, SpanBuilder, SpanKind, Status, TraceContex
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
-use tollgate::Decision;
+use tollgate::{Decision, Ending};
 
 use super::metrics::TraceMetrics;
 pub(crate) use export::TraceGuard;
@@ -35,6 +35,10 @@ pub(crate) struct Tracer(Option<Arc<SdkTracer>>);
 /// The span of a check that is traced. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct CheckSpan(Span);
+
+/// The span of a receipt that is settled.
+#[derive(Debug)]
+pub(crate) struct SettleSpan(Span);
 
 impl Tracer {
     /// Traces nothing.
@@ -70,18 +74,36 @@ impl Tracer {
         wire: &'static str,
         traceparent: impl FnOnce() -> Option<&'h str>,
     ) -> Option<CheckSpan> {
+        self.span("tollgate.check", wire, traceparent).map(CheckSpan)
+    }
+
+    /// The same for a receipt that is to be settled.
+    pub(crate) fn settle_span<'h>(
+        &self,
+        wire: &'static str,
+        traceparent: impl FnOnce() -> Option<&'h str>,
+    ) -> Option<SettleSpan> {
+        self.span("tollgate.settle", wire, traceparent).map(SettleSpan)
+    }
+
+    fn span<'h>(
+        &self,
+        name: &'static str,
+        wire: &'static str,
+        traceparent: impl FnOnce() -> Option<&'h str>,
+    ) -> Option<Span> {
         let tracer = self.0.as_deref()?;
         let parent = match traceparent().and_then(parent::read) {
             Some(parent) => Context::new().with_remote_span_context(parent),
             None => Context::new(),
         };
-        let builder = SpanBuilder::from_name("tollgate.check").with_kind(SpanKind::Server);
+        let builder = SpanBuilder::from_name(name).with_kind(SpanKind::Server);
         let mut span = tracer.build_with_context(builder, &parent);
         if !span.is_recording() {
             return None;
         }
         span.set_attribute(KeyValue::new("tollgate.wire", wire));
-        Some(CheckSpan(span))
+        Some(span)
     }
 }
 
@@ -104,6 +126,19 @@ impl CheckSpan {
     /// The check could not be decided as it was.
     pub(crate) fn failed(mut self) {
         self.0.set_status(Status::error("bad request"));
+    }
+}
+
+impl SettleSpan {
+    /// It was told how the request stands; whether the store has it.
+    pub(crate) fn settled(mut self, ending: Ending, is_stored: bool) {
+        self.0.set_attribute(KeyValue::new("tollgate.outcome", ending.name()));
+        self.0.set_attribute(KeyValue::new("tollgate.stored", is_stored));
+    }
+
+    /// It was not settled.
+    pub(crate) fn failed(mut self, why: &'static str) {
+        self.0.set_status(Status::error(why));
     }
 }
 

@@ -136,6 +136,25 @@ fn a_span_arrives_with_its_parent_and_what_was_decided() {
 }
 
 #[test]
+fn a_settlement_has_a_span_of_its_own() {
+    let collector = collector();
+    let (tracer, _guard) = Tracer::start(&settings(collector.at, 0.0), &TraceMetrics::default()).unwrap();
+    assert!(tracer.settle_span("http", || Some(NOT_SAMPLED)).is_none());
+    tracer.settle_span("http", || Some(PARENT)).unwrap().settled(Ending::Failed, true);
+    tracer.settle_span("http", || Some(PARENT)).unwrap().failed("already_settled");
+    let [settled, refused] = collector.next(2).1.try_into().unwrap();
+    for span in [&settled, &refused] {
+        assert_eq!(span.name, "tollgate.settle");
+        assert_eq!(span.parent_span_id, 0xb7ad6b7169203331_u64.to_be_bytes());
+    }
+    let told = attributes(settled.attributes);
+    assert_eq!((&told["tollgate.wire"], &told["tollgate.outcome"]), (&text("http"), &text("failed")));
+    assert_eq!(told["tollgate.stored"], Value::BoolValue(true));
+    let status = refused.status.unwrap();
+    assert_eq!((status.code, status.message.as_str()), (2, "already_settled"));
+}
+
+#[test]
 fn the_end_sends_what_waits() {
     let collector = collector();
     let metrics = TraceMetrics::default();

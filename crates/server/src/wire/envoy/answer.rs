@@ -6,8 +6,9 @@ use envoy_types::pb::envoy::config::core::v3::HeaderValue;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use envoy_types::pb::google::protobuf::{Duration, Struct, Value, value};
-use tollgate::{Algorithm, Decision, Limit, Mode, Outcome, Source, Wait};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Duration, ListValue, Struct, Value};
+use tollgate::{Algorithm, Ask, Decision, Limit, Mode, Outcome, Request, Source, Wait, told};
 use tollgate_core::calendar::CalendarUnit;
 use tollgate_rules::model::Headers;
 
@@ -18,14 +19,19 @@ use crate::gate::Gate;
 const UNLIMITED: u32 = u32::MAX;
 
 /// The answer to a request that was decided.
-pub(super) fn respond(decision: &Decision, gate: &Gate, descriptors: usize, extras: &Extras) -> RateLimitResponse {
+pub(super) fn respond(request: &Request<'_>, decision: &Decision, gate: &Gate, extras: &Extras) -> RateLimitResponse {
     let mut response = RateLimitResponse {
         overall_code: code(gate.passes(decision)),
-        statuses: (0..descriptors).map(|number| status(decision, number)).collect(),
+        statuses: (0..request.descriptors.len()).map(|number| status(decision, number)).collect(),
         ..RateLimitResponse::default()
     };
+    if request.ask != Ask::Exactly {
+        // Nobody asked for room. What a limit says that could not be read is no refusal either.
+        response.statuses.iter_mut().for_each(|status| status.code = code(true));
+    }
     if let Some(names) = &extras.headers {
         response.response_headers_to_add = headers(&response.statuses, names);
+        response.response_headers_to_add.extend(signal(decision));
     }
     if extras.metadata {
         response.dynamic_metadata = metadata(decision, gate.level());
@@ -150,19 +156,35 @@ fn headers(statuses: &[DescriptorStatus], names: &HeaderNames) -> Vec<HeaderValu
     ]
 }
 
-/// The metadata of the limits that let the request pass; of several with one name the first. And what the decision rests on, where
-/// that is not the store.
+/// The soft limits that the request went past.
+fn signal(decision: &Decision) -> Option<HeaderValue> {
+    let names: Vec<&str> = told::signals(decision).collect();
+    let key = told::SIGNAL.as_str().to_owned();
+    (!names.is_empty()).then(|| HeaderValue { key, value: names.join(", "), ..HeaderValue::default() })
+}
+
+/// The metadata of the limits that let the request pass; of several with one name the first. The soft limits that it went past, and
+/// how long it should be held back. And what the decision rests on, where that is not the store.
 fn metadata(decision: &Decision, level: Option<&'static str>) -> Option<Struct> {
     let passed = decision.outcomes().filter(|outcome| !refuses(outcome)).map(|outcome| outcome.rule);
     let rules = passed.chain(decision.unlimited().map(|(rule, _)| rule));
     let mut fields = Struct::default().fields;
-    let value = |text: &str| Value { kind: Some(value::Kind::StringValue(text.to_owned())) };
+    let value = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
     for (name, text) in rules.flat_map(|rule| rule.metadata()) {
         fields.entry(name.clone()).or_insert_with(|| value(text));
     }
     let source = Some(decision.source()).filter(|source| *source != Source::Store).map(Source::name);
     for (name, text) in [("tollgate_source", source), ("tollgate_level", level)] {
         fields.extend(text.map(|text| (name.to_owned(), value(text))));
+    }
+    let values: Vec<Value> = told::signals(decision).map(value).collect();
+    if !values.is_empty() {
+        fields.insert("tollgate_signals".to_owned(), Value { kind: Some(Kind::ListValue(ListValue { values })) });
+    }
+    let delay = decision.delay().as_micros().div_ceil(1_000);
+    if delay > 0 {
+        // The protocol's numbers are floats; this one is far below what they tell apart.
+        fields.insert("tollgate_delay_ms".to_owned(), Value { kind: Some(Kind::NumberValue(delay as f64)) });
     }
     (!fields.is_empty()).then_some(Struct { fields })
 }

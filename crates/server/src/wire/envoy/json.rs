@@ -7,7 +7,8 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::google::protobuf::{Struct, UInt64Value, value};
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, UInt64Value, Value};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -221,13 +222,19 @@ fn current_limit(limit: &RateLimit) -> CurrentLimit<'_> {
     }
 }
 
-/// Metadata has texts alone.
 fn object(fields: &Struct) -> serde_json::Value {
-    let text = |kind: &Option<value::Kind>| match kind {
-        Some(value::Kind::StringValue(text)) => serde_json::Value::from(text.as_str()),
+    fields.fields.iter().map(|(name, value)| (name.clone(), told(value))).collect()
+}
+
+/// Metadata has texts, whole numbers and lists of them.
+fn told(value: &Value) -> serde_json::Value {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => text.as_str().into(),
+        // Whole ones, and written so.
+        Some(Kind::NumberValue(number)) => (*number as u64).into(),
+        Some(Kind::ListValue(list)) => list.values.iter().map(told).collect(),
         _ => serde_json::Value::Null,
-    };
-    fields.fields.iter().map(|(name, value)| (name.clone(), text(&value.kind))).collect()
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

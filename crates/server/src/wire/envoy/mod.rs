@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::HeaderMap;
-use tollgate::{RequestError, Span};
+use tollgate::{Replay, RequestError, Span};
 
 use crate::gate::Gate;
+use crate::wire::instructions::ONCE;
 use ask::Asked;
 
 pub(crate) use route::{description, routes};
@@ -63,9 +64,14 @@ impl Envoy {
         patience: Option<Span>,
     ) -> Result<RateLimitResponse, Refusal> {
         let limits = ask::limits(request, &self.gate)?;
-        let asked = Asked::new(request, &limits);
-        match self.gate.check(&asked.request(&asked.descriptors()), headers, patience).await {
-            Ok(decision) => Ok(answer::respond(&decision, &self.gate, request.descriptors.len(), &self.extras)),
+        let asked = Asked::new(request, &limits)?;
+        let descriptors = asked.descriptors();
+        let asked = asked.request(&descriptors);
+        match self.gate.check(&asked, headers, patience).await {
+            Ok(decision) if decision.replay() == Replay::Conflict => Err(Refusal(format!(
+                "the idempotency key in {ONCE} has named another request; give each request a key of its own"
+            ))),
+            Ok(decision) => Ok(answer::respond(&asked, &decision, &self.gate, &self.extras)),
             Err(RequestError::UnknownDomain) => Ok(answer::nothing_applies(request.descriptors.len())),
             Err(error) => Err(Refusal(error.to_string())),
         }

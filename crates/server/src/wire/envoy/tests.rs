@@ -1,6 +1,8 @@
 //! What Envoy's users rely on.
 
+mod instructions;
 mod json;
+mod soft;
 
 use std::sync::Arc;
 
@@ -56,13 +58,22 @@ pub(super) fn envoy(extras: Extras, shadow: bool) -> Envoy {
 }
 
 fn ruleset() -> Ruleset {
-    let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
+    rules(RULES)
+}
+
+fn rules(text: &str) -> Ruleset {
+    let source = Source { name: "rules.yaml".to_owned(), text: text.to_owned() };
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
     Ruleset::compile(domains, 1).unwrap()
 }
 
 fn envoy_on(limiter: Arc<Limiter<Counters>>, extras: Extras, shadow: bool) -> Envoy {
     Envoy::new(Arc::new(Gate::new(limiter, shadow, 100, Metrics::new().wire("grpc"))), extras)
+}
+
+/// One with other rules.
+fn envoy_with(text: &str, extras: Extras) -> Envoy {
+    envoy_on(Arc::new(Limiter::new(rules(text), MemoryConfig::default().build().into())), extras, false)
 }
 
 fn server() -> Envoy {
@@ -77,7 +88,7 @@ fn descriptor(text: &str) -> RateLimitDescriptor {
         Entry { key: key.to_owned(), value: value.to_owned() }
     };
     RateLimitDescriptor {
-        entries: entries.split(',').map(entry).collect(),
+        entries: entries.split(',').filter(|entry| !entry.is_empty()).map(entry).collect(),
         hits_addend: hits.parse().ok().map(|value| UInt64Value { value }),
         ..RateLimitDescriptor::default()
     }
@@ -235,9 +246,6 @@ fn what_is_no_request() {
     assert!(refused(&envoy, &request("test-domain", &[&entries])).contains("at most 32"));
     let long = format!("a={}", "x".repeat(4097));
     assert!(refused(&envoy, &request("test-domain", &[&long])).contains("at most 4096 bytes"));
-    let mut negative = request("test-domain", &["a=b"]);
-    negative.descriptors[0].is_negative_hits = true;
-    assert!(refused(&envoy, &negative).contains("is_negative_hits"));
     assert_eq!(all(&ask(&envoy, &request("elsewhere", &["a=b", "c=d"]))), ["OK", "OK", "OK"]);
 }
 

@@ -9,10 +9,11 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
-use tollgate::{Descriptor, Request};
+use tollgate::{Descriptor, ReceiptWish, Request};
 use tollgate_rules::quoted;
 
 use super::problem::Problem;
+use crate::wire::instructions::{Instructions, Misread, is_instruction};
 use crate::wire::object::{Called, Object};
 
 /// What a client asks.
@@ -20,6 +21,7 @@ use crate::wire::object::{Called, Object};
 pub(super) struct Asked<'a> {
     pub(super) domain: Option<Cow<'a, str>>,
     pub(super) cost: u64,
+    receipt: ReceiptWish,
     lists: SmallVec<[List<'a>; 1]>,
 }
 
@@ -50,23 +52,39 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// All names and values, for [`Self::descriptors`] to part.
-    pub(super) fn pairs(&self) -> Pairs<'_> {
-        self.lists.iter().flat_map(|list| &list.entries).map(|(name, value)| (&**name, &**value)).collect()
+    /// All names and values, for [`Self::descriptors`] to part, without the instructions among them.
+    pub(super) fn pairs(&self) -> Result<(Pairs<'_>, Instructions<'_>), Problem> {
+        let (mut pairs, mut instructions) = (Pairs::new(), Instructions::default());
+        for (name, value) in self.lists.iter().flat_map(|list| &list.entries) {
+            let is_taken = instructions.take(name, value);
+            if !is_taken.map_err(|Misread(reason)| Problem::bad_request("bad_instruction", reason))? {
+                pairs.push((name, value));
+            }
+        }
+        Ok((pairs, instructions))
     }
 
     pub(super) fn descriptors<'p>(&self, pairs: &'p Pairs<'_>) -> SmallVec<[Descriptor<'p>; 1]> {
         let mut rest = &pairs[..];
         let part = |list: &List<'_>| {
-            let (own, others) = rest.split_at_checked(list.entries.len()).unwrap_or((rest, &[]));
+            let length = list.entries.iter().filter(|(name, _)| !is_instruction(name)).count();
+            let (own, others) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             rest = others;
-            Descriptor { entries: own, hits: list.hits, limit: None }
+            // One that only instructs costs nothing beside others.
+            let instructs = length < list.entries.len() && own.is_empty() && !pairs.is_empty();
+            Descriptor { entries: own, hits: list.hits.or(instructs.then_some(0)), limit: None }
         };
         self.lists.iter().map(part).collect()
     }
 
     pub(super) fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>]) -> Request<'r> {
-        Request { domain: self.domain.as_deref(), descriptors, cost: self.cost, ..Request::default() }
+        Request {
+            domain: self.domain.as_deref(),
+            descriptors,
+            cost: self.cost,
+            receipt: self.receipt,
+            ..Request::default()
+        }
     }
 }
 
@@ -86,12 +104,13 @@ impl<'de> Visitor<'de> for AskedReader {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
-        let (mut domain, mut cost, mut attributes, mut descriptors) = (None, None, None, None);
+        let (mut domain, mut cost, mut receipt, mut attributes, mut descriptors) = (None, None, None, None, None);
         let mut flat = Entries::new();
         while let Some(Name(name)) = map.next_key()? {
             let is_new = match &*name {
                 "domain" => domain.replace(text(map.next_value()?, "domain")?).is_none(),
                 "cost" => cost.replace(count(map.next_value()?, "cost")?).is_none(),
+                "receipt" => receipt.replace(truth(map.next_value()?, "receipt")?).is_none(),
                 "attributes" => attributes.replace(map.next_value_seed(Attributes)?).is_none(),
                 "descriptors" => descriptors.replace(map.next_value_seed(Descriptors)?).is_none(),
                 _ => {
@@ -123,7 +142,8 @@ impl<'de> Visitor<'de> for AskedReader {
                 descriptors.unwrap_or_else(|| lone(attributes.unwrap_or_default()))
             }
         };
-        Ok(Asked { domain, cost: cost.unwrap_or(1), lists })
+        let receipt = if receipt == Some(true) { ReceiptWish::Always } else { ReceiptWish::IfNeeded };
+        Ok(Asked { domain, cost: cost.unwrap_or(1), receipt, lists })
     }
 }
 
@@ -147,12 +167,12 @@ fn add<'a, E: serde::de::Error>(entries: &mut Entries<'a>, name: Cow<'a, str>, v
     Ok(true)
 }
 
-fn twice<E: serde::de::Error>(name: &str) -> E {
+pub(super) fn twice<E: serde::de::Error>(name: &str) -> E {
     E::custom(format_args!("{} is there twice; send it once", quoted(name)))
 }
 
 /// A text; a number or a truth value as it is written.
-fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<'a, str>, E> {
+pub(super) fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<'a, str>, E> {
     let raw = raw.get();
     let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (inner, raw.as_bytes()) {
@@ -167,8 +187,16 @@ fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<
     }
 }
 
-fn count<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<u64, E> {
+pub(super) fn count<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<u64, E> {
     whole_number(&text(raw, member)?, member)
+}
+
+fn truth<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<bool, E> {
+    match raw.get() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(E::custom(format_args!("`{member}` must be true or false, not {}", quoted(other)))),
+    }
 }
 
 /// JSON's mapping of 64-bit numbers may write them as texts.
@@ -179,7 +207,8 @@ fn whole_number<E: serde::de::Error>(text: &str, member: &str) -> Result<u64, E>
     })
 }
 
-struct Name<'a>(Cow<'a, str>);
+/// The name of a member.
+pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name<'a>, D::Error> {

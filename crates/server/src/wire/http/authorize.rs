@@ -14,10 +14,11 @@ use http::{HeaderMap, HeaderName, Response};
 use http_body_util::Full;
 use smallvec::SmallVec;
 use tollgate::told::{self, Detail};
-use tollgate::{Decision, Descriptor, Request, RequestError, now};
+use tollgate::{Decision, Descriptor, ReceiptWish, Replay, Request, RequestError, now};
 
 use super::Wire;
 use super::settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
+use crate::wire::instructions::Instructions;
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static METHODS: [HeaderName; 2] =
@@ -26,6 +27,8 @@ static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), Heade
 
 /// Attributes by name.
 type Values<'h> = SmallVec<[(&'h str, Cow<'h, str>); 8]>;
+/// Those of them that rules may look at.
+type Entries<'v> = SmallVec<[(&'v str, &'v str); 8]>;
 
 /// Decides the request that headers describe.
 ///
@@ -36,25 +39,19 @@ pub(super) async fn answer(wire: &Wire, headers: &HeaderMap) -> Response<Full<By
         return Box::pin(wait(wire, headers)).await;
     }
     let values = wire.authorize.values(headers);
-    let entries = entries(&values);
+    let (entries, instructions) = wire.sifted(&values);
     let descriptors = [Descriptor::new(&entries)];
-    let request = wire.request(&descriptors, headers);
-    tell(wire, &request, now(wire.gate.check(&request, headers, None)))
+    let request = instructions.applied_to(wire.request(&descriptors, headers));
+    tell(wire, &request, now(wire.decide(&request, headers)))
 }
 
 /// The same on a store that makes wait.
 async fn wait(wire: &Wire, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let values = wire.authorize.values(headers);
-    let entries = entries(&values);
+    let (entries, instructions) = wire.sifted(&values);
     let descriptors = [Descriptor::new(&entries)];
-    let request = wire.request(&descriptors, headers);
-    tell(wire, &request, Some(wire.gate.check(&request, headers, None).await))
-}
-
-fn entries<'v>(values: &'v Values<'_>) -> SmallVec<[(&'v str, &'v str); 8]> {
-    // A value that is too long to be decided must not be a way past the limits.
-    let cut = |(name, value): &'v (&str, Cow<'_, str>)| (*name, told::beginning(value, Request::LONGEST_TEXT));
-    values.iter().map(cut).take(Request::MOST_ENTRIES).collect()
+    let request = instructions.applied_to(wire.request(&descriptors, headers));
+    tell(wire, &request, Some(wire.decide(&request, headers).await))
 }
 
 fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, RequestError>>) -> Response<Full<Bytes>> {
@@ -73,13 +70,43 @@ fn tell(wire: &Wire, request: &Request<'_>, decided: Option<Result<Decision, Req
 }
 
 impl Wire {
+    /// Attributes and instructions. What can't be followed is as good as not sent, and counted.
+    fn sifted<'v>(&self, values: &'v Values<'_>) -> (Entries<'v>, Instructions<'v>) {
+        let (mut entries, mut instructions) = (Entries::new(), Instructions::default());
+        for (name, value) in values {
+            match instructions.take(name, value) {
+                Ok(true) => {}
+                Ok(false) if entries.len() == Request::MOST_ENTRIES => {}
+                // A value that is too long to be decided must not be a way past the limits.
+                Ok(false) => entries.push((*name, told::beginning(value, Request::LONGEST_TEXT))),
+                Err(_) => {
+                    self.gate.metrics().authorize_bad_cost.inc();
+                }
+            }
+        }
+        (entries, instructions)
+    }
+
+    /// A proxy can't be told that its client's idempotency key has named something else: then the request is one of its own.
+    async fn decide(&self, request: &Request<'_>, headers: &HeaderMap) -> Result<Decision, RequestError> {
+        match self.gate.check(request, headers, None).await {
+            Ok(decision) if decision.replay() == Replay::Conflict => {
+                self.gate.metrics().authorize_bad_cost.inc();
+                self.gate.check(&Request { once: None, ..*request }, headers, None).await
+            }
+            decided => decided,
+        }
+    }
+
     /// What is asked for the client of a proxy.
     fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>], headers: &HeaderMap) -> Request<'r> {
         let cost = self.authorize.cost(headers).unwrap_or_else(|| {
             self.gate.metrics().authorize_bad_cost.inc();
             1
         });
-        Request { domain: self.authorize.domain.as_deref(), descriptors, cost, ..Request::default() }
+        // A proxy that asks once has no use for a receipt.
+        let receipt = ReceiptWish::Never;
+        Request { domain: self.authorize.domain.as_deref(), descriptors, cost, receipt, ..Request::default() }
     }
 }
 

@@ -85,7 +85,7 @@ const MOST_MISSES: usize = 1_000;
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, body: axum::body::Body) -> Result<Json<Explained>, Problem> {
     let bytes = body::whole(body, wire.times.body).await?;
     let asked = Asked::read(&bytes)?;
-    let pairs = asked.pairs();
+    let (pairs, _) = asked.pairs()?;
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
     match wire.gate.explain(&request).await {

@@ -1,6 +1,7 @@
-//! HTTP/1.1 with JSON: checks, what proxies ask with a request's headers, explanations, how a caller stands, health.
+//! HTTP/1.1 with JSON: checks and how they ended, what proxies ask with a request's headers, explanations, how a caller stands,
+//! health.
 //!
-//! The two paths that every request of somebody's traffic takes are served on hyper itself; axum routes the others.
+//! The three paths that every request of somebody's traffic takes are served on hyper itself; axum routes the others.
 
 mod asked;
 mod authorize;
@@ -8,9 +9,11 @@ mod body;
 mod check;
 mod explain;
 mod health;
+mod once;
 mod openapi;
 mod problem;
 mod settings;
+mod settle;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -35,12 +38,14 @@ use tower::ServiceExt;
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::{Closing, Stream};
+use crate::receipts::Receipts;
 use problem::Problem;
 pub(crate) use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, Times};
 
 /// What this wire is made of.
 pub(crate) struct HttpConfig {
     pub(crate) gate: Arc<Gate>,
+    pub(crate) receipts: Arc<Receipts>,
     pub(crate) health: Arc<Health>,
     pub(crate) told: Told,
     pub(crate) authorize: AuthorizeSettings,
@@ -62,6 +67,7 @@ pub(crate) struct Http {
 #[derive(Debug)]
 struct Wire {
     gate: Arc<Gate>,
+    receipts: Arc<Receipts>,
     health: Arc<Health>,
     told: Told,
     authorize: AuthorizeSettings,
@@ -71,6 +77,7 @@ struct Wire {
 type Answer = Response<Either<Full<Bytes>, axum::body::Body>>;
 
 const CHECK: &str = "/v1/ratelimit/check";
+const SETTLE: &str = "/v1/ratelimit/settle";
 const AUTHORIZE: &str = "/v1/ratelimit/authorize";
 
 /// The longest head of a request; past it the client is told so (431). Of headers there may be a hundred, hyper's own bound.
@@ -80,12 +87,13 @@ const MOST_BUFFERED: usize = 64 * 1024;
 
 impl HttpConfig {
     pub(crate) fn build(self) -> Arc<Http> {
-        let HttpConfig { gate, health, told, authorize, times, extra, extra_docs } = self;
-        let wire = Arc::new(Wire { gate, health, told, authorize, times });
+        let HttpConfig { gate, receipts, health, told, authorize, times, extra, extra_docs } = self;
+        let wire = Arc::new(Wire { gate, receipts, health, told, authorize, times });
         let document = Bytes::from(openapi::document(extra_docs));
         let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
         let mut router = Router::new()
             .route(CHECK, post(check::handle))
+            .route(SETTLE, post(settle::handle))
             .route("/v1/ratelimit/explain", post(explain::handle))
             .route("/v1/ratelimit/status/{entity}", get(status::handle))
             .route("/openapi.json", document)
@@ -143,6 +151,10 @@ impl Http {
             (&Method::POST, CHECK) => {
                 let (head, body) = request.into_parts();
                 check::answer(&self.wire, &head.headers, body).await.map(Either::Left)
+            }
+            (&Method::POST, SETTLE) => {
+                let (head, body) = request.into_parts();
+                settle::answer(&self.wire, &head.headers, body).await.map(Either::Left)
             }
             (&Method::GET | &Method::HEAD | &Method::POST, AUTHORIZE) => {
                 authorize::answer(&self.wire, request.headers()).await.map(Either::Left)

@@ -4,15 +4,16 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{IntoParams, OpenApi, ToSchema};
 
-use super::{authorize, check, explain, health, status};
+use super::{authorize, check, explain, health, settle, status};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Tollgate", description = "Rate limits: may this request pass, and how does its caller stand?"),
     paths(
         check::handle,
+        settle::handle,
         explain::handle,
         status::handle,
         authorize::handle,
@@ -21,13 +22,33 @@ use super::{authorize, check, explain, health, status};
         health::readyz,
         handle
     ),
-    components(schemas(CheckBody))
+    components(schemas(CheckBody, SettleBody))
 )]
 struct Document;
 
 /// What a check asks. Its schema is [`check_body`]: three forms, which no type of ours mirrors.
 #[derive(ToSchema)]
 pub(super) struct CheckBody {}
+
+/// What a settlement tells. Its schema is [`settle_body`].
+#[derive(ToSchema)]
+pub(super) struct SettleBody {}
+
+/// The caller's name for a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code, reason = "it only describes")]
+pub(super) struct Idempotency {
+    /// The caller's name for the request, under which it is decided once; `X-Idempotency-Key` is the same.
+    #[param(
+        rename = "Idempotency-Key",
+        required = false,
+        pattern = "^[!#-~]{1,255}$",
+        max_length = 255,
+        min_length = 1
+    )]
+    key: String,
+}
 
 /// A request that passes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -62,6 +83,15 @@ pub(super) struct Allowed {
     /// How long to hold the request back so that requests leave evenly spaced (leaky bucket).
     #[schema(nullable = false)]
     pub(super) delay_ms: Option<u64>,
+    /// What to settle when the request has ended. Missing where there is nothing to settle, unless it was asked for.
+    #[schema(nullable = false)]
+    pub(super) receipt: Option<String>,
+    /// With `receipt`: within how many seconds.
+    #[schema(nullable = false)]
+    pub(super) settle_within: Option<u64>,
+    /// The soft limits that the request went past, up to 16.
+    #[schema(nullable = false)]
+    pub(super) signals: Option<Vec<String>>,
     /// It passes only because refusals are told and not enforced.
     #[schema(nullable = false)]
     pub(super) shadow: Option<bool>,
@@ -128,6 +158,56 @@ pub(super) struct RefusedError {
     pub(super) scope: Option<String>,
 }
 
+/// What became of a receipt.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct SettledBody {
+    /// Whether it is done: not while the request is running, nor while the store has not heard of it.
+    pub(super) settled: bool,
+    /// The store is away, and is told when it is back. Missing otherwise.
+    #[schema(nullable = false)]
+    pub(super) deferred: Option<bool>,
+    /// `ok`, `failed` or `running`, as it was told.
+    pub(super) outcome: String,
+    /// While it is running: the receipt from now on.
+    #[schema(nullable = false)]
+    pub(super) receipt: Option<String>,
+    /// With `receipt`: within how many seconds to settle it.
+    #[schema(nullable = false)]
+    pub(super) settle_within: Option<u64>,
+    /// The rules of whose counters something moved, as far as they may be seen.
+    pub(super) rules: Vec<SettledRuleBody>,
+}
+
+/// What became of what one rule took.
+#[derive(Debug, Serialize, ToSchema)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub(super) struct SettledRuleBody {
+    /// The rule's name.
+    pub(super) rule: String,
+    /// Its slot was released; false if it had ended by itself.
+    #[schema(nullable = false)]
+    pub(super) released: Option<bool>,
+    /// Its slot is held for longer; false if it had ended by itself and there is no other.
+    #[schema(nullable = false)]
+    pub(super) extended: Option<bool>,
+    /// So many units were given back.
+    #[schema(nullable = false)]
+    pub(super) returned: Option<u64>,
+    /// So many units were added, past the limit if need be.
+    #[schema(nullable = false)]
+    pub(super) debited: Option<u64>,
+    /// The store has not heard of it: what moves is not known yet.
+    #[schema(nullable = false)]
+    pub(super) deferred: Option<bool>,
+    /// Units in a window.
+    #[schema(nullable = false)]
+    pub(super) limit: Option<u64>,
+    /// What was left of them then.
+    #[schema(nullable = false)]
+    pub(super) remaining: Option<u64>,
+}
+
 /// A request that can't be answered as it is (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
 #[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
@@ -156,22 +236,40 @@ pub(super) fn document(extra: Option<utoipa::openapi::OpenApi>) -> String {
     }
     // It is made of texts and numbers, which always have a form in JSON.
     let mut value = serde_json::to_value(&document).unwrap_or_default();
-    if let Some(schema) = value.pointer_mut("/components/schemas/CheckBody") {
-        *schema = check_body();
+    for (name, body) in [("CheckBody", check_body()), ("SettleBody", settle_body())] {
+        if let Some(schema) = value.pointer_mut(&format!("/components/schemas/{name}")) {
+            *schema = body;
+        }
     }
     value.to_string()
 }
 
-/// What a check takes. The flat form takes every name but two, which a type can't say.
+/// A whole number, or one that is written as a text.
+fn cost(description: &str, most: u64, digits: &str) -> Value {
+    json!({
+        "description": description,
+        "anyOf": [{"type": "integer", "minimum": 0, "maximum": most}, {"type": "string", "pattern": digits}],
+    })
+}
+
+/// What a settlement takes. The example can't be settled: a receipt is nothing that one could write down.
+fn settle_body() -> Value {
+    json!({
+        "type": "object", "required": ["receipt"], "additionalProperties": false,
+        "properties": {
+            "receipt": {"type": "string", "description": "That of the check's answer, unchanged"},
+            "outcome": {"type": "string", "enum": ["ok", "failed", "running"], "default": "ok", "description": "How the request ended"},
+            "cost": cost("What it really cost; not while it is running", (1 << 53) - 1, "^[0-9]{1,15}$"),
+        },
+        "examples": [{"receipt": "tgr_AQ", "outcome": "ok", "cost": 1874}],
+    })
+}
+
+/// What a check takes. The flat form takes every name but three, which a type can't say.
 fn check_body() -> Value {
     let text = json!({"type": ["string", "number", "boolean"], "maxLength": 4096});
-    let cost = json!({
-        "description": "What the request costs; 0 is a look",
-        "anyOf": [
-            {"type": "integer", "minimum": 0, "maximum": u64::MAX},
-            {"type": "string", "pattern": "^[0-9]{1,19}$"},
-        ],
-    });
+    let cost = cost("What the request costs; 0 is a look", u64::MAX, "^[0-9]{1,19}$");
+    let receipt = json!({"type": "boolean", "default": false, "description": "Answer a receipt in any case"});
     let domain = json!({"description": "Whose rules; needed where there are several domains", "type": "string", "maxLength": 4096});
     let names = json!({"maxLength": 4096});
     let entry = json!({
@@ -186,12 +284,12 @@ fn check_body() -> Value {
         },
     });
     json!({
-        "description": "A request: `attributes`, Envoy's `descriptors`, or attributes beside `domain` and `cost`",
+        "description": "A request: `attributes`, Envoy's `descriptors`, or attributes beside `domain`, `cost` and `receipt`",
         "anyOf": [
             {
                 "type": "object", "required": ["attributes"], "additionalProperties": false,
                 "properties": {
-                    "domain": domain, "cost": cost,
+                    "domain": domain, "cost": cost, "receipt": receipt,
                     "attributes": {"type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text},
                 },
             },
@@ -200,14 +298,16 @@ fn check_body() -> Value {
                 // Two names of one thing.
                 "not": {"required": ["cost", "hits_addend"]},
                 "properties": {
-                    "domain": domain, "cost": cost,
+                    "domain": domain, "cost": cost, "receipt": receipt,
                     "hits_addend": cost,
                     "descriptors": {"type": "array", "maxItems": 64, "items": descriptor},
                 },
             },
             {
                 "type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text,
-                "properties": {"domain": domain, "cost": cost, "attributes": {"not": {}}, "descriptors": {"not": {}}},
+                "properties": {
+                    "domain": domain, "cost": cost, "receipt": receipt, "attributes": {"not": {}}, "descriptors": {"not": {}},
+                },
             },
         ],
         "examples": [

@@ -2,9 +2,12 @@
 
 mod channels;
 mod costs;
+mod in_flight;
 mod limits;
+mod model;
 mod running;
 mod stalled;
+mod tokens;
 mod told;
 mod without;
 
@@ -29,7 +32,7 @@ struct Envoy {
     _home: TempDir,
 }
 
-/// What is changed in `deploy/envoy/envoy.yaml` besides addresses.
+/// What is changed in a file of `deploy/envoy/` besides addresses.
 struct Config {
     text: String,
     /// Merged with it, as `--config-yaml` does.
@@ -46,16 +49,21 @@ fn start() -> Start {
 }
 
 impl Config {
-    /// As deployed, with Tollgate at this address.
+    /// `envoy.yaml` as deployed, with Tollgate at this address.
     fn new(tollgate: &str) -> Config {
-        let mut config = Config { text: tools::deployed("envoy/envoy.yaml"), more: String::new() };
+        Config::of("envoy.yaml", tollgate, &application())
+    }
+
+    /// A file as deployed, with Tollgate and the application at these addresses.
+    fn of(file: &str, tollgate: &str, application: &str) -> Config {
+        let mut config = Config { text: tools::deployed(&format!("envoy/{file}")), more: String::new() };
         // Envoy takes any free port itself, and tells.
         for port in ["9901", "10000"] {
             config = config.with(&format!("port_value: {port}}}"), "port_value: 0}");
         }
         // On a busy machine the time that is deployed may pass, and a request with it.
         let config = config.with("timeout: 0.05s", "timeout: 10s");
-        config.with_port("8000", &application()).with_port("8081", tollgate)
+        config.with_port("8000", application).with_port("8081", tollgate)
     }
 
     fn with(self, old: &str, new: &str) -> Config {

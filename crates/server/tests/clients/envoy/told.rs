@@ -1,7 +1,7 @@
 //! What clients are told: headers, and what Envoy's own log knows.
 
 use super::{Config, Envoy, server, start};
-use crate::server::eventually;
+use crate::server::{Start, eventually};
 
 #[test]
 fn every_answer_says_how_the_limit_stands() {
@@ -45,5 +45,22 @@ fn envoy_sees_the_metadata_of_the_rules() {
     let envoy = Config::new(not_asked.address("grpc")).start();
     envoy.get("/public", &[]);
     eventually(|| envoy.process.said().contains("GET /public 200 via_upstream -").then_some(()))
+        .unwrap_or_else(|| panic!("{}", envoy.process.said()));
+}
+
+#[test]
+fn envoy_sees_the_soft_limits_that_were_passed() {
+    let rules = "domain: edge\nrules: [{name: gentle, key: [route], limit: 1/day, mode: soft}]\n";
+    let told = ["--grpc-dynamic-metadata", "--grpc-response-headers"];
+    let server = Start::new().rules(rules).listen(&["grpc"]).args(&told).ready();
+    let envoy = Envoy::before(&server);
+    let ask = || {
+        let answer = envoy.get("/public", &[]);
+        (answer.status, answer.header("x-ratelimit-signal").map(str::to_owned))
+    };
+    assert_eq!(ask(), (200, None));
+    assert_eq!(ask(), (200, Some("gentle".to_owned())));
+    let logged = r#"GET /public 200 via_upstream {"tollgate_signals":["gentle"]}"#;
+    eventually(|| envoy.process.said().contains(logged).then_some(()))
         .unwrap_or_else(|| panic!("{}", envoy.process.said()));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::key::Home;
-use tollgate_core::{Algorithm, Ask, ClaimId, Limit, Mode, Period, Replay, Span, Timestamp, Wait};
+use tollgate_core::{Algorithm, Ask, ClaimId, Limit, Mode, Period, Span, Timestamp, Wait};
 
 use super::words::{date, moment, span, units};
 use super::{Case, ChargeRow, Expected, OnceRow, Row};
@@ -113,9 +113,9 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
     };
     let charges: Vec<ChargeRow> =
         charges.split(',').map(|text| charge(text, origin, limits)).collect::<Result<_, String>>()?;
-    let (replay, readings) = match readings.split_once(' ') {
-        Some(("again", rest)) => (Replay::Again, rest),
-        _ => (Replay::First, readings),
+    let (again, readings) = match readings.split_once(' ') {
+        Some(("again", rest)) => (true, rest),
+        _ => (false, readings),
     };
     let readings: Vec<&str> = readings.split(',').collect();
     if readings.len() != charges.len() {
@@ -142,7 +142,7 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
             _ => return Err(format!("\"{word}\" does not belong here")),
         }
     }
-    Ok(Row { line, at, id, once, charges, replay, expected })
+    Ok(Row { line, at, id, once, charges, again, expected })
 }
 
 /// `LIMIT[/VALUE] [upto|debit|return] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tollgate_core::key::Secret;
-use tollgate_core::{Charge, Claim, Key, Limit, Reading, Settlement, Slot, Timestamp, settle_into};
+use tollgate_core::{Ask, Charge, Claim, Key, Limit, Reading, Settlement, Slot, Timestamp, settle_into};
 
 use super::owned::Errand;
 use crate::secret;
@@ -89,6 +89,15 @@ impl Local {
             readings[at] = Some(reading);
         }
         readings
+    }
+
+    /// Whether a claim gives units back to a counter of which the store was not told all that was taken: it would find nothing there.
+    pub(super) fn owes(&self, claim: &Claim<'_>) -> bool {
+        let mut returns = claim.charges.iter().filter(|charge| matches!(charge.ask, Ask::Return { .. }));
+        returns.any(|charge| {
+            let print = self.print(&charge.key);
+            self.lock(print.table).owes_units(print.key)
+        })
     }
 
     /// What the store should be told of the counters of which it can be: at most so many claims, each only once.

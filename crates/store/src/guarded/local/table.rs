@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Algorithm, Ask, Charge, ClaimId, Key, Limit, Slot, Span, State, Timestamp};
 
 use super::share;
-use crate::guarded::owned::{Errand, Owing, OwnedKey};
+use crate::guarded::owned::{Deed, Errand, Owing, OwnedKey};
 
 /// How many counters are looked at for a stale one when there is no room for another.
 const STEPS_WHEN_FULL: usize = 8;
@@ -77,6 +77,11 @@ impl Table {
         self.counters.insert(key, counter);
         self.order.push_back(key);
         true
+    }
+
+    /// Whether a counter owes units that the store was not told of.
+    pub(super) fn owes_units(&self, key: u128) -> bool {
+        self.counters.get(&key).is_some_and(|counter| matches!(counter.owed, Owed::Units(1..)))
     }
 
     /// A state on loan.
@@ -177,7 +182,7 @@ impl Counter {
 
     fn debit(&self, id: ClaimId, units: u64, now: Timestamp) -> Errand {
         let owing = Owing { key: self.key.clone(), limit: self.limit.clone(), ask: Ask::Regardless, units };
-        Errand { id, charges: vec![owing], verdict: None, until: now.after(self.limit.period().span()) }
+        Errand { id, charges: vec![owing], deed: Deed::Bare, until: now.after(self.limit.period().span()) }
     }
 }
 

@@ -15,7 +15,7 @@ use super::super::MOST_SHARDS;
 use super::super::hash::{Fingerprint, Hasher};
 use super::super::once::Record;
 use super::super::shard::{Counter, Shard};
-use super::{END, Kind, MAGIC, SnapshotError, SnapshotStats, VERSION};
+use super::{END, Kind, MAGIC, OLDEST, SnapshotError, SnapshotStats, VERSION};
 
 type Result<T> = std::result::Result<T, SnapshotError>;
 
@@ -23,6 +23,8 @@ type Result<T> = std::result::Result<T, SnapshotError>;
 pub(super) struct Source<R> {
     input: R,
     crc: crc32fast::Hasher,
+    /// Of the format.
+    version: u32,
     /// What was read so far.
     stats: SnapshotStats,
     stale: u64,
@@ -31,7 +33,8 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) fn new(input: R) -> Source<R> {
-        Source { input, crc: crc32fast::Hasher::new(), stats: SnapshotStats::default(), stale: 0, dropped: 0 }
+        let (crc, stats) = (crc32fast::Hasher::new(), SnapshotStats::default());
+        Source { input, crc, version: VERSION, stats, stale: 0, dropped: 0 }
     }
 
     pub(super) fn header(&mut self) -> Result<(usize, Hasher, Timestamp)> {
@@ -39,7 +42,7 @@ impl<R: Read> Source<R> {
             return Err(SnapshotError::NotASnapshot);
         }
         match u32::from_le_bytes(self.bytes()?) {
-            VERSION => {}
+            version @ OLDEST..=VERSION => self.version = version,
             0 => return Err(self.damaged()),
             version => return Err(SnapshotError::NewerVersion { version }),
         }
@@ -70,9 +73,9 @@ impl<R: Read> Source<R> {
             if kind == Kind::Once {
                 let record = self.record(until)?;
                 self.stats.once += 1;
-                match until > now {
-                    true => shard.records.admit(key, record, now),
-                    false => self.stale += 1,
+                match record.filter(|_| until > now) {
+                    Some(record) => shard.records.admit(key, record, now),
+                    None => self.stale += 1,
                 }
             } else {
                 let state = self.state(kind)?;
@@ -152,12 +155,23 @@ impl<R: Read> Source<R> {
         if state.is_sound() { Ok(state) } else { Err(self.damaged()) }
     }
 
-    fn record(&mut self, until: Timestamp) -> Result<Record> {
+    /// A record, unless an older version left out what matters of it.
+    fn record(&mut self, until: Timestamp) -> Result<Option<Record>> {
         let [made, body] = self.words()?;
         let made = self.moment(made)?;
+        let known = match self.version {
+            1 => None,
+            _ => {
+                let ([terms], [passed]) = (self.words()?, self.bytes()?);
+                if passed > 1 {
+                    return Err(self.damaged());
+                }
+                Some((terms, passed == 1))
+            }
+        };
         let number = self.number(0..=Claim::MOST_CHARGES)?;
         let readings = (0..number).map(|_| self.reading()).collect::<Result<_>>()?;
-        Ok(Record { body, made, until, readings })
+        Ok(known.map(|(terms, passed)| Record { body, terms, passed, made, until, readings }))
     }
 
     fn reading(&mut self) -> Result<Reading> {

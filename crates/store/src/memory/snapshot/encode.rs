@@ -105,7 +105,9 @@ impl<W: Write> Sink<W> {
     pub(super) fn record(&mut self, key: Fingerprint, record: &Record) -> io::Result<()> {
         self.stats.once += 1;
         self.waiting.push(Kind::Once as u8);
-        self.words([key.high, key.low, record.until.as_micros(), record.made.as_micros(), record.body]);
+        let (until, made) = (record.until.as_micros(), record.made.as_micros());
+        self.words([key.high, key.low, until, made, record.body, record.terms]);
+        self.waiting.push(u8::from(record.passed));
         self.number(record.readings.len());
         record.readings.iter().for_each(|reading| self.reading(reading));
         if self.waiting.len() >= BATCH { self.flush() } else { Ok(()) }

@@ -5,7 +5,8 @@
 //! header   = shards secret secret written_at crc
 //! block    = number entry … entry 0 crc
 //! entry    = kind key key stale_at state                  a counter
-//!          | kind key key until made body readings        a record of a claim that is settled once
+//!          | kind key key until made body terms passed readings
+//!                                                         a record of a claim that is settled once
 //! end      = END counters records crc                     and nothing after it
 //! ```
 //!
@@ -13,6 +14,8 @@
 //! damage and truncation are found wherever they are. Keys are the keyed hashes of the tables, so the secret is in there: who
 //! can read the bytes can find keys that collide. The shard of an entry is chosen by bits that are not kept with it, so a
 //! restored store has as many shards as the one that was written.
+//!
+//! In version 1 records had neither terms nor verdict. Its counters are read; its records are left out.
 
 mod decode;
 mod encode;
@@ -78,7 +81,9 @@ pub enum SnapshotError {
 }
 
 const MAGIC: [u8; 8] = *b"TOLLSNAP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read.
+const OLDEST: u32 = 1;
 /// Stands where a shard's number would. There are never so many shards.
 const END: u32 = u32::MAX;
 

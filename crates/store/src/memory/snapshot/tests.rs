@@ -18,7 +18,11 @@ const SECRET: Secret = Secret(1, 2);
 
 /// A snapshot of one shard with these entries.
 fn snapshot(shards: u32, entries: &[u8], counters: u64, once: u64) -> Vec<u8> {
-    let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+    snapshot_of(VERSION, shards, entries, counters, once)
+}
+
+fn snapshot_of(version: u32, shards: u32, entries: &[u8], counters: u64, once: u64) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &version.to_le_bytes()].concat();
     let mut part = |parts: &[&[u8]]| {
         let part = parts.concat();
         bytes.extend(&part);
@@ -93,10 +97,11 @@ fn states_that_no_algorithm_leaves_are_refused() {
 
 #[test]
 fn records_that_no_store_keeps_are_refused() {
-    let record = |made: u64, readings: u32, reading: &[u8]| {
-        let body = [words(&[made, 0]), readings.to_le_bytes().to_vec(), reading.to_vec()].concat();
+    let with_verdict = |made: u64, passed: u8, readings: u32, reading: &[u8]| {
+        let body = [&words(&[made, 0, 0])[..], &[passed], &readings.to_le_bytes(), reading].concat();
         restore(&snapshot(1, &entry(Kind::Once, 1, &body), 0, 1)).is_ok()
     };
+    let record = |made: u64, readings: u32, reading: &[u8]| with_verdict(made, 1, readings, reading);
     let reading = |head: [u8; 3], wait: u64| [&head[..], &words(&[1, 2, wait, 4, 5])].concat();
     assert!(record(1, 1, &reading([1, 0, 0], 0)));
     assert!(record(1, 1, &reading([0, 1, 4], 1)));
@@ -108,6 +113,18 @@ fn records_that_no_store_keeps_are_refused() {
     }
     assert!(record(1, 512, &reading([1, 0, 0], 0).repeat(512)));
     assert!(!record(1, 513, &reading([1, 0, 0], 0).repeat(513)));
+    assert!(record(1, 0, &[]) && with_verdict(1, 0, 0, &[]) && !with_verdict(1, 2, 0, &[]));
+}
+
+#[test]
+fn of_an_older_version_the_counters_come_back_and_the_records_do_not() {
+    let bucket = entry(Kind::Bucket, 1, &words(&[5, NOW.as_micros()]));
+    let reading = [&[1, 0, 0][..], &words(&[1, 2, 0, 4, 5])].concat();
+    let record = entry(Kind::Once, 2, &[&words(&[1, 7])[..], &1u32.to_le_bytes(), &reading].concat());
+    let bytes = snapshot_of(1, 1, &[bucket, record].concat(), 1, 1);
+    let (store, told) = CONFIG.restore_with(&mut &*bytes, ManualClock::at(NOW)).unwrap();
+    assert_eq!((store.stats().keys, store.stats().once, told.stale), (1, 0, 1));
+    assert_eq!((told.snapshot.counters, told.snapshot.once), (1, 1));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the script answers, and what is recorded of a verdict.
+//! What the script answers.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use tollgate_core::{
     settle_into,
 };
 
-use super::seven;
+use super::record;
 use crate::sharded::Failure;
 
 /// The answer to a call.
@@ -32,19 +32,10 @@ const BEFORE: u8 = 4;
 const STATES_BEFORE: u8 = 5;
 const SEVERAL_BEFORE: u8 = 6;
 
-/// A record of readings as the script made them, or of a verdict over several places.
-const IN_TICKS: u8 = 0;
-const IN_MICROS: u8 = 1;
-
 /// What a reading says. Whatever else it is: there is no room now, and there will be soon.
-const ADMITS: u8 = 1;
-const LATER: u8 = 2;
-const NEVER: u8 = 4;
-
-/// Bytes of a reading in ticks: what it says and five numbers of seven bytes.
-const TICKS: usize = 36;
-/// Bytes of a reading in microseconds: what it says, two numbers of seven bytes, three of eight.
-const MICROS: usize = 39;
+pub(super) const ADMITS: u8 = 1;
+pub(super) const LATER: u8 = 2;
+pub(super) const NEVER: u8 = 4;
 
 /// Bytes of a packed value before its names, and of a name.
 const VALUE_HEAD: usize = 7;
@@ -85,7 +76,7 @@ pub(in crate::redis) fn read(
             settlement.replay = Replay::First;
             in_ticks(&mut rest, claim, settlement)
         }
-        Some(AGAIN) => again(&mut rest, claim, settlement),
+        Some(AGAIN) => record::read(&mut rest, settlement),
         Some(CONFLICT) => {
             conflict(claim, settlement);
             Some(())
@@ -95,27 +86,6 @@ pub(in crate::redis) fn read(
         _ => None,
     };
     read.ok_or_else(|| Failure::Refused(GARBLED.to_owned()))
-}
-
-/// What is recorded of a verdict over several places.
-pub(super) fn recorded(settlement: &Settlement) -> Vec<u8> {
-    let mut record = Vec::with_capacity(1 + MICROS * settlement.readings.len());
-    record.push(IN_MICROS);
-    for reading in &settlement.readings {
-        let (said, wait) = match (reading.admits, reading.wait) {
-            (true, _) => (ADMITS, Span::ZERO),
-            (false, Wait::None) => (0, Span::ZERO),
-            (false, Wait::For(span)) => (LATER, span),
-            (false, Wait::Forever) => (NEVER, Span::ZERO),
-        };
-        record.push(said);
-        record.extend_from_slice(&seven(reading.taken));
-        record.extend_from_slice(&seven(reading.remaining));
-        for span in [wait, reading.reset_after, reading.delay] {
-            record.extend_from_slice(&span.as_micros().to_le_bytes());
-        }
-    }
-    record
 }
 
 fn in_ticks(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
@@ -176,29 +146,6 @@ fn small_state(rest: &mut Bytes<'_>, algorithm: Algorithm) -> Option<State> {
     })
 }
 
-/// What was answered the first time. If that was for other charges, the rules have changed since and it is another claim.
-fn again(rest: &mut Bytes<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {
-    let found_at = settlement.at;
-    settlement.at = Timestamp::from_micros(rest.number(8)?);
-    settlement.replay = Replay::Again;
-    // A record may have been cut short by somebody else.
-    let read = match rest.number(1).map(|form| form as u8) {
-        Some(IN_TICKS) if rest.0.len() == TICKS * claim.charges.len() => in_ticks(rest, claim, settlement),
-        // The verdict on a claim over several places, of which this one may be a part: all of it is the answer.
-        Some(IN_MICROS) => (0..rest.0.len().div_ceil(MICROS)).try_for_each(|_| {
-            settlement.readings.push(reading_in_micros(rest)?);
-            Some(())
-        }),
-        _ => None,
-    };
-    if read.is_none() {
-        settlement.readings.clear();
-        settlement.at = found_at;
-        conflict(claim, settlement);
-    }
-    Some(())
-}
-
 fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
     settlement.replay = Replay::Conflict;
     settlement.readings.extend(claim.charges.iter().map(|_| Reading {
@@ -222,15 +169,7 @@ fn reading_in_ticks(rest: &mut Bytes<'_>, charge: &Charge<'_>, now: Timestamp) -
     Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
 }
 
-fn reading_in_micros(rest: &mut Bytes<'_>) -> Option<Reading> {
-    let said = rest.number(1)? as u8;
-    let (taken, remaining) = (rest.units()?, rest.units()?);
-    let [wait, reset_after, delay] = [rest.number(8)?, rest.number(8)?, rest.number(8)?].map(Span::from_micros);
-    let wait = wait_said(said, wait);
-    Some(Reading { admits: said == ADMITS, taken, remaining, wait, reset_after, delay, source: Source::Store })
-}
-
-fn wait_said(said: u8, wait: Span) -> Wait {
+pub(super) fn wait_said(said: u8, wait: Span) -> Wait {
     match said {
         LATER => Wait::For(wait),
         NEVER => Wait::Forever,
@@ -239,7 +178,7 @@ fn wait_said(said: u8, wait: Span) -> Wait {
 }
 
 /// What is left to read.
-struct Bytes<'b>(&'b [u8]);
+pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
 
 impl<'b> Bytes<'b> {
     fn take(&mut self, count: usize) -> Option<&'b [u8]> {
@@ -249,12 +188,12 @@ impl<'b> Bytes<'b> {
     }
 
     /// A number of units.
-    fn units(&mut self) -> Option<u64> {
+    pub(super) fn units(&mut self) -> Option<u64> {
         self.number(7).filter(|units| *units < EXACT)
     }
 
     /// A number of so many bytes, at most eight.
-    fn number(&mut self, bytes: usize) -> Option<u64> {
+    pub(super) fn number(&mut self, bytes: usize) -> Option<u64> {
         let mut number = [0; 8];
         number.get_mut(..bytes)?.copy_from_slice(self.take(bytes)?);
         Some(u64::from_le_bytes(number))

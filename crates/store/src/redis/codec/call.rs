@@ -163,12 +163,15 @@ impl<'p> Writing<'p> {
         self.claims.push(once.op);
         self.claims.extend_from_slice(&key);
         self.claims.extend_from_slice(&once.body.to_le_bytes());
+        self.claims.extend_from_slice(&once.terms.to_le_bytes());
         self.claims.extend_from_slice(&once.keep.as_micros().min(MOST_UNITS).to_le_bytes());
         let at = self.claims.len();
         self.claims.extend_from_slice(&[0; 4]);
-        if let Some(answer) = &once.answer {
-            self.claims.extend_from_slice(&(answer.len() as u32).to_le_bytes());
-            self.claims.extend_from_slice(answer);
+        if let Some(verdict) = &once.verdict {
+            self.claims.extend_from_slice(&(verdict.readings.len() as u32).to_le_bytes());
+            self.claims.push(u8::from(verdict.passed));
+            self.claims.extend_from_slice(&seven(verdict.made.as_micros()));
+            self.claims.extend_from_slice(&verdict.readings);
         }
         Some(at)
     }

@@ -57,9 +57,8 @@ fn slow_the_script_answers_like_the_core() {
                     // What a conflict says of the counters is the store's own affair.
                     actual.readings.clone_from(&expected.readings);
                 }
-                let differs = (0..claim.charges.len()).find(|at| actual.readings[*at] != expected.readings[*at]);
-                if let Some(at) = differs {
-                    let (charge, actual, expected) = (&claim.charges[at], &actual.readings[at], &expected.readings[at]);
+                let both = actual.readings.iter().zip(&expected.readings).zip(&claim.charges);
+                if let Some(((actual, expected), charge)) = both.into_iter().find(|((one, other), _)| one != other) {
                     panic!(
                         "seed {seed}, batch {number} at {now:?}:\n{asked:?}\n{:?}\n {actual:?}\n {expected:?}",
                         charge.limit

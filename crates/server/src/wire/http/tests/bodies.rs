@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::asked::Asked;
 use super::{RULES, Server, ruleset};
-use tollgate::{Descriptor, Request};
+use tollgate::{Descriptor, ReceiptWish, Request};
 
 /// What a body is read as, in words.
 fn read(body: &str) -> String {
@@ -13,16 +13,21 @@ fn read(body: &str) -> String {
         Ok(asked) => asked,
         Err(problem) => return format!("{}: {}", problem.code, problem.detail),
     };
-    let pairs = asked.pairs();
+    let (pairs, _) = asked.pairs().unwrap();
     let descriptors = asked.descriptors(&pairs);
-    let Request { domain, descriptors, cost, .. } = asked.request(&descriptors);
+    let Request { domain, descriptors, cost, receipt, .. } = asked.request(&descriptors);
+    let wish = match receipt {
+        ReceiptWish::Never => "no receipt ",
+        ReceiptWish::IfNeeded => "",
+        ReceiptWish::Always => "receipt ",
+    };
     let list = |one: &Descriptor<'_>| {
         let entries: Vec<_> = one.entries.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let hits = one.hits.map(|hits| format!("×{hits}")).unwrap_or_default();
         format!("[{}]{hits}", entries.join(","))
     };
     let lists: Vec<_> = descriptors.iter().map(list).collect();
-    format!("{} cost {cost} {}", domain.unwrap_or("-"), lists.join(""))
+    format!("{} cost {cost} {wish}{}", domain.unwrap_or("-"), lists.join(""))
 }
 
 #[test]
@@ -50,6 +55,10 @@ fn three_forms_are_read() {
         ),
         (r#"{"descriptors": [{"entries": []}], "hits_addend": 5, "domain": "shop"}"#, "shop cost 5 []"),
         (r#"{"hits_addend": 5}"#, "- cost 1 [hits_addend=5]"),
+        (r#"{"a": "1", "receipt": true}"#, "- cost 1 receipt [a=1]"),
+        (r#"{"attributes": {"receipt": "mine"}, "receipt": true}"#, "- cost 1 receipt [receipt=mine]"),
+        (r#"{"descriptors": [], "receipt": true}"#, "- cost 1 receipt "),
+        (r#"{"a": "1", "receipt": false}"#, "- cost 1 [a=1]"),
     ];
     for (body, expected) in rows {
         assert_eq!(read(body), expected, "{body}");
@@ -93,6 +102,10 @@ fn what_is_wrong_is_named() {
         (r#"{"a": 1, "a": 2}"#, "`a` is there twice"),
         (r#"{"attributes": {"a": 1, "a": 2}}"#, "`a` is there twice"),
         (r#"{"cost": 1, "cost": 2}"#, "`cost` is there twice"),
+        (r#"{"receipt": 1}"#, "`receipt` must be true or false, not `1`"),
+        (r#"{"receipt": null}"#, "`receipt` must be true or false, not `null`"),
+        (r#"{"attributes": {}, "receipt": "yes"}"#, "`receipt` must be true or false, not `\"yes\"`"),
+        (r#"{"receipt": true, "receipt": true}"#, "`receipt` is there twice"),
         (r#"{"a": "\ud800"}"#, "half a character"),
         (&many, "there are too many attributes; send at most 32"),
         (&crowd, "there are too many descriptors; send at most 64"),
@@ -139,7 +152,7 @@ proptest! {
     #[test]
     fn no_body_makes_it_stumble(body in body()) {
         if let Ok(asked) = Asked::read(body.as_bytes()) {
-            let pairs = asked.pairs();
+            let (pairs, _) = asked.pairs().unwrap_or_default();
             let descriptors = asked.descriptors(&pairs);
             let rules = ruleset(RULES);
             let _ = rules.resolve(&asked.request(&descriptors), Default::default());
@@ -160,7 +173,7 @@ fn no_body_is_answered_by_a_failure() {
     let server = Server::new(RULES);
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let tried = runner.run(&body(), |body| {
-        for path in ["/v1/ratelimit/check", "/v1/ratelimit/explain"] {
+        for path in ["/v1/ratelimit/check", "/v1/ratelimit/explain", "/v1/ratelimit/settle"] {
             let reply = runtime.block_on(server.ask("POST", path, &[], &body));
             prop_assert!(matches!(reply.status, 200 | 400 | 404 | 429), "{} {}", reply.status, reply.body);
             serde_json::from_str::<serde_json::Value>(&reply.body).unwrap();
@@ -182,6 +195,8 @@ fn body() -> impl Strategy<Value = String> {
         Just("value".to_owned()),
         Just("api_key".to_owned()),
         Just("hits_addend".to_owned()),
+        Just("receipt".to_owned()),
+        Just("outcome".to_owned()),
         ".{0,4}",
     ];
     let leaf = prop_oneof![

@@ -5,8 +5,11 @@ mod bodies;
 mod check;
 mod connection;
 mod headers;
+mod instructions;
+mod once;
 mod openapi;
 mod others;
+mod settle;
 mod status;
 mod waiting;
 
@@ -24,6 +27,7 @@ use crate::health::Health;
 use crate::net::closing::Closer;
 use crate::net::{Closing, Stream};
 use crate::observe::metrics::Metrics;
+use crate::receipts::Receipts;
 use tollgate::told::{Dialects, Jitter, ScopeValues};
 
 /// Logs of a day: what they say depends on no border of a window.
@@ -61,6 +65,7 @@ fn config(rules: &str, shadow: bool, most_in_flight: usize) -> HttpConfig {
     let limiter = Arc::new(Limiter::new(ruleset(rules), MemoryConfig::default().build().into()));
     HttpConfig {
         gate: Arc::new(Gate::new(limiter, shadow, most_in_flight, Metrics::new().wire("http"))),
+        receipts: Receipts::alone(),
         health: Arc::new(Health::default()),
         told: Told { dialects: Dialects::default(), jitter: Jitter::Off, scope_values: ScopeValues::Shortened },
         authorize: super::AuthorizeSettings::default(),
@@ -97,6 +102,10 @@ impl Server {
 
     async fn check(&self, body: &str) -> Reply {
         self.ask("POST", "/v1/ratelimit/check", &[], body).await
+    }
+
+    async fn settle(&self, body: &str) -> Reply {
+        self.ask("POST", "/v1/ratelimit/settle", &[], body).await
     }
 
     async fn get(&self, path: &str) -> Reply {

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::explain::Explained;
-use super::super::openapi::{Allowed, ProblemBody, Refused};
+use super::super::openapi::{Allowed, ProblemBody, Refused, SettledBody};
 use super::super::status::Status;
 use super::{RULES, Reply, Server, config};
 use crate::health::pages::Readiness;
@@ -42,6 +42,32 @@ async fn answers_are_of_the_described_shapes() {
 }
 
 #[tokio::test]
+async fn answers_to_settlements_are_of_the_described_shapes() {
+    let rules = "domain: d\nrules:\n  - {name: a, key: [], limit: 90/day, cost: tokens, settle: true}\n  \
+                 - {name: b, key: [], limit: 9 concurrent}\n  - {name: c, key: [], limit: 0/day, mode: soft}\n";
+    let server = Server::new(rules);
+    let tell = async |outcome: &str| {
+        let reply = server.check(r#"{"tokens": 5}"#).await;
+        is::<Allowed>(&reply, 200);
+        let receipt = reply.json()["receipt"].clone();
+        let reply = server.settle(&json!({"receipt": receipt, "outcome": outcome}).to_string()).await;
+        (receipt, reply)
+    };
+    let (receipt, reply) = tell("running").await;
+    is::<SettledBody>(&reply, 200);
+    for cost in [3, 3, 7] {
+        let reply = server.settle(&json!({"receipt": receipt, "cost": cost}).to_string()).await;
+        if cost == 3 {
+            is::<SettledBody>(&reply, 200);
+        } else {
+            is::<ProblemBody>(&reply, 409);
+        }
+    }
+    is::<ProblemBody>(&server.settle(r#"{"receipt": "x"}"#).await, 400);
+    is::<SettledBody>(&tell("failed").await.1, 200);
+}
+
+#[tokio::test]
 async fn the_document_names_every_path_and_method() {
     let server = Server::new(RULES);
     let reply = server.get("/openapi.json").await;
@@ -70,6 +96,7 @@ async fn the_document_names_every_path_and_method() {
             "post /v1/ratelimit/authorize",
             "post /v1/ratelimit/check",
             "post /v1/ratelimit/explain",
+            "post /v1/ratelimit/settle",
         ]
     );
     // Each is there, and each reference leads somewhere.

@@ -47,6 +47,41 @@ async fn checks_are_answered_when_the_store_is() {
 }
 
 #[tokio::test]
+async fn receipts_are_settled_when_the_store_answers() {
+    const TIMEOUT: (&str, &str) = ("x-envoy-expected-rq-timeout-ms", "15");
+    let held = Held::new();
+    held.open();
+    let server = server(&held);
+    let taken = server.check(r#"{"attributes":{"api_key":"k"},"receipt":true}"#).await.json();
+    assert_eq!(taken["settle_within"], 60);
+    held.shut();
+    let asking = {
+        let (server, body) = (server.clone(), serde_json::json!({"receipt": taken["receipt"]}).to_string());
+        tokio::spawn(async move { server.ask("POST", "/v1/ratelimit/settle", &[TIMEOUT], &body).await })
+    };
+    // Nothing was taken that would have to be settled, so the store is not asked.
+    assert_eq!(asking.await.unwrap().body, r#"{"settled":true,"outcome":"ok","rules":[]}"#);
+
+    let rules = "domain: d\nrules: [{name: slots, key: [], limit: 2 concurrent}]\n";
+    let gate = Gate::new(held.limiter(ruleset(rules)), false, 1024, Metrics::new().wire("http"));
+    let server = Arc::new(Server::build(HttpConfig { gate: Arc::new(gate), ..config(rules, false, 1) }));
+    held.open();
+    let taken = server.check("{}").await.json();
+    let before = held.asked(0).await.len();
+    held.shut();
+    let asking = {
+        let (server, body) = (server.clone(), serde_json::json!({"receipt": taken["receipt"]}).to_string());
+        tokio::spawn(async move { server.ask("POST", "/v1/ratelimit/settle", &[TIMEOUT], &body).await })
+    };
+    let patience = held.asked(before + 1).await;
+    assert_eq!(patience.last(), Some(&Some(tollgate::Span::from_micros(15_000))));
+    assert!(!asking.is_finished());
+    held.open();
+    let told = asking.await.unwrap();
+    assert_eq!((told.status, &told.json()["rules"][0]["released"]), (200, &true.into()));
+}
+
+#[tokio::test]
 async fn what_a_decision_rests_on_is_told() {
     const CHECK: &str = r#"{"attributes":{"api_key":"k"},"cost":2}"#;
     let held = Held::new();

@@ -33,7 +33,16 @@ struct Rule {
 pub(super) struct Asked {
     id: u128,
     charges: Vec<Asks>,
-    once: Option<(usize, u64)>,
+    once: Option<Named>,
+}
+
+/// The name under which a claim is settled once.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    name: usize,
+    body: u64,
+    terms: u64,
+    keep: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -98,7 +107,13 @@ impl Random {
         }
         let mut asked = Asked { id: u128::from(self.rng.u8(0..6)) << 100 | 7, charges, once: None };
         if self.rng.u8(0..8) == 0 {
-            asked.once = Some((self.rng.usize(0..3), self.named.len() as u64));
+            // The same again for other charges, and for something else: by the body alone is it known.
+            let (name, body) = (self.rng.usize(0..3), self.rng.u64(0..3));
+            let keep = Span::from_secs(if self.rng.u8(0..4) == 0 { 0 } else { 20 });
+            asked.once = Some(Named { name, body, terms: self.rng.u64(..), keep });
+            if self.rng.u8(0..8) == 0 {
+                asked.charges.clear();
+            }
             self.named.push(asked.clone());
         }
         asked
@@ -192,10 +207,11 @@ impl Asked {
                 strict: false,
             }
         };
-        let once = self.once.map(|(name, body)| Once {
+        let once = self.once.map(|Named { name, body, terms, keep }| Once {
             key: Key::new(&random.names, smallvec![Value::Text(VALUES[name])]),
             body,
-            keep: Span::from_secs(20),
+            terms,
+            keep,
         });
         Claim { id: ClaimId(self.id), charges: self.charges.iter().map(charge).collect(), once, patience: None }
     }
