@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -193,7 +194,7 @@ impl<St: Store + 'static> LimiterGate<St> {
 
     /// Notes what became of a receipt.
     fn settled(&self, settled: Option<&Settled>) {
-        self.counts.inside.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.counts.inside.fetch_sub(1, Ordering::Relaxed);
         if !settled.is_some_and(Settled::is_stored) {
             count(&self.counts.unsettled);
         }
@@ -224,15 +225,15 @@ impl<St: Store + 'static> Books for LimiterGate<St> {
     fn running<'a>(&'a self, receipt: &'a Receipt) -> Settling<'a, Heard> {
         Box::pin(async move {
             let Ok(settled) = self.limiter.settle_receipt(receipt, Ending::Running, None, None).await else {
-                return Heard::Nothing;
+                return Heard::Over;
             };
             if !settled.is_stored() {
                 return Heard::Unheard;
             }
             let lost = settled.rules().filter(|rule| rule.moved == Moved::Lost).count();
-            self.counts.lost.fetch_add(lost as u64, std::sync::atomic::Ordering::Relaxed);
+            self.counts.lost.fetch_add(lost as u64, Ordering::Relaxed);
             let holds = settled.rules().map(|rule| rule.limit.period().span());
-            holds.min().map_or(Heard::Nothing, Heard::For)
+            holds.min().map_or(Heard::Uncounted, Heard::For)
         })
     }
 }

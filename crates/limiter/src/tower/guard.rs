@@ -67,10 +67,12 @@ pub(super) trait Books: Send + Sync {
 pub(super) enum Heard {
     /// The shortest of its slots is held for so long from now on.
     For(Span),
-    /// There is nothing any more that could be held.
-    Nothing,
+    /// No rule counts its slots any more; but rules that are changed may be changed back.
+    Uncounted,
     /// The store is away.
     Unheard,
+    /// It has ended.
+    Over,
 }
 
 /// So often within the time that a slot is held it is told that the request is running: two words may get lost.
@@ -159,8 +161,9 @@ async fn keep(
             Err(_) => {
                 (held_for, words) = match books.running(&receipt).await {
                     Heard::For(hold) => (Some(hold), WORDS_A_HOLD),
-                    Heard::Nothing => (None, WORDS_A_HOLD),
+                    Heard::Uncounted => (held_for, WORDS_A_HOLD),
                     Heard::Unheard => (held_for, TRIES_A_HOLD),
+                    Heard::Over => (None, WORDS_A_HOLD),
                 }
             }
         }

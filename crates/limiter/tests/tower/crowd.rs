@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tollgate_testing::Redis;
 
-use crate::running::{Call, Running, until_all_are_free};
+use crate::running::{Call, KEY, Running, until_all_are_free};
 
 // A limit that is held although Redis is away for a moment: else each process would count by itself.
 const RULES: &str = "
@@ -108,7 +108,7 @@ async fn visit(to: SocketAddr, way: Way) -> bool {
         Way::IsKilled => ("GET /slow?ms=1000".to_owned(), fastrand::u64(0..200)),
     };
     // Its process may be gone.
-    let Some(mut call) = Call::send(to, &what, "x-api-key: k\r\n").await else { return false };
+    let Some(mut call) = Call::send(to, &what, KEY).await else { return false };
     if matches!(way, Way::IsKilled) {
         let _ = tokio::time::timeout(Duration::from_millis(pause), call.head()).await;
         return false;

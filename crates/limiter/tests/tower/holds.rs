@@ -200,11 +200,15 @@ domain: llm
 rules: [{name: other, key: [key], limit: 5/minute}]",
     ));
     world.pass(Duration::from_secs(10)).await;
+    assert_eq!(ask(&layer, bare(of("k"))).await.status, 201);
+    world.limiter.install(crate::world::ruleset(RULES));
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.left("in-flight", K), 1, "it was changed back");
     call.abort();
     let _ = call.await;
     settle_down().await;
     assert_eq!((tasks(), layer.stats().inside), (0, 0));
-    assert_eq!(ask(&layer, bare(of("k"))).await.status, 201);
+    assert_eq!(world.left("in-flight", K), 2);
 }
 
 /// Looks, when it goes, how many slots there are left.

@@ -122,10 +122,35 @@ fn heard(bytes: Vec<u8>) -> Option<Heard> {
     Some(Heard { status, text })
 }
 
+/// The headers of most requests.
+pub(crate) const KEY: &str = "x-api-key: k\r\n";
+
 /// Asks, and reads the whole answer.
 pub(crate) async fn ask(to: SocketAddr, what: &str) -> Heard {
-    let call = Call::send(to, what, "x-api-key: k\r\n").await.expect("nobody listens");
+    let call = Call::send(to, what, KEY).await.expect("nobody listens");
     call.whole().await.expect("no whole answer")
+}
+
+/// Asks until the answer has this status, or is a refusal by this rule. In Redis what a request gives back is there a moment after
+/// its end; who comes before may be refused, which takes nothing.
+pub(crate) async fn until(to: SocketAddr, what: &str, headers: &str, expected: Result<u16, &str>) -> Heard {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let asking = async {
+        loop {
+            let call = Call::send(to, what, headers).await.expect("nobody listens");
+            let heard = call.whole().await.expect("no whole answer");
+            let as_expected = match expected {
+                Ok(status) => heard.status == status,
+                Err(rule) => heard.header("x-ratelimit-denied-by") == Some(rule),
+            };
+            if as_expected {
+                return heard;
+            }
+            assert_eq!(heard.status, 429, "{what}: {heard:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{what} is never answered {expected:?}"))
 }
 
 /// Waits until so many at once are let in, all of them, but not for longer than this.

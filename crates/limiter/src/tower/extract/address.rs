@@ -5,10 +5,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::HeaderName;
 use http::request::Parts;
-use tollgate_rules::model::Network;
-use tollgate_rules::problem::Fault;
 
-use super::{Find, One};
+use super::{Fault, Find, Network, One};
 
 /// The address of whoever is connected, as an extension of each request. Whoever accepts connections sets it; where axum does
 /// (`into_make_service_with_connect_info::<SocketAddr>()`), its `ConnectInfo` is read instead.

@@ -19,6 +19,8 @@ use http::request::Parts;
 
 pub use address::{ClientAddress, PeerAddress, Proxies, client_address};
 pub use bearer::{BearerSubject, bearer_subject};
+pub use tollgate_rules::model::Network;
+pub use tollgate_rules::problem::Fault;
 
 use super::attributes::{Attributes, Extract};
 
