@@ -19,7 +19,7 @@ use super::attributes::{Attributes, Extract};
 use super::guard::{Books, Guard, Heard};
 use super::stats::{Counts, Undecided, count};
 use crate::told::{self, Beside, Detail, Told};
-use crate::{Decision, Ending, Limiter, Moved, Receipt, RequestError, Settled, now};
+use crate::{Decision, Ending, Limiter, Moved, Receipt, RequestError, SettleError, Settled, now};
 
 /// A limiter and what a layer asks of it, whatever its store.
 pub(super) trait Gate: Send + Sync {
@@ -57,6 +57,10 @@ pub(super) struct LimiterGate<St> {
     /// By which requests that can't be decided are told once in a while.
     pub(super) clock: Arc<SystemClock>,
 }
+
+/// How often what a store has not made up its mind about is told again, and when: for as long as it may take to.
+const MOST_TRIES: usize = 50;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// What an application says of its requests.
 #[derive(Clone)]
@@ -155,7 +159,7 @@ impl<St: Store + 'static> LimiterGate<St> {
             return refused(answers::conflict(), head);
         }
         let passes = decision.allowed();
-        if passes && decision.outcomes().next().is_none() {
+        if passes && decision.replay() == Replay::First && decision.outcomes().next().is_none() {
             // Nobody limits it, and there is nothing to tell.
             count(&self.counts.passed);
             return Admission::Passed(Pass { guard, ..Pass::default() });
@@ -213,7 +217,14 @@ impl<St: Store + 'static> Books for LimiterGate<St> {
 
     fn settle<'a>(&'a self, receipt: &'a Receipt, ending: Ending, cost: Option<u64>) -> Settling<'a, ()> {
         Box::pin(async move {
-            let settled = self.limiter.settle_receipt(receipt, ending, cost, None).await;
+            let mut settled = self.limiter.settle_receipt(receipt, ending, cost, None).await;
+            for _ in 0..MOST_TRIES {
+                if settled.as_ref().err() != Some(&SettleError::Pending) {
+                    break;
+                }
+                tokio::time::sleep(TRY_AGAIN).await;
+                settled = self.limiter.settle_receipt(receipt, ending, cost, None).await;
+            }
             self.settled(settled.ok().as_ref());
         })
     }
@@ -224,12 +235,11 @@ impl<St: Store + 'static> Books for LimiterGate<St> {
 
     fn running<'a>(&'a self, receipt: &'a Receipt) -> Settling<'a, Heard> {
         Box::pin(async move {
-            let Ok(settled) = self.limiter.settle_receipt(receipt, Ending::Running, None, None).await else {
-                return Heard::Over;
+            let settled = match self.limiter.settle_receipt(receipt, Ending::Running, None, None).await {
+                Ok(settled) if settled.is_stored() => settled,
+                Ok(_) | Err(SettleError::Pending) => return Heard::Unheard,
+                Err(_) => return Heard::Over,
             };
-            if !settled.is_stored() {
-                return Heard::Unheard;
-            }
             let lost = settled.rules().filter(|rule| rule.moved == Moved::Lost).count();
             self.counts.lost.fetch_add(lost as u64, Ordering::Relaxed);
             let holds = settled.rules().map(|rule| rule.limit.period().span());

@@ -67,3 +67,24 @@ async fn who_asks_again_does_not_let_go_of_what_the_first_holds() {
     let _ = first.await;
     assert_eq!((world.left("in-flight", K), layer.stats().inside), (2, 0));
 }
+
+#[tokio::test]
+async fn who_asks_again_after_the_rules_have_changed_is_answered_as_before() {
+    let world = World::new(RULES);
+    let layer = world.layer().idempotency_key();
+    for name in ["a", "b", "c"] {
+        assert_eq!(ask(&layer, bare(of("k").header("idempotency-key", name))).await.status, 201);
+    }
+    assert_eq!(ask(&layer, bare(of("k").header("idempotency-key", "d"))).await.status, 429);
+    world.limiter.install(crate::world::ruleset(
+        "
+domain: shop
+entity: key
+rules: [{name: other, key: [key], limit: 100/hour}]",
+    ));
+    for (name, status) in [("a", 201), ("d", 429)] {
+        let answer = ask(&layer, bare(of("k").header("idempotency-key", name))).await;
+        assert_eq!((answer.status, answer.header("idempotent-replayed")), (status, Some("true")), "{name}");
+    }
+    assert_eq!(world.left("other", K), 100);
+}

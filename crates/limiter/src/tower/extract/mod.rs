@@ -145,9 +145,17 @@ fn matched(_head: &Parts) -> Option<&str> {
 static IDEMPOTENCY_KEYS: [HeaderName; 2] =
     [HeaderName::from_static("idempotency-key"), HeaderName::from_static("x-idempotency-key")];
 
-/// The caller's name for a request: `Idempotency-Key`, else `X-Idempotency-Key`.
+/// The caller's name for a request: `Idempotency-Key` or `X-Idempotency-Key`, with or without the quotes of a structured field. What
+/// is no such name (visible ASCII), and where there are several, there is none.
 pub fn idempotency_key(head: &Parts) -> Option<Cow<'_, str>> {
-    IDEMPOTENCY_KEYS.iter().find_map(|name| text(head, name))
+    let mut keys = IDEMPOTENCY_KEYS.iter().flat_map(|name| head.headers.get_all(name)).map(|value| {
+        let text = std::str::from_utf8(value.as_bytes()).ok()?;
+        let text = text.strip_prefix('"').map_or(Some(text), |rest| rest.strip_suffix('"'))?;
+        let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !text.trim().is_empty();
+        is_visible.then_some(text)
+    });
+    let first = keys.next()??;
+    keys.all(|key| key == Some(first)).then_some(Cow::Borrowed(first))
 }
 
 fn text<'h>(head: &'h Parts, name: &HeaderName) -> Option<Cow<'h, str>> {

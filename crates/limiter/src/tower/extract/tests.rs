@@ -40,12 +40,28 @@ fn a_header_that_is_no_text_is_still_something() {
     assert_eq!(found(&header(HeaderName::from_static("key")), &head), one("key", "a\u{fffd}b"));
 }
 
+/// Headers, and the name that they have.
+type Named<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+
 #[test]
 fn names_for_requests() {
     let name = |headers: &[(&str, &str)]| idempotency_key(&head("/", headers)).map(Cow::into_owned);
-    assert_eq!(name(&[]), None);
-    assert_eq!(name(&[("x-idempotency-key", "b")]).as_deref(), Some("b"));
-    assert_eq!(name(&[("x-idempotency-key", "b"), ("idempotency-key", "a")]).as_deref(), Some("a"));
+    let rows: [Named<'_>; 11] = [
+        (&[], None),
+        (&[("idempotency-key", "a")], Some("a")),
+        (&[("x-idempotency-key", "b")], Some("b")),
+        (&[("idempotency-key", "\"order 7\"")], Some("order 7")),
+        (&[("idempotency-key", "a"), ("x-idempotency-key", "\"a\"")], Some("a")),
+        (&[("idempotency-key", "a"), ("x-idempotency-key", "b")], None),
+        (&[("idempotency-key", "a"), ("idempotency-key", "b")], None),
+        (&[("idempotency-key", "")], None),
+        (&[("idempotency-key", "\" \"")], None),
+        (&[("idempotency-key", "\"a")], None),
+        (&[("idempotency-key", "schlüssel")], None),
+    ];
+    for (headers, expected) in rows {
+        assert_eq!(name(headers).as_deref(), expected, "{headers:?}");
+    }
 }
 
 /// What is found behind these proxies, for a peer and lines of `X-Forwarded-For`.
