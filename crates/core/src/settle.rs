@@ -63,7 +63,7 @@ impl Source {
 /// A store's answer: a reading for each charge, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// One for each charge.
+    /// One for each charge. Of a claim that was settled before: one for each that it had then.
     pub readings: SmallVec<[Reading; 4]>,
     /// When it was settled, by the store's clock.
     pub at: Timestamp,
