@@ -79,6 +79,8 @@ fn length(limit: &RateLimitOverride) -> Result<Span, Refusal> {
 }
 
 impl<'a> Asked<'a> {
+    /// What it says of the request, and what it says to the limiter.
+    ///
     /// # Errors
     /// An instruction that can't be followed.
     pub(super) fn new(request: &'a RateLimitRequest, limits: &'a Limits) -> Result<Asked<'a>, Refusal> {

@@ -111,7 +111,7 @@ fn crowd(world: &World) {
             scope.spawn(|| insist(world, &answers, &refusals));
         }
     });
-    assert_eq!(world.model.work().most, SLOTS);
+    assert_eq!(world.model.work().most, SLOTS, "{}", world.server.log());
     assert!(refusals.into_inner() > 0, "there was no crowd");
     world.comes_to("a", "in-flight", SLOTS as u64);
 }
