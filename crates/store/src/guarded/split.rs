@@ -254,6 +254,10 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
             }
         }
         let passes = self.guard.decide(self.claim, &mut self.absent, &mut self.readings);
+        if !passes {
+            // A part that had room did not know that.
+            self.readings.iter_mut().for_each(|reading| reading.delay = Span::ZERO);
+        }
         self.unsettled = !passes;
         passes
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Charge, Mode, OnFailure, Source, Verdict, Wait};
+use tollgate_core::{Algorithm, Ask, Charge, Mode, OnFailure, Source, Span, Verdict, Wait};
 use tollgate_store::Circuit;
 
 use crate::shards::Fault;
@@ -35,6 +35,22 @@ async fn one_without_room_stops_all_and_what_was_taken_is_given_back() {
     let passes = claim([rule.take(&a, 3), rule.take(&c, 9)]);
     assert!(Verdict::reach(&passes, &server.settle(&passes).await).allowed);
     assert_eq!((used(&server, &rule.take(&a, 0)), used(&server, &rule.take(&c, 0))), (3, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_not_held_back() {
+    let server = Server::new(2);
+    let paced = Rule::new("paced", 10, Algorithm::Bucket { burst: 10, paced: true }, OnFailure::Deny);
+    let rule = Rule::ten(OnFailure::Deny);
+    let (leaky, full) = (server.value(&paced, 0, 0), server.value(&rule, 1, 0));
+    server.one(paced.take(&leaky, 5)).await;
+    server.one(rule.take(&full, 10)).await;
+    for units in [0, 1] {
+        let settlement = server.settle(&claim([paced.take(&leaky, units), rule.take(&full, 1)])).await;
+        let told: Vec<_> = settlement.readings.iter().map(|it| (it.admits, it.taken, it.delay)).collect();
+        assert_eq!(told, [(true, 0, Span::ZERO), (false, 0, Span::ZERO)], "{units} units");
+    }
+    assert!(server.one(paced.take(&leaky, 0)).await.delay > Span::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,14 @@ impl Server {
         Server { guard, tended, tend: tokio::spawn(async move { tending.tend().await }) }
     }
 
+    /// All of its connections are there.
+    async fn is_connected(&self) {
+        self.tended.take(&Rule::new(1), "anybody", 0, PATIENCE).await.unwrap();
+        for shard in self.tended.store.shards() {
+            self.tended.store.probe(shard.id, PATIENCE).await.unwrap();
+        }
+    }
+
     /// Nothing waits any more, and nothing was lost.
     async fn is_done(&self) {
         until(|| async { self.guard.status().waiting == 0 }).await;
@@ -197,8 +205,7 @@ async fn while_who_asks_goes_away() {
     let servers = [Server::at(&format!("redis://127.0.0.1:{}", relay.port()))];
     let direct = Tended::at(&redis.url());
     let endings = Endings::begin(&direct, callers()).await;
-    // Connected, and then nothing comes through.
-    until(|| async { servers[0].tended.take(&endings.rule, "me", 0, PATIENCE).await.is_ok() }).await;
+    servers[0].is_connected().await;
     relay.stall();
     for number in 0..REQUESTS {
         let name = number.to_string();
@@ -215,8 +222,11 @@ async fn slow_while_one_node_of_a_cluster_is_away() {
     for away in [0, 1] {
         let mut cluster = Cluster::behind_relays();
         let servers = [Server::at(&cluster.url()), Server::at(&cluster.url())];
+        for server in &servers {
+            // One that is made just now would not be cut.
+            server.is_connected().await;
+        }
         let store = &servers[0].tended;
-        store.take(&Rule::new(1), "anybody", 0, PATIENCE).await.unwrap();
         let home = |caller: &str| {
             let name = store.store.place(&Rule::new(1).claim(caller, 1).charges[0].key).shard;
             store.store.shards().into_iter().find(|shard| shard.id == name).unwrap().name

@@ -78,6 +78,8 @@ fn fill(world: &World) {
 /// Asks until the model has answered so many requests, all in all.
 fn insist(world: &World, answers: &AtomicUsize, refusals: &AtomicUsize) {
     const ANSWERS: usize = 600;
+    // Far more than it takes: where no slot comes free there is no end.
+    const MOST_REFUSALS: usize = 100_000;
     let (_keep, pause) = channel::<()>();
     let mut connection = Connection::open(&world.envoy.address).unwrap();
     while answers.load(Ordering::Relaxed) < ANSWERS {
@@ -86,7 +88,9 @@ fn insist(world: &World, answers: &AtomicUsize, refusals: &AtomicUsize) {
             429 => {
                 // Another process has its own clock: there is nothing to move here but to ask again, a little later.
                 let _ = pause.recv_timeout(Duration::from_millis(1));
-                refusals.fetch_add(1, Ordering::Relaxed)
+                let before = refusals.fetch_add(1, Ordering::Relaxed);
+                assert!(before < MOST_REFUSALS, "no slot comes free");
+                before
             }
             status => panic!("{status}"),
         };
