@@ -50,6 +50,8 @@ const RULES: &str = include_str!("axum/rules.yaml");
 
 /// Longer than the default: a service rather waits for its counters for a moment than decides without them.
 const DEADLINE: Duration = Duration::from_millis(500);
+/// Shorter than the default, and than a hold: a Redis that failed is asked again before the slots of those inside are free.
+const COOL_DOWN: Duration = Duration::from_millis(500);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -68,7 +70,7 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<(), Box<dy
     match &args.redis {
         None => serve(&args, Limiter::new(rules, MemoryConfig::default().build())).await,
         Some(address) => {
-            let guard = GuardConfig { deadline: DEADLINE, ..GuardConfig::default() };
+            let guard = GuardConfig { deadline: DEADLINE, cool_down: COOL_DOWN, ..GuardConfig::default() };
             let counters = RedisCounters::new(RedisConfig::new(address.parse()?), guard)?;
             // A Redis that is away is no reason not to start.
             counters.first_answer(Duration::from_secs(1)).await;

@@ -17,14 +17,14 @@ const RULES: &str = "
 domain: demo
 entity: api_key
 rules:
-  - {name: in-flight, key: [api_key], limit: 20 concurrent, hold: 2s, policy: security}
+  - {name: in-flight, key: [api_key], limit: 20 concurrent, hold: 3s, policy: security}
 ";
 
 const SLOTS: i64 = 20;
 const CLIENTS: u64 = 200;
-const HOLD: Duration = Duration::from_secs(2);
+const HOLD: Duration = Duration::from_secs(3);
 /// How long a long stream is, in pauses of 100 ms: half as long again as a hold.
-const LONG: u64 = 30;
+const LONG: u64 = 45;
 
 /// Counts who is inside, over all processes: each who is has a connection to it, and tells when it comes and when it goes.
 #[derive(Default)]

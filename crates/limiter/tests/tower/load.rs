@@ -40,7 +40,7 @@ async fn client(to: SocketAddr, number: u64) -> (u64, u64) {
         let status = call.head().await.map(|heard| heard.status);
         match status {
             Some(200) => passed += 1,
-            Some(429) => refused += 1,
+            Some(429 | 503) => refused += 1,
             other => panic!("{other:?}"),
         }
         if what.contains("words=5") {
@@ -82,7 +82,7 @@ async fn a_long_stream(service: &Running) {
     // 5 s, of which some are gone.
     for round in 0..40 {
         let other = Call::send(to, "GET /slow", "x-api-key: long\r\n").await.unwrap().whole().await.unwrap();
-        assert_eq!((other.status, other.header("x-ratelimit-denied-by")), (429, Some("in-flight")), "{round}");
+        assert!(other.is_refusal(), "{round}: {other:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     for call in calls {
