@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::{Algorithm, Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
-use tollgate_rules::{AppliedTerms, Domain, Matched, Rule, Ruleset};
+use tollgate_rules::tenants::Block;
+use tollgate_rules::{AppliedTerms, Domain, Matched, ResolvedBy, Rule, Ruleset};
 
 use crate::receipt::Receipt;
 
@@ -45,6 +46,8 @@ pub struct Outcome<'a> {
     pub rule: &'a Rule,
     /// What the caller is held to.
     pub limit: &'a Limit,
+    /// How that came to be.
+    pub resolved_by: ResolvedBy,
     /// What follows if there is no room.
     pub mode: Mode,
     /// What its counter says.
@@ -58,7 +61,8 @@ impl Decision {
     pub(crate) fn clear(&mut self) {
         self.matched.applied.clear();
         self.matched.unlimited.clear();
-        self.matched.requested.clear();
+        self.matched.limits.clear();
+        self.matched.block = None;
         self.settlement.readings.clear();
         self.settlement.at = Timestamp::default();
         (self.matched.needs_receipt, self.matched.not_held) = (false, 0);
@@ -131,6 +135,11 @@ impl Decision {
         self.settlement.replay
     }
 
+    /// The block that the caller or its address is under, if it is: it was refused for that, or is only marked.
+    pub fn block(&self) -> Option<Block> {
+        self.matched.block
+    }
+
     /// How many limits on requests in flight did not apply, since the caller could not release what it would hold.
     pub fn not_held(&self) -> u32 {
         self.matched.not_held
@@ -158,8 +167,11 @@ impl Decision {
             rule,
             limit: match applied.terms {
                 AppliedTerms::Tier(tier) => rule.limit(tier)?,
-                AppliedTerms::Requested(place) => self.matched.requested.get(usize::from(place))?,
+                AppliedTerms::Requested(place) | AppliedTerms::Override(place) => {
+                    self.matched.limits.get(usize::from(place))?
+                }
             },
+            resolved_by: applied.by,
             mode: applied.mode,
             reading: self.settlement.readings.get(at)?,
             touches: applied.touches,

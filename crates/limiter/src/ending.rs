@@ -55,12 +55,12 @@ pub enum Moved {
 }
 
 /// What became of what one rule took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SettledRule<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// What its counter is held to.
-    pub limit: &'a Limit,
+    pub limit: Limit,
     /// What happened.
     pub moved: Moved,
     /// What the counter said then.
@@ -103,18 +103,19 @@ impl<S: Store> Limiter<S> {
         }
         let rules = self.rules();
         let name = receipt.name();
+        // What no rule counts any more, nobody misses.
+        let still_counted = receipt.taken.iter().filter_map(|taken| Some((taken, taken.counters(&rules)?)));
+        let still_counted: SmallVec<[(&Taken, Counters<'_>); 4]> = still_counted.collect();
         let mut claim = Claim { id: receipt.id, charges: SmallVec::new(), once: None, patience };
         let mut parts = SmallVec::new();
-        for taken in &receipt.taken {
-            // What no rule counts any more, nobody misses.
-            let Some(counters) = rules.counters(taken.scope, taken.amount) else { continue };
+        for (taken, counters) in &still_counted {
             if let Some((charge, moved)) = taken.charge(counters, receipt, ending, cost) {
                 claim.charges.push(charge);
                 parts.push(Part { scope: taken.scope, amount: taken.amount, moved });
             }
             // Also where nothing moves: what was told stays told.
             claim.once.get_or_insert_with(|| {
-                let callers = receipt.taken.iter().filter_map(|taken| taken.caller(&rules));
+                let callers = still_counted.iter().filter_map(|(taken, counters)| taken.key(counters).caller());
                 let keep = if ending == Ending::Running { Span::ZERO } else { receipt.record_lasts() };
                 counters.domain.once_of_receipt(&name, callers, code(ending, cost), keep)
             });
@@ -123,6 +124,7 @@ impl<S: Store> Limiter<S> {
         self.settle(&claim, &mut settlement).await;
         let is_pending = is_pending(&claim, &settlement);
         drop(claim);
+        drop(still_counted);
         match settlement.replay {
             Replay::Conflict => Err(SettleError::AlreadySettled),
             Replay::First if is_pending => Err(SettleError::Pending),
@@ -161,7 +163,7 @@ impl Taken {
     /// What is asked of the counter, if anything is.
     fn charge<'a>(
         &'a self,
-        counters: Counters<'a>,
+        counters: &'a Counters<'a>,
         receipt: &Receipt,
         ending: Ending,
         cost: Option<u64>,
@@ -179,16 +181,16 @@ impl Taken {
             },
         };
         let Counters { limit, on_failure, .. } = counters;
-        let key = self.key(counters);
+        let (key, on_failure) = (self.key(counters), *on_failure);
         Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, strict: true }, moved))
     }
 
-    fn key<'a>(&'a self, counters: Counters<'a>) -> Key<'a> {
-        Key::new(counters.scope, self.values.iter().map(OwnedValue::value).collect())
+    fn counters<'r>(&self, rules: &'r Ruleset) -> Option<Counters<'r>> {
+        rules.counters(self.scope, self.amount)
     }
 
-    fn caller<'a>(&'a self, rules: &'a Ruleset) -> Option<tollgate_core::Value<'a>> {
-        self.key(rules.counters(self.scope, self.amount)?).caller()
+    fn key<'a>(&'a self, counters: &'a Counters<'a>) -> Key<'a> {
+        Key::new(counters.scope, self.values.iter().map(OwnedValue::value).collect())
     }
 }
 

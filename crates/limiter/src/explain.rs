@@ -1,7 +1,7 @@
 //! What a request would meet, and why.
 
 use tollgate_core::{Algorithm, Limit, Mode, Reading, Settlement, Value};
-use tollgate_rules::{Fate, Resolved};
+use tollgate_rules::{Fate, Resolved, ResolvedBy};
 
 /// What every rule of a domain makes of a request. Nothing was consumed.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Counter {
     pub key: Vec<String>,
     /// What it is held to.
     pub limit: Limit,
+    /// How that came to be.
+    pub by: ResolvedBy,
     /// How many units the request would ask for.
     pub units: u64,
     /// What would follow if there were no room.
@@ -53,6 +55,7 @@ impl Explanation {
             own.map(|((charge, applied), reading)| Counter {
                 key: charge.key.values().iter().map(shown).collect(),
                 limit: charge.limit.clone(),
+                by: applied.by,
                 units: match charge.limit.algorithm() {
                     // Whatever a request costs, it is one request in flight.
                     Algorithm::Concurrency => charge.units.min(1),

@@ -43,7 +43,9 @@ pub use tollgate_core::{
     Algorithm, Ask, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request, Source, Span,
     Timestamp, Wait,
 };
-pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity, named_claim};
+pub use tollgate_rules::{
+    Fate, LoadOptions, Problem, RequestError, ResolvedBy, Rule, Ruleset, Severity, Tenants, named_claim, tenants,
+};
 #[cfg(feature = "redis")]
 pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

@@ -1,5 +1,6 @@
 //! Rules and a store, joined.
 
+use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -9,9 +10,12 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Claim, ReceiptWish, Replay, Request, Settlement, Source, Span, Verdict};
-use tollgate_rules::{Asker, Matched, RequestError, Ruleset, claim_id};
-use tollgate_store::Store;
+use tollgate_core::{
+    Ask, Claim, Reading, ReceiptWish, Replay, Request, Settlement, Source, Span, Timestamp, Verdict, Wait,
+};
+use tollgate_rules::tenants::{Block, BlockedAs};
+use tollgate_rules::{Asker, Known, Matched, RequestError, Room, Ruleset, Tenants, claim_id};
+use tollgate_store::{Clock, Store, SystemClock};
 
 use crate::decision::{Decision, Held};
 use crate::explain::Explanation;
@@ -20,14 +24,17 @@ use crate::receipt::Receipt;
 use crate::session::Session;
 
 /// Decides requests by the rules in force.
-#[derive(Debug)]
 pub struct Limiter<S> {
     rules: ArcSwap<Ruleset>,
+    /// What is known of callers.
+    tenants: ArcSwap<Tenants>,
     /// How many rulesets were put in force: by it a session sees that it must look again.
     installed: AtomicU64,
     store: S,
     /// How long the answer to a check that is decided once is kept.
     keep_once: Span,
+    /// By which what is known of callers begins and ends.
+    clock: Box<dyn Clock>,
 }
 
 /// How long that is, where nothing else is said.
@@ -36,7 +43,14 @@ const KEEP_ONCE: Span = Span::from_secs(24 * 3_600);
 impl<S: Store> Limiter<S> {
     /// A limiter with these rules on this store.
     pub fn new(rules: Ruleset, store: S) -> Limiter<S> {
-        Limiter { rules: ArcSwap::from_pointee(rules), installed: AtomicU64::new(0), store, keep_once: KEEP_ONCE }
+        Limiter {
+            rules: ArcSwap::from_pointee(rules),
+            tenants: ArcSwap::default(),
+            installed: AtomicU64::new(0),
+            store,
+            keep_once: KEEP_ONCE,
+            clock: Box::new(SystemClock::default()),
+        }
     }
 
     /// With answers to checks that are decided once kept for so long.
@@ -45,8 +59,30 @@ impl<S: Store> Limiter<S> {
         Limiter { keep_once, ..self }
     }
 
+    /// With overrides, emergencies and blocks beginning and ending by this clock, and not by the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock + 'static) -> Limiter<S> {
+        Limiter { clock: Box::new(clock), ..self }
+    }
+
+    /// What is known of callers: their tiers, the limits that are theirs alone, who is blocked. It may be changed at any time.
+    pub fn tenants(&self) -> Arc<Tenants> {
+        self.tenants.load_full()
+    }
+
+    /// Puts others in their place, all at once.
+    pub fn install_tenants(&self, tenants: Arc<Tenants>) {
+        tenants.prepare(&self.rules.load());
+        self.tenants.store(tenants);
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     /// Puts other rules in force. Requests under way finish by the old ones; counters stay.
     pub fn install(&self, rules: Ruleset) {
+        self.tenants.load().prepare(&rules);
         self.rules.store(Arc::new(rules));
         self.installed.fetch_add(1, Ordering::Release);
     }
@@ -73,15 +109,16 @@ impl<S: Store> Limiter<S> {
     pub async fn check_within(&self, request: &Request<'_>, patience: Option<Span>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
         let asker = request.once.map(|_| Asker::of(request));
+        let room = Room::default();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience };
         let mut matched = Matched::default();
         let mut settlement = Settlement::default();
-        let sound = resolve(&rules, request, &mut claim, &mut matched)?;
+        let sound = self.resolve(&rules, request, &room, &mut claim, &mut matched)?;
         if let Some(asker) = &asker {
             self.once(&mut claim, &rules, &matched, request, asker);
         }
         self.settle(&claim, &mut settlement).await;
-        let verdict = verdict(&claim, &mut matched, &mut settlement, sound);
+        let verdict = verdict(&claim, &mut matched, &mut settlement, sound, &*self.clock);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
@@ -109,12 +146,13 @@ impl<S: Store> Limiter<S> {
     /// than they can settle.
     pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
         let rules = self.rules.load();
+        let room = Room::default();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
-        let sound = resolve(&rules, request, &mut claim, &mut matched)?;
+        let sound = self.resolve(&rules, request, &room, &mut claim, &mut matched)?;
         let mut settlement = Settlement::default();
         self.store.assume(&claim, Source::Shed, &mut settlement);
-        let verdict = verdict(&claim, &mut matched, &mut settlement, sound);
+        let verdict = verdict(&claim, &mut matched, &mut settlement, sound, &*self.clock);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
@@ -133,13 +171,42 @@ impl<S: Store> Limiter<S> {
     /// Says what every rule of the request's domain makes of it, and how the counters stand, consuming nothing.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, RequestError> {
         let rules = self.rules.load();
-        let fates = rules.explain(request)?;
-        let resolved = rules.resolve(request, ids::next())?;
+        let room = Room::default();
+        let (resolved, fates) = {
+            let known = Known { tenants: &self.tenants.load(), now: &|| self.clock.now(), room: &room };
+            let resolved = rules.resolve_known(request, ids::next(), &known)?;
+            let fates = rules.explain_resolved(request, &resolved, Some(&known))?;
+            (resolved, fates)
+        };
         let mut look = resolved.claim.clone();
         look.charges.iter_mut().for_each(|charge| charge.units = 0);
         let mut settlement = Settlement::default();
         self.settle(&look, &mut settlement).await;
         Ok(Explanation::new(&resolved, &settlement, fates))
+    }
+
+    /// What a request asks of the store; whether that was found out. A panic on the way leaves an empty claim, and the limiter must
+    /// not be the outage: the request passes.
+    pub(crate) fn resolve<'a>(
+        &self,
+        rules: &'a Ruleset,
+        request: &Request<'a>,
+        room: &'a Room,
+        claim: &mut Claim<'a>,
+        matched: &mut Matched,
+    ) -> Result<bool, RequestError> {
+        let resolve = || {
+            let known = Known { tenants: &self.tenants.load(), now: &|| self.clock.now(), room };
+            rules.resolve_into(request, Some(&known), claim, matched)
+        };
+        match catch_unwind(AssertUnwindSafe(resolve)) {
+            Ok(resolved) => resolved.map(|()| true),
+            Err(_) => {
+                claim.charges.clear();
+                *matched = Matched { domain: matched.domain, ..Matched::default() };
+                Ok(false)
+            }
+        }
     }
 
     /// Settles a claim. A panic in the store is answered by the policies of the claim's rules: the limiter must not be the
@@ -164,30 +231,18 @@ impl<S: Store> Limiter<S> {
     }
 }
 
+impl<S> fmt::Debug for Limiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").field("tenants", &*self.tenants.load()).finish_non_exhaustive()
+    }
+}
+
 /// What a future gives at its first poll, without an executor; `None` if it would have to wait. On the in-memory store no check
 /// does.
 pub fn now<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
-    }
-}
-
-/// What a request asks of the store; whether that was found out. A panic on the way leaves an empty claim, and the limiter must
-/// not be the outage: the request passes.
-pub(crate) fn resolve<'a>(
-    rules: &'a Ruleset,
-    request: &Request<'a>,
-    claim: &mut Claim<'a>,
-    matched: &mut Matched,
-) -> Result<bool, RequestError> {
-    match catch_unwind(AssertUnwindSafe(|| rules.resolve_into(request, claim, matched))) {
-        Ok(resolved) => resolved.map(|()| true),
-        Err(_) => {
-            claim.charges.clear();
-            *matched = Matched { domain: matched.domain, ..Matched::default() };
-            Ok(false)
-        }
     }
 }
 
@@ -219,7 +274,16 @@ pub(crate) fn receipt(
 
 /// The verdict on a settlement, and how sure it is. Of a request that was decided before, by other rules, the verdict of that time is
 /// all that is left: which rules the numbers belong to is not known.
-pub(crate) fn verdict(claim: &Claim<'_>, matched: &mut Matched, settlement: &mut Settlement, sound: bool) -> Verdict {
+pub(crate) fn verdict(
+    claim: &Claim<'_>,
+    matched: &mut Matched,
+    settlement: &mut Settlement,
+    sound: bool,
+    clock: &dyn Clock,
+) -> Verdict {
+    if let Some(block) = matched.block.filter(|block| block.told != BlockedAs::Marked) {
+        return blocked(block, settlement, clock);
+    }
     let mut verdict = match settlement.replay {
         Replay::First | Replay::Conflict => Verdict::reach(claim, settlement),
         Replay::Again { terms, passed } => recalled(claim, terms, passed, matched, settlement),
@@ -228,6 +292,17 @@ pub(crate) fn verdict(claim: &Claim<'_>, matched: &mut Matched, settlement: &mut
         verdict.source = Source::Assumed;
     }
     verdict
+}
+
+/// Nothing was asked of the store.
+#[cold]
+fn blocked(block: Block, settlement: &mut Settlement, clock: &dyn Clock) -> Verdict {
+    settlement.at = clock.now();
+    let wait = match block.during.until {
+        Timestamp::MAX => Wait::Forever,
+        until => Wait::For(until.since(settlement.at).max(Reading::TRY_AGAIN)),
+    };
+    Verdict { allowed: false, wait, ..Verdict::default() }
 }
 
 #[cold]

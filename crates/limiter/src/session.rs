@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{Claim, Request, Settlement, Verdict};
-use tollgate_rules::{Asker, Matched, RequestError};
+use tollgate_rules::{Asker, Matched, RequestError, Room};
 use tollgate_store::{Immediate, Store};
 
 use crate::decision::{Decision, Held};
 use crate::ids;
-use crate::limiter::{Limiter, now, receipt, resolve, verdict};
+use crate::limiter::{Limiter, now, receipt, verdict};
 
 /// A limiter in the hands of one caller, which keeps what every check needs: the rules, looked up again only when others are in
 /// force, and the room for a decision.
@@ -38,14 +38,15 @@ impl<'l, S: Store> Session<'l, S> {
         let limiter = self.limiter;
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
+        let room = Room::default();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let Decision { rules, matched, settlement, .. } = &mut *decision;
-        let sound = resolve(rules, request, &mut claim, matched)?;
+        let sound = limiter.resolve(rules, request, &room, &mut claim, matched)?;
         if let Some(asker) = &asker {
             limiter.once(&mut claim, rules, matched, request, asker);
         }
         limiter.settle(&claim, settlement).await;
-        let verdict = verdict(&claim, matched, settlement, sound);
+        let verdict = verdict(&claim, matched, settlement, sound, limiter.clock());
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);
@@ -60,14 +61,15 @@ impl<'l, S: Store> Session<'l, S> {
         let limiter = self.limiter;
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
+        let room = Room::default();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
         let Decision { rules, matched, settlement, .. } = &mut *decision;
-        let sound = resolve(rules, request, &mut claim, matched)?;
+        let sound = limiter.resolve(rules, request, &room, &mut claim, matched)?;
         if let Some(asker) = &asker {
             limiter.once(&mut claim, rules, matched, request, asker);
         }
         now(limiter.settle(&claim, settlement));
-        let verdict = verdict(&claim, matched, settlement, sound);
+        let verdict = verdict(&claim, matched, settlement, sound, limiter.clock());
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Descriptor, Settlement, Timestamp};
 use tollgate_rules::model::Headers;
-use tollgate_rules::{RequestError, Rule};
+use tollgate_rules::{Known, RequestError, Room, Rule};
 use tollgate_store::Store;
 
 use crate::explain::{Counter, shown};
@@ -57,13 +57,18 @@ impl<S: Store> Limiter<S> {
         known.extend(others);
         let ways = domain.ways(&known);
         let descriptors = [Descriptor::new(&known)];
-        let looks = domain.looks(&descriptors, &ways, ids::next())?;
+        let room = Room::default();
+        let looks = {
+            let known = Known { tenants: &self.tenants(), now: &|| self.clock().now(), room: &room };
+            domain.looks(&descriptors, &ways, ids::next(), &known)?
+        };
         let mut settlement = Settlement::default();
         self.settle(&looks.claim, &mut settlement).await;
         let read = looks.rules.iter().zip(&looks.claim.charges).zip(&settlement.readings);
-        let counters = read.map(|((rule, charge), reading)| {
+        let counters = read.map(|(((rule, by), charge), reading)| {
             let key = charge.key.values().iter().map(shown).collect();
-            let counter = Counter { key, limit: charge.limit.clone(), units: 0, mode: charge.mode, reading: *reading };
+            let (limit, mode) = (charge.limit.clone(), charge.mode);
+            let counter = Counter { key, limit, by: *by, units: 0, mode, reading: *reading };
             (RuleName::of(rule), counter)
         });
         Ok(Some(Standing {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{Ask, Charge, Claim, Mode, Reading, Request, Settlement, Span, Wait};
-use tollgate_rules::Matched;
+use tollgate_rules::{Matched, Room};
 use tollgate_store::Store;
 
 use crate::decision::Decision;
@@ -18,11 +18,16 @@ impl<S: Store> Limiter<S> {
 
     /// Gives back all that a decision took, in one claim. The decision says what is left then.
     async fn give_back(&self, request: &Request<'_>, decision: &mut Decision) {
-        let Decision { rules, settlement, receipt, .. } = decision;
+        let Decision { rules, matched, settlement, receipt, .. } = decision;
         let id = receipt.take().map_or_else(ids::next, |receipt| receipt.id);
+        let (room, mut again) = (Room::default(), Matched::default());
         let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
-        // The same rules made the same charges of the same request before: it can't fail, and every charge has its reading.
-        let _ = rules.resolve_into(request, &mut claim, &mut Matched::default());
+        // The same rules made the same charges of the same request before: it can't fail.
+        let _ = self.resolve(rules, request, &room, &mut claim, &mut again);
+        if (&again.applied, &again.limits) != (&matched.applied, &matched.limits) {
+            // The caller has other limits since a moment ago: what was taken under the old ones stays taken.
+            return;
+        }
         let back = Ask::Return { taken_at: settlement.at };
         let took = claim.charges.into_iter().zip(&mut settlement.readings).filter(|(_, reading)| reading.taken > 0);
         let (charges, mut readings): (SmallVec<_>, SmallVec<[&mut Reading; 4]>) =

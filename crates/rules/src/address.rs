@@ -9,7 +9,7 @@ use crate::model::Network;
 use crate::problem::{Fault, quoted};
 
 /// Attributes whose values are addresses, whatever the rule says.
-const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
+pub(crate) const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
 
 /// How many bits an IPv4 address has before it in an IPv6 one.
 const MAPPED_BITS: u8 = 96;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
-use tollgate_core::{Algorithm, Limit, OnFailure, Scope, Span};
+use tollgate_core::{Algorithm, Limit, OnFailure, Period, Scope, Span};
 
-use crate::address::is_address;
+use crate::address::{ADDRESSES, is_address};
 use crate::index::ByText;
 use crate::load::{LoadOptions, Loaded, Source, load_paths, load_sources};
 use crate::lookup::{self, Index};
@@ -17,6 +17,7 @@ use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::requested::Requested;
 use crate::resolve::{Applied, AppliedTerms};
+use crate::tenants::{OtherScopes, Selector, name_digest};
 use crate::tree::Tree;
 
 /// All rules in force: immutable, swapped whole.
@@ -41,6 +42,13 @@ struct ScopeAt {
 pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) entity: Option<Box<str>>,
+    /// The same, by its number: by its value callers are known.
+    pub(crate) caller: Option<Attribute>,
+    /// The attributes that carry addresses.
+    pub(crate) addresses: SmallVec<[Attribute; 8]>,
+    /// Digests of its name and of those of its tiers.
+    pub(crate) digest: u64,
+    pub(crate) tier_digests: SmallVec<[u64; 4]>,
     pub(crate) tiers: Vec<Tier>,
     pub(crate) default_tier: usize,
     pub(crate) tier_from: Option<Attribute>,
@@ -80,6 +88,12 @@ pub struct Rule {
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     /// In line with the rule, so that a rule that applies costs few loads.
     pub(crate) caps: SmallVec<[CompiledCap; 1]>,
+    /// Whether it does not hold all tiers to the same.
+    pub(crate) is_by_tier: bool,
+    /// By which overrides name it.
+    pub(crate) names: SmallVec<[Selector; 2]>,
+    /// Scopes of its counters under overrides.
+    pub(crate) others: OtherScopes,
     /// The clause by which the index finds the rule: it holds for whatever was found.
     pub(crate) pivot: Option<usize>,
     /// The entries that lead to it, where it is one of the tree.
@@ -197,10 +211,15 @@ impl Ruleset {
         &self.domains
     }
 
-    /// The counters that a receipt names by the digest of their scope, if there still are such. Of the limits that they are held
-    /// to in different tiers, the one of this amount, if there is one.
+    /// Makes the scopes for a period that overrides may ask for.
+    pub(crate) fn prepare(&self, period: &Period) {
+        self.domains.iter().flat_map(|domain| &domain.rules).for_each(|rule| rule.prepare(period));
+    }
+
+    /// The counters that a receipt names by the digest of their scope, if there still are such, with a limit of this amount: what
+    /// they were held to then, whatever tiers and overrides say now.
     pub fn counters(&self, scope: u64, amount: u64) -> Option<Counters<'_>> {
-        let at = self.by_scope.get(&scope)?;
+        let Some(at) = self.by_scope.get(&scope) else { return self.counters_apart(scope, amount) };
         let domain = self.domains.get(at.domain as usize)?;
         let rule = domain.rules.get(at.rule as usize)?;
         let mut found = None;
@@ -210,22 +229,35 @@ impl Ruleset {
                 && own.short() == scope
                 && (found.is_none() || limit.amount() == amount)
             {
-                found = Some(Counters { domain, rule, limit, scope: own, on_failure: terms.on_failure });
+                found = Some(Counters { domain, rule, limit: limit.clone(), scope: own, on_failure: terms.on_failure });
             }
         }
-        found
+        // Of an override's amount.
+        found.map(|found| match found.limit.amount() {
+            same if same == amount => found,
+            _ => Counters { limit: found.limit.with_amount(amount), ..found },
+        })
+    }
+
+    /// The same for counters under overrides of another period than the rule's.
+    fn counters_apart(&self, scope: u64, amount: u64) -> Option<Counters<'_>> {
+        let mut rules = self.domains.iter().flat_map(|domain| domain.rules.iter().map(move |rule| (domain, rule)));
+        rules.find_map(|(domain, rule)| {
+            let (limit, scope) = rule.others.find(scope, amount)?;
+            Some(Counters { domain, rule, limit, scope, on_failure: rule.tiers.first()?.on_failure })
+        })
     }
 }
 
 /// The counters of a rule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Counters<'r> {
     /// Their domain.
     pub domain: &'r Domain,
     /// Their rule.
     pub rule: &'r Rule,
     /// What they are held to.
-    pub limit: &'r Limit,
+    pub limit: Limit,
     /// What their keys have in common.
     pub scope: &'r Scope,
     /// What charges on them become when the store fails.
@@ -265,7 +297,7 @@ impl Domain {
     /// The rule behind a limit that applies; for one that came with the request, what stands for it.
     pub fn rule(&self, applied: &Applied) -> Option<&Rule> {
         match applied.terms {
-            AppliedTerms::Tier(_) => self.rules.get(applied.rule as usize),
+            AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule as usize),
             AppliedTerms::Requested(_) => Some(&self.requested.rule),
         }
     }
@@ -290,11 +322,18 @@ impl Domain {
             errors.push(Problem::error(&domain.at, message, remedy));
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
+        let caller = entity.map(|name| names.number(name));
+        let addresses = ADDRESSES.iter().map(|name| names.number(name)).collect();
+        name_rules(&mut rules, &domain);
         let requested = Requested::new(&domain);
         let once = OnceScopes::new(&domain.name);
         Domain {
+            digest: name_digest(&domain.name),
+            tier_digests: domain.tiers.iter().map(|tier| name_digest(&tier.name)).collect(),
             name: domain.name.into(),
             entity: domain.entity.map(Into::into),
+            caller,
+            addresses,
             tiers: domain.tiers,
             default_tier: domain.default_tier,
             tier_from,
@@ -399,7 +438,7 @@ impl Rule {
         place: Place,
     ) -> Rule {
         let mut known: Vec<&Cap> = Vec::new();
-        let mut tiers = SmallVec::new();
+        let mut tiers: SmallVec<[TierTerms; 4]> = SmallVec::new();
         for (cap, on_failure) in terms.caps.iter().zip(&terms.on_failure) {
             let cap = cap.as_ref().map(|cap| {
                 known.iter().position(|known| *known == cap).unwrap_or_else(|| {
@@ -425,8 +464,11 @@ impl Rule {
             metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
             ending: terms.ending,
-            tiers,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),
+            is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
+            tiers,
+            names: SmallVec::new(),
+            others: OtherScopes::default(),
             pivot: None,
             path: Vec::new(),
             place,
@@ -487,6 +529,41 @@ impl CompiledCap {
             },
         }
     }
+}
+
+/// Says by which names overrides may mean each rule.
+fn name_rules(rules: &mut [Rule], domain: &model::Domain) {
+    for rule in &mut *rules {
+        rule.names.push(Selector::rule(&rule.name));
+    }
+    for (rule, written) in rules.iter_mut().zip(&domain.rules) {
+        let exact = written.clauses.iter().filter_map(|clause| match &clause.test {
+            Test::AnyOf(patterns) if patterns.len() == 1 => Some(format!("{}:{}", clause.attribute, patterns[0])),
+            _ => None,
+        });
+        rule.names.extend(exact.map(|text| Selector::descriptor(&text)));
+    }
+    for rule in &mut *rules {
+        let entries = rule.path.iter().filter_map(|(key, value)| Some(format!("{key}:{}", value.as_ref()?)));
+        let entries: Vec<Selector> = entries.map(|text| Selector::descriptor(&text)).collect();
+        rule.names.extend(entries);
+    }
+    if let Some(rule) = default_rule(domain).and_then(|place| rules.get_mut(place)) {
+        rule.names.push(Selector::default_rule());
+    }
+}
+
+/// The place of the rule that a caller's quota means when no other is named: the one that the file says, else the first of the
+/// list that is keyed by the entity alone, without conditions if there is such a one.
+fn default_rule(domain: &model::Domain) -> Option<usize> {
+    let named = |name: &String| domain.rules.iter().position(|rule| rule.name == *name);
+    let alone = |rule: &&model::Rule| matches!(&rule.key[..], [part] if Some(&part.attribute) == domain.entity.as_ref() && !part.optional);
+    let place = |found: &model::Rule| domain.rules.iter().position(|rule| std::ptr::eq(rule, found));
+    domain.default_rule.as_ref().and_then(named).or_else(|| {
+        let mut keyed = domain.rules.iter().filter(alone);
+        let plain = keyed.clone().find(|rule| rule.clauses.is_empty());
+        plain.or_else(|| keyed.next()).and_then(place)
+    })
 }
 
 /// How many nodes of a tree only a look at each can find.

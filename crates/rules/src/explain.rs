@@ -10,6 +10,8 @@ use crate::compiled::{CompiledCost, Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
+use crate::resolve::{Known, Resolved};
+use crate::tenants::Found;
 use crate::tree::NodeLimit;
 
 /// What becomes of one rule.
@@ -26,10 +28,20 @@ pub enum Fate {
 impl Ruleset {
     /// The fate of every rule of the request's domain, in their order.
     pub fn explain(&self, request: &Request<'_>) -> Result<Vec<Fate>, RequestError> {
-        let resolved = self.resolve(request, ClaimId::default())?;
+        self.explain_resolved(request, &self.resolve(request, ClaimId::default())?, None)
+    }
+
+    /// The same, for a request that was resolved.
+    pub fn explain_resolved(
+        &self,
+        request: &Request<'_>,
+        resolved: &Resolved<'_>,
+        known: Option<&Known<'_, '_>>,
+    ) -> Result<Vec<Fate>, RequestError> {
         let domain = resolved.domain;
         let attributes = Attributes::of(request, domain)?;
-        let tier = domain.tier(&attributes);
+        let found = known.and_then(|known| Found::of(known.tenants, domain, domain.caller(&attributes), known.now));
+        let tier = domain.tier(&attributes, found.as_ref());
         let fate = |(number, rule): (usize, &Rule)| {
             if resolved.applied.iter().any(|applied| applied.rule as usize == number) {
                 Fate::Applies

@@ -21,6 +21,7 @@ mod requested;
 mod resolve;
 mod scope;
 mod standing;
+pub mod tenants;
 mod tree;
 pub mod yaml;
 
@@ -30,5 +31,6 @@ pub use explain::Fate;
 pub use load::{Files, LoadOptions, Loaded, Source, load_paths, load_sources};
 pub use once::{Asker, claim_id, named_claim};
 pub use problem::{Problem, Severity, quoted};
-pub use resolve::{Applied, AppliedTerms, Matched, Resolved};
+pub use resolve::{Applied, AppliedTerms, Known, Matched, Resolved};
 pub use standing::{Looks, Ways};
+pub use tenants::{ResolvedBy, Room, Tenants};

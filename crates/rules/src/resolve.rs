@@ -6,10 +6,11 @@ use tollgate_core::{
 };
 
 use crate::attributes::Attributes;
-use crate::compiled::{CompiledCap, Domain, Rule, Ruleset};
+use crate::compiled::{Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::index::Id;
 use crate::model::RuleMode;
+use crate::tenants::{Block, BlockedAs, CapRef, Found, ResolvedBy, Room, Tenants};
 
 /// A claim, and where each of its charges comes from.
 #[derive(Debug)]
@@ -24,6 +25,17 @@ pub struct Resolved<'a> {
     pub unlimited: SmallVec<[Applied; 1]>,
 }
 
+/// Where what is known of callers is found, and what that takes.
+#[derive(Clone, Copy)]
+pub struct Known<'a, 't> {
+    /// What is known.
+    pub tenants: &'t Tenants,
+    /// Tells the time, which is asked only if it matters.
+    pub now: &'t dyn Fn() -> Timestamp,
+    /// Where limits are that no rule has.
+    pub room: &'a Room,
+}
+
 /// The rules that a request meets, by their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Matched {
@@ -33,12 +45,14 @@ pub struct Matched {
     pub applied: SmallVec<[Applied; 4]>,
     /// Rules that apply and do not limit.
     pub unlimited: SmallVec<[Applied; 1]>,
-    /// Limits that came with the request.
-    pub requested: Vec<Limit>,
+    /// Limits that no rule has: those that came with the request, and those of overrides.
+    pub limits: Vec<Limit>,
     /// Whether something was claimed that is to be settled when the request has ended.
     pub needs_receipt: bool,
     /// How many limits on requests in flight did not apply, since the caller could not release what it would hold.
     pub not_held: u32,
+    /// The caller, or its address, is blocked. Unless it is only marked, nothing is claimed.
+    pub block: Option<Block>,
 }
 
 /// A rule that applies to a request.
@@ -46,21 +60,25 @@ pub struct Matched {
 pub struct Applied {
     /// The rule's place in its domain.
     pub rule: u32,
-    /// Where its limit comes from.
+    /// Where its limit is.
     pub terms: AppliedTerms,
+    /// How that came to be the one that applies.
+    pub by: ResolvedBy,
     /// What follows if there is no room; chosen by caller where the rule is enforced for a share of them.
     pub mode: Mode,
     /// The descriptors of the request that have to do with it, a bit for each.
     pub touches: u64,
 }
 
-/// Where the limit of an applied rule comes from.
+/// Where the limit of an applied rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppliedTerms {
     /// The rule, for this tier.
     Tier(u16),
-    /// The request: this place in [`Matched::requested`].
+    /// The request: this place in [`Matched::limits`].
     Requested(u16),
+    /// An override: this place in [`Matched::limits`].
+    Override(u16),
 }
 
 impl Ruleset {
@@ -68,7 +86,21 @@ impl Ruleset {
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
         let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
-        self.resolve_into(request, &mut claim, &mut matched)?;
+        self.resolve_into(request, None, &mut claim, &mut matched)?;
+        let Matched { domain, applied, unlimited, .. } = matched;
+        Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
+    }
+
+    /// The same for a caller of whom something may be known.
+    pub fn resolve_known<'a>(
+        &'a self,
+        request: &Request<'a>,
+        id: ClaimId,
+        known: &Known<'a, '_>,
+    ) -> Result<Resolved<'a>, RequestError> {
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
+        let mut matched = Matched::default();
+        self.resolve_into(request, Some(known), &mut claim, &mut matched)?;
         let Matched { domain, applied, unlimited, .. } = matched;
         Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
     }
@@ -78,6 +110,7 @@ impl Ruleset {
     pub fn resolve_into<'a>(
         &'a self,
         request: &Request<'a>,
+        known: Option<&Known<'a, '_>>,
         claim: &mut Claim<'a>,
         matched: &mut Matched,
     ) -> Result<(), RequestError> {
@@ -95,7 +128,7 @@ impl Ruleset {
         // What is returned under a claim's own name is what that claim holds.
         let rates = !(holds.is_some() && matches!(request.ask, Ask::Return { .. }));
         let domain = &self.domains()[matched.domain];
-        Resolving { domain, claim, matched, ask: request.ask, holds, rates }.fill(request)
+        Resolving { domain, claim, matched, ask: request.ask, holds, rates, known, found: None }.fill(request)
     }
 
     /// The place of a request's domain.
@@ -124,6 +157,9 @@ struct Resolving<'r, 'a> {
     holds: Option<Ask>,
     /// Whether the others do.
     rates: bool,
+    known: Option<&'r Known<'a, 'r>>,
+    /// What is known of the caller.
+    found: Option<Found<'r>>,
 }
 
 impl<'a> Resolving<'_, 'a> {
@@ -131,7 +167,15 @@ impl<'a> Resolving<'_, 'a> {
         let domain = self.domain;
         let mut attributes = Attributes::default();
         attributes.read(request, domain)?;
-        let tier = domain.tier(&attributes);
+        self.found =
+            self.known.and_then(|known| Found::of(known.tenants, domain, domain.caller(&attributes), known.now));
+        if let Some(found) = self.found.as_ref().filter(|_| self.ask == Ask::Exactly) {
+            self.matched.block = found.block(domain.addresses.iter().filter_map(|address| attributes.get(*address)));
+            if self.matched.block.is_some_and(|block| block.told != BlockedAs::Marked) {
+                return Ok(());
+            }
+        }
+        let tier = domain.tier(&attributes, self.found.as_ref());
         let mut candidates = SmallVec::new();
         domain.find_candidates(&attributes, &mut candidates);
         for &number in &candidates {
@@ -161,7 +205,7 @@ impl<'a> Resolving<'_, 'a> {
         attributes: &Attributes<'a>,
         tier: usize,
     ) -> Result<(), RequestError> {
-        let Some(cap) = rule.cap(tier) else { return Ok(()) };
+        let Some((cap, by)) = self.cap(rule, tier) else { return Ok(()) };
         let Some(mut units) = rule.units(attributes, self.domain)? else { return Ok(()) };
         if cap.is_concurrency() {
             units = match self.holds {
@@ -179,7 +223,7 @@ impl<'a> Resolving<'_, 'a> {
         for part in &rule.key {
             values.push(rule.key_value(part, attributes));
         }
-        self.add(number, tier, attributes.touched_by(rule), cap, values, units);
+        self.add(number, tier, attributes.touched_by(rule), (cap, by), values, units);
         Ok(())
     }
 
@@ -206,7 +250,7 @@ impl<'a> Resolving<'_, 'a> {
                 if is_replaced || rule.mode == RuleMode::Off {
                     continue;
                 }
-                if let Some(cap) = rule.cap(tier) {
+                if let Some(cap) = self.cap(rule, tier) {
                     self.add(met.limit.rule, tier, 1 << number, cap, met.values, units);
                 }
             }
@@ -238,10 +282,20 @@ impl<'a> Resolving<'_, 'a> {
             on_failure,
             strict: false,
         });
-        let terms = AppliedTerms::Requested(self.matched.requested.len() as u16);
-        self.matched.applied.push(Applied { rule: u32::MAX, terms, mode: Mode::Enforce, touches: 1 << number });
-        self.matched.requested.push(limit.clone());
+        let terms = AppliedTerms::Requested(self.matched.limits.len() as u16);
+        let (by, mode) = (ResolvedBy::Request, Mode::Enforce);
+        self.matched.applied.push(Applied { rule: u32::MAX, terms, by, mode, touches: 1 << number });
+        self.matched.limits.push(limit.clone());
         Ok(())
+    }
+
+    /// What the caller is held to under a rule, and how that came to be.
+    #[inline]
+    fn cap(&self, rule: &'a Rule, tier: usize) -> Option<(CapRef<'a>, ResolvedBy)> {
+        match self.known {
+            Some(known) => rule.cap_under(tier, self.found.as_ref(), known.room),
+            None => rule.own_cap(tier),
+        }
     }
 
     #[inline]
@@ -250,14 +304,14 @@ impl<'a> Resolving<'_, 'a> {
         number: Id,
         tier: usize,
         touches: u64,
-        cap: &'a CompiledCap,
+        (cap, by): (CapRef<'a>, ResolvedBy),
         values: SmallVec<[Value<'a>; 2]>,
         units: u64,
     ) {
         let rule = &self.domain.rules[number as usize];
-        let applied = |mode| Applied { rule: number, terms: AppliedTerms::Tier(tier as u16), mode, touches };
-        let CompiledCap::Limit { limit, scope } = cap else {
-            self.matched.unlimited.push(applied(Mode::Enforce));
+        let applied = |terms, mode| Applied { rule: number, terms, by, mode, touches };
+        let CapRef::Limit { limit, scope } = cap else {
+            self.matched.unlimited.push(applied(AppliedTerms::Tier(tier as u16), Mode::Enforce));
             return;
         };
         let ask = match self.holds {
@@ -274,7 +328,14 @@ impl<'a> Resolving<'_, 'a> {
         let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
         self.matched.needs_receipt |= rule.needs_receipt(limit);
         self.claim.charges.push(Charge { key, limit, ask, units, mode, on_failure, strict });
-        self.matched.applied.push(applied(mode));
+        let terms = match by {
+            ResolvedBy::Default | ResolvedBy::Tier => AppliedTerms::Tier(tier as u16),
+            _ => {
+                self.matched.limits.push(limit.clone());
+                AppliedTerms::Override(self.matched.limits.len() as u16 - 1)
+            }
+        };
+        self.matched.applied.push(applied(terms, mode));
     }
 }
 
@@ -285,7 +346,19 @@ fn share(quota: u64, of_10_000: u16) -> u64 {
 }
 
 impl Domain {
-    pub(crate) fn tier(&self, attributes: &Attributes<'_>) -> usize {
+    /// Who asks.
+    #[inline]
+    pub(crate) fn caller<'a>(&self, attributes: &Attributes<'a>) -> Option<&'a str> {
+        attributes.get(self.caller?)
+    }
+
+    /// The place of the caller's tier: the one that it is known to have, else the one that the request names, else the usual one.
+    pub(crate) fn tier(&self, attributes: &Attributes<'_>, found: Option<&Found<'_>>) -> usize {
+        if let Some(digest) = found.and_then(Found::tier)
+            && let Some(place) = self.tier_digests.iter().position(|known| *known == digest)
+        {
+            return place;
+        }
         self.tier_from
             .and_then(|attribute| attributes.get(attribute))
             .and_then(|name| self.tiers.iter().position(|tier| tier.name == name))

@@ -7,18 +7,20 @@ use smallvec::SmallVec;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Mode, Request, Value};
 
 use crate::attributes::Attributes;
-use crate::compiled::{CompiledCap, Domain, Rule};
+use crate::compiled::{Domain, Rule};
 use crate::error::RequestError;
 use crate::model::RuleMode;
 use crate::pattern::Pattern;
+use crate::resolve::Known;
+use crate::tenants::{CapRef, Found, ResolvedBy, Room};
 
 /// Looks at a caller's counters, and the rules that have none for it.
 #[derive(Debug)]
 pub struct Looks<'a> {
     /// A look at each counter.
     pub claim: Claim<'a>,
-    /// The rule behind each look, in their order.
-    pub rules: Vec<&'a Rule>,
+    /// The rule behind each look, in their order, and how its limit came to be the one that applies.
+    pub rules: Vec<(&'a Rule, ResolvedBy)>,
     /// The rules that are not looked at, and why.
     pub left_out: Vec<(&'a Rule, String)>,
 }
@@ -49,6 +51,7 @@ impl Domain {
         known: &'a [Descriptor<'a>; 1],
         ways: &'a Ways<'a>,
         id: ClaimId,
+        who: &Known<'a, '_>,
     ) -> Result<Looks<'a>, RequestError> {
         let request = Request { domain: None, descriptors: known, cost: 0, ..Request::default() };
         let [Descriptor { entries: known, .. }] = known;
@@ -57,7 +60,8 @@ impl Domain {
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut looks = Looks { claim, rules: Vec::new(), left_out: Vec::new() };
-        let tier = self.tier(&attributes);
+        let caller_known = Found::of(who.tenants, self, self.caller(&attributes), who.now);
+        let tier = self.tier(&attributes, caller_known.as_ref());
         for (rule, way) in self.rules.iter().zip(ways) {
             let found = match rule.names().any(|name| name == caller) {
                 _ if rule.mode == RuleMode::Off => Err("it is switched off".to_owned()),
@@ -65,7 +69,7 @@ impl Domain {
                 true if rule.path.is_empty() => rule.standing_of(&attributes, self),
                 true => rule.standing_at(way.as_deref(), self, known),
             };
-            match found.and_then(|values| Ok((values, rule.cap_of(tier, self)?))) {
+            match found.and_then(|values| Ok((values, rule.cap_of(tier, self, caller_known.as_ref(), who.room)?))) {
                 Ok(_) if looks.rules.len() >= Claim::MOST_CHARGES => {
                     looks.left_out.push((rule, format!("more than {} limits are not looked at", Claim::MOST_CHARGES)));
                 }
@@ -78,13 +82,17 @@ impl Domain {
 }
 
 /// The part of a cap that counts.
-struct Counted<'a>(&'a tollgate_core::Limit, &'a tollgate_core::Scope);
+struct Counted<'a> {
+    limit: &'a tollgate_core::Limit,
+    scope: &'a tollgate_core::Scope,
+    by: ResolvedBy,
+}
 
 impl<'a> Looks<'a> {
     fn add(
         &mut self,
         rule: &'a Rule,
-        Counted(limit, scope): Counted<'a>,
+        Counted { limit, scope, by }: Counted<'a>,
         values: SmallVec<[Value<'a>; 2]>,
         tier: usize,
     ) {
@@ -92,7 +100,7 @@ impl<'a> Looks<'a> {
         let mode: Mode = rule.mode_for(&key);
         let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, strict });
-        self.rules.push(rule);
+        self.rules.push((rule, by));
     }
 }
 
@@ -142,10 +150,23 @@ impl Rule {
         met.map(|met| met.values).ok_or_else(|| "it is for other values".to_owned())
     }
 
-    fn cap_of<'a>(&'a self, tier: usize, domain: &Domain) -> Result<Counted<'a>, String> {
-        match self.cap(tier) {
-            Some(CompiledCap::Limit { limit, scope }) => Ok(Counted(limit, scope)),
-            Some(CompiledCap::Unlimited) => Err(format!("it does not limit tier {}", domain.tiers[tier].name)),
+    fn cap_of<'a>(
+        &'a self,
+        tier: usize,
+        domain: &Domain,
+        found: Option<&Found<'_>>,
+        room: &'a Room,
+    ) -> Result<Counted<'a>, String> {
+        let (cap, by) = match self.cap_under(tier, found, room) {
+            Some((cap, by)) => (Some(cap), by),
+            None => (None, ResolvedBy::Default),
+        };
+        match cap {
+            Some(CapRef::Limit { limit, scope }) => Ok(Counted { limit, scope, by }),
+            Some(CapRef::Unlimited) if !matches!(by, ResolvedBy::Default | ResolvedBy::Tier) => {
+                Err(format!("an override ({}) lifts it", by.name()))
+            }
+            Some(CapRef::Unlimited) => Err(format!("it does not limit tier {}", domain.tiers[tier].name)),
             None => Err(format!("it has no limit for tier {}", domain.tiers[tier].name)),
         }
     }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Mode, Replay, Request, Source};
 use tollgate_rules::model::Headers;
 
+use super::blocked;
 use super::fields::{self, Refusal, Shown};
 use super::sheet::{Sheet, json_part, json_text, member, number, number_member};
 use super::words;
@@ -57,6 +58,12 @@ pub fn answer(
     if matches!(decision.replay(), Replay::Again { .. }) {
         sheet.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
     }
+    if blocked::is_marked(decision) {
+        sheet.field(&blocked::MARKED, |out| out.extend_from_slice(blocked::ABNORMAL_USAGE.as_bytes()));
+    }
+    if let (Some(refusal), Some(status)) = (&refusal, blocked::status(decision)) {
+        return sheet.finish(status, Some(&PROBLEM_JSON), |out| blocked::body(out, status, refusal));
+    }
     match refusal {
         None if detail == Detail::Bare => sheet.finish(StatusCode::OK, None, |_| {}),
         None => sheet.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, beside, &shown, told)),
@@ -75,6 +82,7 @@ fn allowed(out: &mut Vec<u8>, decision: &Decision, beside: Beside<'_>, shown: &S
     if let Some(one) = &shown.standard {
         numbers(out, decision, one);
         member(out, "rule", one.rule.name());
+        member(out, "resolved_by", one.resolved_by.name());
         number_member(out, "burst", one.limit.quota());
     }
     match decision.outcomes().next() {
@@ -138,6 +146,7 @@ fn refused(
     out.extend_from_slice(br#","allowed":false"#);
     if let Some(by) = refusal.shown() {
         numbers(out, decision, by);
+        member(out, "resolved_by", by.resolved_by.name());
     }
     rest(out, refusal, level);
     out.extend_from_slice(br#","error":{"code":"RATE_LIMITED","message":"#);

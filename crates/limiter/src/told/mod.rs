@@ -1,6 +1,7 @@
 //! What HTTP clients are told of a decision: headers in every dialect, and bodies.
 
 mod answer;
+mod blocked;
 mod fields;
 mod settled;
 mod sheet;
@@ -12,6 +13,7 @@ use http::{HeaderName, HeaderValue};
 use tollgate_core::Span;
 
 pub use answer::{Beside, Detail, answer};
+pub use blocked::{ABNORMAL_USAGE, MARKED, is_marked};
 pub use fields::{SIGNAL, later, reset_at, signals};
 pub use settled::settled;
 pub use words::{beginning, window};

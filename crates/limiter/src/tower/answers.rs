@@ -71,6 +71,7 @@ pub(super) fn grpc(response: Response<Bytes>) -> Response<Bytes> {
     let (code, what) = match head.status {
         StatusCode::SERVICE_UNAVAILABLE => (14, "the limiter can't count this call at the moment"),
         StatusCode::UNPROCESSABLE_ENTITY => (3, "this idempotency key was used for another request"),
+        StatusCode::FORBIDDEN => (7, "calls from this caller are blocked"),
         StatusCode::BAD_REQUEST => (3, "the limiter can't decide this call as it is"),
         _ => (8, "rate limit exceeded"),
     };

@@ -24,7 +24,7 @@ fn asked(request: Request<'_>) -> (String, u32) {
     let mut claim = rules.resolve(&request, ClaimId(1)).unwrap().claim;
     claim.charges.clear();
     let mut matched = Matched::default();
-    rules.resolve_into(&request, &mut claim, &mut matched).unwrap();
+    rules.resolve_into(&request, None, &mut claim, &mut matched).unwrap();
     let charges = claim.charges.iter().zip(&matched.applied).map(|(charge, applied)| {
         let sign = match charge.ask {
             Ask::Exactly => '+',

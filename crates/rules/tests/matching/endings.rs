@@ -23,7 +23,7 @@ fn claimed(rules: &Ruleset, request: Request<'_>, entries: &[(&str, &str)]) -> (
     let request = Request { descriptors: &descriptors, ..request };
     let mut claim = tollgate_core::Claim { id: ClaimId(1), charges: Default::default(), once: None, patience: None };
     let mut matched = Matched::default();
-    rules.resolve_into(&request, &mut claim, &mut matched).unwrap();
+    rules.resolve_into(&request, None, &mut claim, &mut matched).unwrap();
     let told = claim.charges.iter().map(|charge| {
         assert_eq!(charge.ask, request.ask);
         format!("{} ×{}{}", charge.key.scope().rule(), charge.units, if charge.strict { " strict" } else { "" })
@@ -163,9 +163,9 @@ rules:
     };
     assert_eq!(found(&first, 10), Some(("a".to_owned(), 10)));
     assert_eq!(found(&first, 20), Some(("a".to_owned(), 20)));
-    assert_eq!(found(&first, 30), Some(("a".to_owned(), 10)), "that tier counts by the minute, in another scope");
+    assert_eq!(found(&first, 30), Some(("a".to_owned(), 30)), "an override had that amount");
     let changed = rules(&file.replace("10/h", "11/h"));
-    assert_eq!(found(&changed, 10), Some(("a".to_owned(), 11)), "a changed amount keeps the counter");
+    assert_eq!(found(&changed, 10), Some(("a".to_owned(), 10)), "a changed amount keeps the counter");
     assert_eq!(found(&rules(&file.replace("/h", "/day")), 10), None, "another period is another counter");
     assert_eq!(found(&rules(&file.replace("name: a", "name: b")), 10), None);
 }

@@ -15,6 +15,7 @@ mod random_rules;
 mod random_trees;
 mod requested;
 mod scale;
+mod tenants;
 mod tiers;
 mod tree;
 
@@ -102,7 +103,7 @@ pub(crate) fn met(rules: &Ruleset, request: &str) -> Result<Vec<String>, Request
     Asked::new(request).with(|request| Ok(told(&rules.resolve(request, ClaimId(1))?)))
 }
 
-fn told(resolved: &Resolved<'_>) -> Vec<String> {
+pub(crate) fn told(resolved: &Resolved<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, (charge, applied)) in resolved.claim.charges.iter().zip(&resolved.applied).enumerate() {
         assert_eq!(charge.mode, applied.mode);
@@ -152,6 +153,7 @@ fn tier(resolved: &Resolved<'_>, terms: AppliedTerms) -> String {
     match terms {
         AppliedTerms::Tier(0) => String::new(),
         AppliedTerms::Requested(_) => " requested".to_owned(),
+        AppliedTerms::Override(_) => " overridden".to_owned(),
         AppliedTerms::Tier(other) => format!(" @{}", resolved.domain.tiers()[usize::from(other)].name),
     }
 }

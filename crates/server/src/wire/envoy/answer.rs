@@ -29,6 +29,13 @@ pub(super) fn respond(request: &Request<'_>, decision: &Decision, gate: &Gate, e
         // Nobody asked for room. What a limit says that could not be read is no refusal either.
         response.statuses.iter_mut().for_each(|status| status.code = code(true));
     }
+    if !decision.allowed() && decision.block().is_some() {
+        // No limit was looked at.
+        response.statuses.iter_mut().for_each(|status| status.code = response.overall_code);
+    }
+    if told::is_marked(decision) {
+        response.request_headers_to_add = vec![marked()];
+    }
     if let Some(names) = &extras.headers {
         response.response_headers_to_add = headers(&response.statuses, names);
         response.response_headers_to_add.extend(signal(decision));
@@ -156,6 +163,12 @@ fn headers(statuses: &[DescriptorStatus], names: &HeaderNames) -> Vec<HeaderValu
     ]
 }
 
+/// Tells who serves the request that its caller is to be looked at.
+fn marked() -> HeaderValue {
+    let (key, value) = (told::MARKED.as_str().to_owned(), told::ABNORMAL_USAGE.to_owned());
+    HeaderValue { key, value, ..HeaderValue::default() }
+}
+
 /// The soft limits that the request went past.
 fn signal(decision: &Decision) -> Option<HeaderValue> {
     let names: Vec<&str> = told::signals(decision).collect();
@@ -176,6 +189,9 @@ fn metadata(decision: &Decision, level: Option<&'static str>) -> Option<Struct> 
     let source = Some(decision.source()).filter(|source| *source != Source::Store).map(Source::name);
     for (name, text) in [("tollgate_source", source), ("tollgate_level", level)] {
         fields.extend(text.map(|text| (name.to_owned(), value(text))));
+    }
+    if let Some(block) = decision.block() {
+        fields.insert("tollgate_block".to_owned(), value(block.told.name()));
     }
     let values: Vec<Value> = told::signals(decision).map(value).collect();
     if !values.is_empty() {

@@ -117,6 +117,7 @@ impl Wire {
     method(get, head, post), path = "/v1/ratelimit/authorize", operation_id = "authorize",
     responses(
         (status = 200, description = "It passes"),
+        (status = 403, body = super::openapi::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
         (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "It does not pass"),
         (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "It can't be counted, and its rules refuse it then"),
     )

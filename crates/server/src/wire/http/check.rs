@@ -102,6 +102,7 @@ fn conflict() -> Problem {
         (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
         (status = 422, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The idempotency key was used for another request"),
+        (status = 403, body = super::openapi::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
         (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "It does not pass"),
         (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "It can't be counted, and its rules refuse it then"),
     )

@@ -68,6 +68,10 @@ pub(super) struct Allowed {
     /// The rule's name.
     #[schema(nullable = false)]
     pub(super) rule: Option<String>,
+    /// How its limit came to be the one that applies: `default`, `tier`, `override`, `override_glob`, `override_all`, `emergency` or
+    /// `request`.
+    #[schema(nullable = false)]
+    pub(super) resolved_by: Option<String>,
     /// The most units that can pass at once.
     #[schema(nullable = false)]
     pub(super) burst: Option<u64>,
@@ -104,7 +108,8 @@ pub(super) struct Allowed {
 #[derive(Debug, Serialize, ToSchema)]
 #[cfg_attr(test, derive(serde::Deserialize), serde(deny_unknown_fields))]
 pub(super) struct Refused {
-    /// `…#quota-exceeded` (429) or `…#temporary-reduced-capacity` (503).
+    /// `…#quota-exceeded` (429), `…#temporary-reduced-capacity` (503), or `…#abnormal-usage-detected` (403, 429 by choice) where
+    /// the caller or its address is blocked.
     pub(super) r#type: String,
     pub(super) title: String,
     pub(super) status: u16,
@@ -123,6 +128,9 @@ pub(super) struct Refused {
     /// Unix seconds at which its quota is back.
     #[schema(nullable = false)]
     pub(super) reset_at: Option<u64>,
+    /// How its limit came to be the one that applies, as in the answer to a request that passes.
+    #[schema(nullable = false)]
+    pub(super) resolved_by: Option<String>,
     /// Seconds to stay away, as in `Retry-After`. Missing if no wait helps.
     #[schema(nullable = false)]
     pub(super) retry_after: Option<u64>,
@@ -131,7 +139,7 @@ pub(super) struct Refused {
     /// The refusing rule's label.
     #[schema(nullable = false)]
     pub(super) denied_by: Option<String>,
-    /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`.
+    /// Who says so: `store`, `cache`, `local`, `assumed` or `shed`; `block` where nothing was counted since the caller is blocked.
     pub(super) source: String,
     /// How much of a store that servers share answers: `degraded`, `local-only` or `open`. Missing where all of it does.
     #[schema(nullable = false)]

@@ -122,7 +122,10 @@ async fn past_its_capacity_the_policies_decide() {
                  - {name: login, key: [b], limit: 5/day, policy: security}\n";
     let server = Server::build(config(rules, false, 0));
     let allowed = server.check(r#"{"a": "x"}"#).await;
-    assert_eq!(allowed.body, r#"{"allowed":true,"limit":5,"remaining":5,"rule":"soft","burst":5,"source":"shed"}"#);
+    assert_eq!(
+        allowed.body,
+        r#"{"allowed":true,"limit":5,"remaining":5,"rule":"soft","resolved_by":"default","burst":5,"source":"shed"}"#
+    );
     assert_eq!(allowed.header("x-ratelimit-reset"), None);
     let refused = server.check(r#"{"b": "x"}"#).await;
     let body = refused.json();
