@@ -43,7 +43,11 @@ pub use tollgate_core::{
     Algorithm, Ask, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request, Source, Span,
     Timestamp, Wait,
 };
-pub use tollgate_rules::{Fate, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity, named_claim};
+pub use tollgate_rules::model::RuleMode;
+pub use tollgate_rules::{
+    Fate, Files, Layer, LayerMode, LayerRule, LoadOptions, Problem, RequestError, Rule, Ruleset, Severity, Switch,
+    named_claim,
+};
 #[cfg(feature = "redis")]
 pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};

@@ -9,7 +9,8 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Scope, Span};
 
 use crate::address::is_address;
 use crate::index::ByText;
-use crate::load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+use crate::layer::Layer;
+use crate::load::{Files, LoadOptions, Loaded, Source, load_sources};
 use crate::lookup::{self, Index};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::once::OnceScopes;
@@ -44,6 +45,8 @@ pub struct Domain {
     pub(crate) tiers: Vec<Tier>,
     pub(crate) default_tier: usize,
     pub(crate) tier_from: Option<Attribute>,
+    /// The place of the rule that `default_rule` names.
+    pub(crate) default_rule: Option<usize>,
     pub(crate) attributes: ByText<Attribute>,
     /// The rules of the list, and after them those of the tree.
     pub(crate) rules: Vec<Rule>,
@@ -151,11 +154,7 @@ impl Ruleset {
         options: &LoadOptions,
         generation: u64,
     ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-        let Loaded { domains, warnings } = load_paths(paths, options)?;
-        match Ruleset::compile(domains, generation) {
-            Ok(ruleset) => Ok((ruleset, warnings)),
-            Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
-        }
+        Ruleset::load_under(Files::read(paths, options), options, &Layer::default(), generation)
     }
 
     /// The same for rules that are at hand, as those that are built into a program.
@@ -290,6 +289,8 @@ impl Domain {
             errors.push(Problem::error(&domain.at, message, remedy));
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
+        let named = |name: &str| rules.iter().position(|rule| &*rule.name == name);
+        let default_rule = domain.default_rule.as_deref().and_then(named);
         let requested = Requested::new(&domain);
         let once = OnceScopes::new(&domain.name);
         Domain {
@@ -298,6 +299,7 @@ impl Domain {
             tiers: domain.tiers,
             default_tier: domain.default_tier,
             tier_from,
+            default_rule,
             attributes: names.numbers,
             rules,
             index,

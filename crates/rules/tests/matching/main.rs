@@ -10,11 +10,13 @@ mod endings;
 mod explain;
 mod forms;
 mod keys;
+mod layer;
 mod modes;
 mod random_rules;
 mod random_trees;
 mod requested;
 mod scale;
+mod selected;
 mod tiers;
 mod tree;
 
