@@ -1,6 +1,8 @@
 //! The bodies of the fuzz targets: plain functions, so that the ordinary tests run them too.
 
-use tollgate_rules::{LoadOptions, Problem, Ruleset, Source, load_sources};
+use tollgate_rules::{
+    Files, Layer, LayerRule, LoadOptions, Problem, Ruleset, Source, difference, load_sources, short_form,
+};
 
 /// A line that ends one rule file of an input and begins the next.
 pub const NEXT_FILE: &str = "# next file\n";
@@ -32,6 +34,35 @@ pub fn load_rules(input: &[u8]) -> bool {
             }
         }
     }
+    compiled
+}
+
+/// The file that rules by API are put above.
+const FILE: &str = "domain: d\nentity: user\nrules:\n  - {name: r, key: [user], limit: 1/s}\n";
+
+/// Puts an input above a file, as a rule by API, and takes it for one in short form and for another version of the file's. Says
+/// whether there were rules.
+pub fn load_layer(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let rule = LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule: text.to_string(), mode: None };
+    let layer = Layer { rules: vec![rule], switches: Vec::new() };
+    let file = Source { name: "f".to_owned(), text: FILE.to_owned() };
+    let sources = [file.clone(), Source { name: "rule r (by API)".to_owned(), text: text.to_string() }];
+    let loaded = Ruleset::load_under(Files::of(vec![file]), &LoadOptions::default(), &layer, 1);
+    let (compiled, problems) = match loaded {
+        Ok((_, warnings)) => (true, warnings),
+        Err(problems) => (false, problems),
+    };
+    assert!(compiled || !problems.is_empty(), "refused, and no reason given");
+    problems.iter().for_each(|problem| assert_helps(problem, &sources));
+    match short_form(&text) {
+        Ok(full) => assert!(difference(&full, &full).is_empty(), "{full} differs from itself"),
+        Err(faults) => assert!(!faults.is_empty(), "refused, and no reason given"),
+    }
+    assert!(difference(&text, &text).is_empty(), "{text} differs from itself");
+    let (there, back) =
+        (difference("{key: [user], limit: 1/s}", &text), difference(&text, "{key: [user], limit: 1/s}"));
+    assert_eq!(there.len(), back.len(), "{there:?} there, {back:?} back");
     compiled
 }
 

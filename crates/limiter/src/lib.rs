@@ -9,8 +9,11 @@
 //! | `tower` | a layer for HTTP services: the module `tower` |
 //! | `axum` | the same, with the path of the route that matched and the address of the peer |
 //! | `http` | decisions as HTTP headers and bodies: the module `told` |
+//! | `control` | what operators decide while the service runs: the module `control` |
 //! | `receipts` | receipts that travel, signed |
 
+#[cfg(feature = "control")]
+pub mod control;
 mod decision;
 mod ending;
 mod explain;
@@ -43,8 +46,10 @@ pub use tollgate_core::{
     Algorithm, Ask, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request, Source, Span,
     Timestamp, Wait,
 };
+pub use tollgate_rules::model::RuleMode;
 pub use tollgate_rules::{
-    Fate, LoadOptions, Problem, RequestError, ResolvedBy, Rule, Ruleset, Severity, Tenants, named_claim, tenants,
+    Fate, Files, Layer, LayerMode, LayerRule, LoadOptions, Problem, RequestError, ResolvedBy, Rule, Ruleset, Severity,
+    Switch, Tenants, named_claim, tenants,
 };
 #[cfg(feature = "redis")]
 pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};

@@ -9,7 +9,8 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Period, Scope, Span};
 
 use crate::address::{ADDRESSES, is_address};
 use crate::index::ByText;
-use crate::load::{LoadOptions, Loaded, Source, load_paths, load_sources};
+use crate::layer::Layer;
+use crate::load::{Files, LoadOptions, Loaded, Source, load_sources};
 use crate::lookup::{self, Index};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Place, Policy, RuleMode, Test, Tier};
 use crate::once::OnceScopes;
@@ -52,6 +53,8 @@ pub struct Domain {
     pub(crate) tiers: Vec<Tier>,
     pub(crate) default_tier: usize,
     pub(crate) tier_from: Option<Attribute>,
+    /// The place of the rule that `default_rule` names.
+    pub(crate) default_rule: Option<usize>,
     pub(crate) attributes: ByText<Attribute>,
     /// The rules of the list, and after them those of the tree.
     pub(crate) rules: Vec<Rule>,
@@ -165,11 +168,7 @@ impl Ruleset {
         options: &LoadOptions,
         generation: u64,
     ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-        let Loaded { domains, warnings } = load_paths(paths, options)?;
-        match Ruleset::compile(domains, generation) {
-            Ok(ruleset) => Ok((ruleset, warnings)),
-            Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
-        }
+        Ruleset::load_under(Files::read(paths, options), options, &Layer::default(), generation)
     }
 
     /// The same for rules that are at hand, as those that are built into a program.
@@ -324,10 +323,11 @@ impl Domain {
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
         let caller = entity.map(|name| names.number(name));
         let addresses = ADDRESSES.iter().map(|name| names.number(name)).collect();
-        name_rules(&mut rules, &domain);
+        let named = |name: &str| rules.iter().position(|rule| &*rule.name == name);
+        let default_rule = domain.default_rule.as_deref().and_then(named);
         let requested = Requested::new(&domain);
         let once = OnceScopes::new(&domain.name);
-        Domain {
+        let mut domain = Domain {
             digest: name_digest(&domain.name),
             tier_digests: domain.tiers.iter().map(|tier| name_digest(&tier.name)).collect(),
             name: domain.name.into(),
@@ -337,13 +337,16 @@ impl Domain {
             tiers: domain.tiers,
             default_tier: domain.default_tier,
             tier_from,
+            default_rule,
             attributes: names.numbers,
             rules,
             index,
             tree,
             requested,
             once,
-        }
+        };
+        domain.name_rules();
+        domain
     }
 }
 
@@ -529,41 +532,6 @@ impl CompiledCap {
             },
         }
     }
-}
-
-/// Says by which names overrides may mean each rule.
-fn name_rules(rules: &mut [Rule], domain: &model::Domain) {
-    for rule in &mut *rules {
-        rule.names.push(Selector::rule(&rule.name));
-    }
-    for (rule, written) in rules.iter_mut().zip(&domain.rules) {
-        let exact = written.clauses.iter().filter_map(|clause| match &clause.test {
-            Test::AnyOf(patterns) if patterns.len() == 1 => Some(format!("{}:{}", clause.attribute, patterns[0])),
-            _ => None,
-        });
-        rule.names.extend(exact.map(|text| Selector::descriptor(&text)));
-    }
-    for rule in &mut *rules {
-        let entries = rule.path.iter().filter_map(|(key, value)| Some(format!("{key}:{}", value.as_ref()?)));
-        let entries: Vec<Selector> = entries.map(|text| Selector::descriptor(&text)).collect();
-        rule.names.extend(entries);
-    }
-    if let Some(rule) = default_rule(domain).and_then(|place| rules.get_mut(place)) {
-        rule.names.push(Selector::default_rule());
-    }
-}
-
-/// The place of the rule that a caller's quota means when no other is named: the one that the file says, else the first of the
-/// list that is keyed by the entity alone, without conditions if there is such a one.
-fn default_rule(domain: &model::Domain) -> Option<usize> {
-    let named = |name: &String| domain.rules.iter().position(|rule| rule.name == *name);
-    let alone = |rule: &&model::Rule| matches!(&rule.key[..], [part] if Some(&part.attribute) == domain.entity.as_ref() && !part.optional);
-    let place = |found: &model::Rule| domain.rules.iter().position(|rule| std::ptr::eq(rule, found));
-    domain.default_rule.as_ref().and_then(named).or_else(|| {
-        let mut keyed = domain.rules.iter().filter(alone);
-        let plain = keyed.clone().find(|rule| rule.clauses.is_empty());
-        plain.or_else(|| keyed.next()).and_then(place)
-    })
 }
 
 /// How many nodes of a tree only a look at each can find.

@@ -116,6 +116,21 @@ impl Problems {
         self.warnings.push(Severity::Warning, file, line, fault);
     }
 
+    /// What is wrong with something that is not in force: told, but none of it is an error.
+    pub(crate) fn lowered<T>(&mut self, look: impl FnOnce(&mut Problems) -> T) -> T {
+        let mut own = Problems::default();
+        let seen = look(&mut own);
+        for Problem { file, line, message, remedy, .. } in own.errors.kept.into_iter().chain(own.warnings.kept) {
+            self.warning(&file, line, Fault { message, remedy });
+        }
+        seen
+    }
+
+    /// Whether one of them is an error.
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.kept.is_empty()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.errors.kept.len() + self.warnings.kept.len()
@@ -128,7 +143,7 @@ impl Problems {
 
     /// The warnings, or, if there is an error, everything: errors first, each kind by the rank of the file and by line.
     pub(crate) fn into_result(self, rank: impl Fn(&str) -> usize) -> Result<Vec<Problem>, Vec<Problem>> {
-        let sound = self.errors.kept.is_empty();
+        let sound = !self.has_errors();
         let mut told = self.errors.told(Severity::Error, &rank);
         told.extend(self.warnings.told(Severity::Warning, &rank));
         if sound { Ok(told) } else { Err(told) }

@@ -3,6 +3,8 @@
 //! Files come from people and from templates, so everything is bounded: how deep values nest and how much they weigh, with
 //! whatever aliases repeat. What makes a file ambiguous, such as a key that is written twice, is a fault.
 
+pub(crate) mod json;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -64,7 +66,10 @@ pub(crate) const LONGEST_STRETCH: usize = 2 << 20;
 const WEIGHT_OF_VALUE: usize = 32;
 
 /// The documents of a text, as far as they can be read, and the faults with their lines.
-pub fn read(text: &str) -> (Vec<Yaml>, Vec<(usize, Fault)>) {
+pub type Documents = (Vec<Yaml>, Vec<(usize, Fault)>);
+
+/// Reads YAML.
+pub fn read(text: &str) -> Documents {
     let mut builder = Builder::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // The parser takes a zero for the end of the text, and would drop what follows without a word.

@@ -45,6 +45,31 @@ fn slow_mutations_of_the_corpus_load_or_are_refused_with_reasons() {
     assert!(loaded * LOADED_OF >= inputs, "only {loaded} of {inputs} inputs loaded");
 }
 
+/// Rules by API, in full and in short, that mutations begin with.
+const BY_API: &[&str] = &[
+    r#"{"key": ["user"], "limit": {"free": "100/minute", "pro": "1000/minute"}, "algorithm": "token_bucket", "burst": "2x"}"#,
+    r#"{"name": "r", "key": [], "limit": "5/s", "match": {"path": "\ud83d\ude00*", "plan": "absent", "ip": {"not": {"cidr": ["10.0.0.0/8"]}}}}"#,
+    r#"{"key": ["a", "b?"], "limit": "20 concurrent", "hold": "60s", "mode": "shadow"}"#,
+    r#"{"key_pattern": "user:{user_id}", "algorithm": "token_bucket", "rate": 100, "burst": 150, "window": "1m"}"#,
+    r#"{"key_pattern": "t:{a}/u:{b}", "rate": 100, "unit": "minute"}"#,
+    "key: [user]\nlimit: 100/month in Europe/Berlin\ncost: {path: {\"GET *\": 1, default: 5}}\n",
+];
+
+#[test]
+fn slow_mutations_of_rules_by_api_load_or_are_refused_with_reasons() {
+    let corpus: Vec<Vec<u8>> = BY_API.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let seed = setting("FUZZ_SEED").unwrap_or(SEED);
+    let mut random = Random::new(seed);
+    let (mut loaded, inputs) = (0, setting("FUZZ_INPUTS").unwrap_or(INPUTS));
+    for at in 0..inputs {
+        let input = mutated(&corpus, &mut random);
+        let tried = catch_unwind(AssertUnwindSafe(|| target::load_layer(&input)));
+        let sound = tried.unwrap_or_else(|_| panic!("input {at}: {:?}", String::from_utf8_lossy(&input)));
+        loaded += u64::from(sound);
+    }
+    assert!(loaded * LOADED_OF >= inputs, "only {loaded} of {inputs} inputs loaded");
+}
+
 #[test]
 fn the_same_seed_makes_the_same_inputs_and_they_differ() {
     let corpus = vec![b"domain: d\nrules: []\n".to_vec(), b"domain: e\n".to_vec()];

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use crate::load::above::Above;
 use crate::load::keys;
 use crate::load::reader::{Fields, Reader};
 use crate::load::terms::ALGORITHMS;
@@ -56,8 +57,8 @@ impl<'y> Document<'y> {
     }
 }
 
-/// The domain that documents make up together; there is at least one.
-pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Option<Domain> {
+/// The domain that documents make up together, under a layer; there is at least one.
+pub(super) fn read(documents: &[Document<'_>], above: &mut Above<'_>, problems: &mut Problems) -> Option<Domain> {
     let first = documents.first()?;
     let settings = Settings::read(documents, problems);
     let (mut rules, mut tree) = (Vec::new(), Vec::new());
@@ -72,6 +73,10 @@ pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Optio
     }
     refuse_twin_rules(&rules, &tree, problems);
     refuse_twin_nodes(&tree, problems);
+    let above = match &first.name {
+        Some(name) => above.put(name, &mut rules, &mut tree, &settings, problems),
+        None => Vec::new(),
+    };
     let domain = Domain {
         name: first.name.clone().unwrap_or_default(),
         entity: settings.entity,
@@ -87,7 +92,7 @@ pub(super) fn read(documents: &[Document<'_>], problems: &mut Problems) -> Optio
     };
     if let Some((name, at)) = &settings.default_rule {
         let written = documents.iter().filter_map(|document| document.fields.get("rules")).flat_map(rules_form::names);
-        check_default_rule(name, at, written.collect(), &domain.tree, problems);
+        check_default_rule(name, at, written.chain(above).collect(), &domain.tree, problems);
     }
     warn_of_partitions(&domain, problems);
     warn_of_partitions_in_the_tree(&domain, problems);
@@ -320,7 +325,7 @@ fn commonest_key<'r>(rules: &[&'r Rule]) -> Option<&'r str> {
     uses.into_iter().max_by_key(|(_, rank)| *rank).map(|(attribute, _)| attribute)
 }
 
-fn visit<'n>(nodes: &'n [Node], look: &mut impl FnMut(&'n Node)) {
+pub(super) fn visit<'n>(nodes: &'n [Node], look: &mut impl FnMut(&'n Node)) {
     for node in nodes {
         look(node);
         visit(&node.children, look);

@@ -1,6 +1,7 @@
 //! From rule files to the [`model`](crate::model): everything that is wrong with them at once, or rules with nothing left to
 //! refuse.
 
+mod above;
 mod clauses;
 mod domain;
 mod files;
@@ -16,11 +17,16 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::layer::{Layer, LayerRule, Switch};
+use crate::load::above::Above;
 use crate::load::domain::Document;
 use crate::load::reader::Reader;
 use crate::model::Domain;
 use crate::problem::{Fault, Problem, Problems, quoted};
 use crate::yaml::{self, Yaml};
+
+pub(crate) use terms::ALGORITHMS;
+pub(crate) use tree_form::UNITS;
 
 /// A rule file.
 #[derive(Clone, Debug)]
@@ -92,7 +98,15 @@ impl Files {
     /// # Errors
     /// All problems of all files, if one of them is an error.
     pub fn load(self, options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
-        load(&self.sources, options, self.problems)
+        self.load_under(options, &Layer::default())
+    }
+
+    /// What they say under a layer.
+    ///
+    /// # Errors
+    /// All problems of all files and of the layer, if one of them is an error.
+    pub fn load_under(self, options: &LoadOptions, layer: &Layer) -> Result<Loaded, Vec<Problem>> {
+        load(&self.sources, options, layer, self.problems)
     }
 }
 
@@ -101,7 +115,7 @@ impl Files {
 /// # Errors
 /// All problems of all files, if one of them is an error.
 pub fn load_sources(sources: &[Source], options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
-    load(sources, options, Problems::default())
+    load(sources, options, &Layer::default(), Problems::default())
 }
 
 /// Reads a text file, up to the length that a rule file may have.
@@ -112,7 +126,12 @@ pub fn read_file(path: &Path) -> Result<Source, Fault> {
     files::text_of(path)
 }
 
-fn load(sources: &[Source], options: &LoadOptions, mut problems: Problems) -> Result<Loaded, Vec<Problem>> {
+fn load(
+    sources: &[Source],
+    options: &LoadOptions,
+    layer: &Layer,
+    mut problems: Problems,
+) -> Result<Loaded, Vec<Problem>> {
     let texts: Vec<(Arc<str>, Vec<Yaml>)> = sources.iter().map(|source| documents(source, &mut problems)).collect();
     let mut found = Vec::new();
     for (file, values) in &texts {
@@ -120,13 +139,22 @@ fn load(sources: &[Source], options: &LoadOptions, mut problems: Problems) -> Re
             found.extend(Document::read(value, &mut Reader::new(file.clone(), &mut problems)));
         }
     }
-    let domains = by_domain(found, options, &mut problems)
+    let all_read = !problems.has_errors();
+    let mut above = Above::read(layer, &mut problems);
+    let domains: Vec<Domain> = by_domain(found, options, &mut problems)
         .into_iter()
-        .filter_map(|documents| domain::read(&documents, &mut problems))
+        .filter_map(|documents| domain::read(&documents, &mut above, &mut problems))
         .collect();
+    let names: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
+    above.finish(&names, all_read, &mut problems);
 
-    let ranks: HashMap<&str, usize> = texts.iter().enumerate().map(|(rank, (file, _))| (&**file, rank + 1)).collect();
-    // What is no rule file, such as a directory without any, comes first.
+    // What is no rule file, such as a directory without any, comes first; what is above the files last.
+    let files = texts.iter().map(|(file, _)| file.to_string());
+    let above = layer.rules.iter().map(LayerRule::place).chain(layer.switches.iter().map(Switch::place));
+    let mut ranks: HashMap<String, usize> = HashMap::new();
+    for (rank, file) in files.chain(above).enumerate() {
+        ranks.entry(file).or_insert(rank + 1);
+    }
     let warnings = problems.into_result(|file| ranks.get(file).copied().unwrap_or(0))?;
     Ok(Loaded { domains, warnings })
 }

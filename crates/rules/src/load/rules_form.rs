@@ -16,7 +16,7 @@ const MOST_KEY_PARTS: usize = 16;
 /// The sound ones among the rules of a list.
 pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Rule> {
     let items = reader.list(list, "rules", "`- {name: per-key, key: [api_key], limit: 100/minute}`").unwrap_or(&[]);
-    items.iter().filter_map(|item| read_rule(item, settings, reader)).collect()
+    items.iter().filter_map(|item| read_rule(item, None, settings, reader)).collect()
 }
 
 /// The names of a list's rules, of those that are not sound too.
@@ -34,11 +34,20 @@ pub(super) fn names(list: &Yaml) -> impl Iterator<Item = &str> {
         })
 }
 
-fn read_rule(item: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Option<Rule> {
+/// One rule. `given` is its name where that is known already: then its text need not say it.
+pub(super) fn read_rule(
+    item: &Yaml,
+    given: Option<&str>,
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> Option<Rule> {
     let fields = reader.fields(item, &keys::RULE)?;
     // Everything is read before anything is given up, so that all errors of a rule are told.
-    let name = required(&fields, "name", "write a `name`, unique in the domain", reader)
-        .and_then(|value| reader.name(value, "name"));
+    let name = match given {
+        None => required(&fields, "name", "write a `name`, unique in the domain", reader)
+            .and_then(|value| reader.name(value, "name")),
+        Some(given) => given_name(&fields, given, reader),
+    };
     let key = required(&fields, "key", "write `key: [attribute]`, or `key: []` for one counter for all", reader)
         .and_then(|value| read_key(value, reader));
     let quotas = required(&fields, "limit", "write a `limit`, for instance `limit: 100/minute`", reader)
@@ -51,6 +60,17 @@ fn read_rule(item: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Optio
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
     refuse_never(&fields, &key, &clauses, &cost, reader);
     Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line) })
+}
+
+fn given_name(fields: &Fields<'_>, given: &str, reader: &mut Reader<'_>) -> Option<String> {
+    if let Some(value) = fields.get("name")
+        && let Some(name) = reader.name(value, "name")
+        && name != given
+    {
+        let message = format!("`name` is {}, and this is the rule {}", quoted(&name), quoted(given));
+        reader.error(value.line, message, "write the same name, or leave it out");
+    }
+    reader.as_name(fields.line, given, "name")
 }
 
 fn required<'y>(fields: &Fields<'y>, key: &str, remedy: &str, reader: &mut Reader<'_>) -> Option<&'y Yaml> {

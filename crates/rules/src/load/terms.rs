@@ -8,7 +8,7 @@ use crate::load::reader::{Fields, Reader};
 use crate::model::{Cap, Counting, EndTerms, Headers, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
 
-pub(super) const ALGORITHMS: &[(&str, Counting)] = &[
+pub(crate) const ALGORITHMS: &[(&str, Counting)] = &[
     ("sliding_window", Counting::SlidingWindow),
     ("token_bucket", Counting::Bucket),
     ("gcra", Counting::Bucket),

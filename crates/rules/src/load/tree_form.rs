@@ -12,10 +12,10 @@ use crate::load::terms::{Lined, Quotas, Wording};
 use crate::model::{Node, NodeLimit, RuleMode};
 use crate::pattern::Pattern;
 use crate::problem::{choose, quoted};
-use crate::yaml::{Entry, Kind, Scalar, Yaml};
+use crate::yaml::{Kind, Yaml, json};
 
 /// Units and their lengths in seconds.
-const UNITS: &[(&str, u64)] = &[
+pub(crate) const UNITS: &[(&str, u64)] = &[
     ("second", 1),
     ("minute", 60),
     ("hour", 3_600),
@@ -226,46 +226,7 @@ fn read_metadata(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<(String, S
     let entries = reader.entries(value, "metadata", "`metadata: {team: payments}`")?;
     let text = |value: &Yaml| match &value.kind {
         Kind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
-        _ => json(value),
+        _ => json::write(value),
     };
     Some(entries.iter().map(|entry| (entry.key.text.clone(), text(&entry.value))).collect())
-}
-
-fn json(value: &Yaml) -> String {
-    let joined = |parts: Vec<String>| parts.join(",");
-    match &value.kind {
-        Kind::Scalar(scalar) => json_scalar(scalar),
-        Kind::List(items) => format!("[{}]", joined(items.iter().map(json).collect())),
-        Kind::Map(entries) => {
-            let member = |entry: &Entry| format!("{}:{}", json_text(&entry.key.text), json(&entry.value));
-            format!("{{{}}}", joined(entries.iter().map(member).collect()))
-        }
-    }
-}
-
-fn json_scalar(scalar: &Scalar) -> String {
-    let text = scalar.text.as_str();
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let integer =
-        digits == "0" || (!digits.starts_with('0') && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
-    match text {
-        _ if scalar.is_null() => "null".to_owned(),
-        "true" | "false" if scalar.plain => text.to_owned(),
-        _ if scalar.plain && integer => text.to_owned(),
-        _ => json_text(text),
-    }
-}
-
-fn json_text(text: &str) -> String {
-    let mut json = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            c if c < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => json.push(c),
-        }
-    }
-    json.push('"');
-    json
 }

@@ -1,0 +1,17 @@
+//! What operators decide while the service runs, and how it reaches those who decide about requests.
+//!
+//! Everything is a [`Record`]: a kind, a domain, a name and a document. [`Controls`] takes records one by one and makes of them
+//! what a [`Limiter`](crate::Limiter) decides by: tiers and overrides of callers, emergencies and blocks at once; rules and switches
+//! as a [`Layer`](tollgate_rules::Layer) above the rule files. Records travel as [`lines`] of JSON: the snapshot that is kept on
+//! disk, the one that a server hands out, and what follows it.
+
+mod controls;
+pub mod documents;
+pub mod lines;
+mod moment;
+mod record;
+
+pub use controls::{Applied, Controls};
+pub use documents::Fault;
+pub use moment::Moment;
+pub use record::{Kind, Record};
