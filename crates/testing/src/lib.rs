@@ -4,6 +4,7 @@
 #![allow(clippy::panic, reason = "a test says what is wrong by panicking")]
 
 pub mod cluster;
+pub mod postgres;
 pub mod process;
 pub mod redis;
 pub mod relay;
@@ -15,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use cluster::Cluster;
+pub use postgres::Postgres;
 pub use process::{Process, free_port};
 pub use redis::Redis;
 pub use relay::Relay;

@@ -5,7 +5,7 @@
 use std::io;
 
 use tollgate_testing::resp::{Connection, Reply};
-use tollgate_testing::{Cluster, Redis, Relay, Sentinel, eventually};
+use tollgate_testing::{Cluster, Postgres, Redis, Relay, Sentinel, eventually};
 
 /// Whether something becomes true.
 fn becomes(mut holds: impl FnMut() -> bool) -> bool {
@@ -143,4 +143,41 @@ fn slow_sentinels_make_the_replica_the_primary() {
     sentinel.servers[0].kill();
     assert!(becomes(|| sentinel.primary() == Some(1)));
     assert!(becomes(|| sentinel.servers[1].ask(&["SET", "k", "v"]).text() == "OK"));
+}
+
+#[test]
+fn postgres_keeps_what_it_has_when_it_is_killed_and_answers_no_one_while_it_is_frozen() {
+    let mut postgres = Postgres::start();
+    postgres.ask("CREATE TABLE t (n INT)");
+    postgres.ask("INSERT INTO t VALUES (7)");
+    let (port, id) = (postgres.port(), postgres.process().id());
+    postgres.kill();
+    assert!(!postgres.process().runs());
+    postgres.restart();
+    assert_eq!(postgres.port(), port);
+    assert_ne!(postgres.process().id(), id);
+    assert_eq!(postgres.ask("SELECT n, n + 1 FROM t"), "7|8");
+
+    postgres.freeze();
+    assert!(postgres.process().runs() && !postgres.process().is_awake());
+    let url = postgres.url();
+    let asked = std::thread::spawn(move || {
+        std::process::Command::new("psql").args(["-XAtc", "SELECT 1", &url]).output().unwrap().stdout
+    });
+    assert!(!asked.is_finished());
+    postgres.thaw();
+    assert_eq!(asked.join().unwrap(), b"1\n");
+    postgres.freeze();
+    let id = postgres.process().id();
+    drop(postgres);
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+#[test]
+fn databases_of_one_server_are_apart() {
+    let (a, b) = (Postgres::database(), Postgres::database());
+    assert_eq!(a.port(), b.port());
+    assert_ne!(a.url(), b.url());
+    a.ask("CREATE TABLE t (n INT)");
+    assert!(b.try_ask("SELECT n FROM t").unwrap_err().contains("does not exist"));
 }

@@ -1,0 +1,39 @@
+//! Where the store of record is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sqlx::postgres::PgConnectOptions;
+
+/// A database.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Place {
+    /// An SQLite file, for one server.
+    File(PathBuf),
+    /// The URL of a PostgreSQL, for a fleet: `postgres://user:password@host:port/database`. A password that is not in it comes
+    /// from `PGPASSWORD` or `~/.pgpass`.
+    Postgres(String),
+}
+
+/// Without user and password: this is what errors and logs say.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path) => write!(f, "{}", path.display()),
+            Place::Postgres(url) => match PgConnectOptions::from_str(url) {
+                Ok(options) => {
+                    let database = options.get_database().unwrap_or(options.get_username());
+                    write!(f, "postgres://{}:{}/{database}", options.get_host(), options.get_port())
+                }
+                Err(_) => f.write_str("a URL that is none of PostgreSQL's"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({self})")
+    }
+}

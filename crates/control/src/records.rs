@@ -1,0 +1,229 @@
+//! Records, read: one, a page, all that changed.
+
+use crate::error::{DbError, Fault};
+use crate::model::{Kind, Name, Record, Stored};
+use crate::statement::{Row, Statement};
+use crate::{Begin, Db, OPERATION};
+
+/// Records of a page.
+pub const MOST_LISTED: usize = 1_000;
+
+/// The columns of a [`Stored`], in the order in which [`stored`] reads them.
+pub(crate) const COLUMNS: &str = "kind, domain, name, generation, document, created_at, updated_at, updated_by, reason";
+
+/// Which records are listed or counted. Deleted ones never are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this kind.
+    pub kind: Kind,
+    /// Of this domain.
+    pub domain: Option<String>,
+    /// With a name that begins like this.
+    pub prefix: Option<String>,
+    /// With this text as a member of the document: `("tier", "pro")`. The member's name is of `a-z`, `0-9` and `_`.
+    pub member: Option<(String, String)>,
+}
+
+impl Filter {
+    /// All of a kind.
+    pub fn of(kind: Kind) -> Filter {
+        Filter { kind, domain: None, prefix: None, member: None }
+    }
+}
+
+impl Db {
+    /// A record, if it is there and not deleted.
+    pub async fn get(&self, name: &Name) -> Result<Option<Stored>, DbError> {
+        let mut found = None;
+        let mut statement = Statement::new("SELECT ");
+        statement.and(COLUMNS, []).and(
+            " FROM records WHERE kind = $ AND domain = $ AND name = $ AND document IS NOT NULL",
+            [name.kind.into(), (&name.domain).into(), (&name.name).into()],
+        );
+        self.select(&statement, |row| {
+            found = stored(row)?;
+            Ok(())
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// A page of records, ordered by domain and name: those after `after`, which is the last one of the page before, and at most
+    /// `most` of them ([`MOST_LISTED`] if that is less).
+    pub async fn list(&self, filter: &Filter, after: Option<&Name>, most: usize) -> Result<Vec<Stored>, DbError> {
+        let most = most.min(MOST_LISTED);
+        let bounds = Bounds::of(filter, self.is_postgres())?;
+        let mut statement = self.filtered(COLUMNS, filter, &bounds);
+        if let Some(after) = after {
+            statement.and(
+                " AND (kind, domain, name) > ($, $, $)",
+                [filter.kind.into(), (&after.domain).into(), (&after.name).into()],
+            );
+        }
+        statement.and(" ORDER BY kind, domain, name LIMIT $", [(most as u64).into()]);
+        let mut page = Vec::new();
+        self.select(&statement, |row| {
+            page.extend(stored(row)?);
+            Ok(())
+        })
+        .await?;
+        Ok(page)
+    }
+
+    /// How many records there are.
+    pub async fn count(&self, filter: &Filter) -> Result<u64, DbError> {
+        let bounds = Bounds::of(filter, self.is_postgres())?;
+        let mut count = 0;
+        self.select(&self.filtered("count(*)", filter, &bounds), |row| {
+            count = row.number(0)?;
+            Ok(())
+        })
+        .await?;
+        Ok(count)
+    }
+
+    /// Hands out the records that were written past a generation, as they are at one moment, and says the generation of that
+    /// moment. They come in the order of generations; all of them (`after` is 0) come in any order. Records of kinds that only a
+    /// newer Tollgate knows are left out.
+    ///
+    /// [`DbError::TooOld`]: deletions past `after` may have been forgotten, or this database has never been there. Then `after`
+    /// must be 0, and what is not handed out is not there.
+    pub async fn each_since(
+        &self,
+        after: u64,
+        with_deleted: bool,
+        mut each: impl FnMut(Record<'_>) + Send,
+    ) -> Result<u64, DbError> {
+        let (mut lent, generation) = self
+            .within(OPERATION, async {
+                let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
+                let (mut generation, mut swept) = (0, 0);
+                lent.each(&Statement::new("SELECT generation, swept FROM control"), |row| {
+                    (generation, swept) = (row.number(0)?, row.number(1)?);
+                    Ok(())
+                })
+                .await?;
+                let known = after == 0 || (swept..=generation).contains(&after);
+                known.then_some((lent, generation)).ok_or(Fault::TooOld)
+            })
+            .await?;
+        let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records");
+        if after > 0 {
+            statement.and(" WHERE generation > $", [after.into()]);
+        }
+        if !with_deleted {
+            statement.and(if after > 0 { " AND " } else { " WHERE " }, []).and("document IS NOT NULL", []);
+        }
+        if after > 0 {
+            statement.and(" ORDER BY generation", []);
+        }
+        let read = lent.each(&statement, |row| {
+            if let Some(kind) = Kind::parse(row.text(0)?) {
+                let (domain, name) = (row.text(1)?, row.text(2)?);
+                each(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? });
+            }
+            Ok(())
+        });
+        // Each row has its own deadline.
+        let read = read.await.map_err(|fault| fault.told(&self.0.place));
+        if matches!(read, Err(DbError::Away(_))) {
+            self.0.readers.forget_idle();
+        }
+        read?;
+        self.within(OPERATION, async {
+            lent.script("COMMIT").await?;
+            lent.keep();
+            Ok(())
+        })
+        .await?;
+        Ok(generation)
+    }
+
+    fn filtered<'a>(&self, columns: &str, filter: &'a Filter, bounds: &'a Bounds) -> Statement<'a> {
+        let mut statement = Statement::new("SELECT ");
+        statement.and(columns, []);
+        statement.and(" FROM records WHERE kind = $ AND document IS NOT NULL", [filter.kind.into()]);
+        if let Some(domain) = &filter.domain {
+            statement.and(" AND domain = $", [domain.into()]);
+        }
+        if let Some(prefix) = &filter.prefix {
+            statement.and(" AND name >= $", [prefix.into()]);
+        }
+        if let Some(end) = &bounds.end {
+            statement.and(" AND name < $", [end.into()]);
+        }
+        if let (Some(member), Some((_, text))) = (&bounds.member, &filter.member) {
+            let equals = match self.is_postgres() {
+                true => " AND document::jsonb -> $ = to_jsonb($::text)",
+                false => " AND json_extract(document, $) = $",
+            };
+            statement.and(equals, [member.into(), text.into()]);
+        }
+        statement
+    }
+}
+
+/// What a filter means to a database.
+struct Bounds {
+    /// The first name past those with the prefix, if there is one.
+    end: Option<String>,
+    /// The member, as this database finds it.
+    member: Option<String>,
+}
+
+impl Bounds {
+    fn of(filter: &Filter, postgres: bool) -> Result<Bounds, DbError> {
+        let member = match &filter.member {
+            Some((member, _)) if member.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) => {
+                Some(if postgres { member.clone() } else { format!("$.{member}") })
+            }
+            Some((member, _)) => return Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
+            None => None,
+        };
+        let texts = [&filter.domain, &filter.prefix, &filter.member.as_ref().map(|(_, text)| text.clone())];
+        if texts.into_iter().flatten().any(|text| text.contains('\0')) {
+            return Err(DbError::Invalid("a filter has no NUL character".to_owned()));
+        }
+        Ok(Bounds { end: filter.prefix.as_deref().and_then(end), member })
+    }
+}
+
+/// The first text, by its bytes, past all that begin like this. UTF-8 keeps the order of characters.
+fn end(prefix: &str) -> Option<String> {
+    let mut rest = prefix.to_owned();
+    while let Some(last) = rest.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            rest.push(next);
+            return Some(rest);
+        }
+    }
+    None
+}
+
+/// A record as it was read. None if its kind is one that only a newer Tollgate knows.
+pub(crate) fn stored(row: Row<'_>) -> Result<Option<Stored>, Fault> {
+    let Some(kind) = Kind::parse(row.text(0)?) else { return Ok(None) };
+    Ok(Some(Stored {
+        name: Name::new(kind, row.text(1)?, row.text(2)?),
+        generation: row.number(3)?,
+        document: row.maybe(4)?.map(str::to_owned),
+        created_at: row.moment(5)?,
+        updated_at: row.moment(6)?,
+        updated_by: row.text(7)?.to_owned(),
+        reason: row.text(8)?.to_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end;
+
+    #[test]
+    fn the_end_of_a_prefix_is_past_all_that_begin_with_it() {
+        assert_eq!(end("ab").as_deref(), Some("ac"));
+        assert_eq!(end("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end("\u{d7ff}").as_deref(), Some("\u{e000}"));
+        assert_eq!(end("\u{10ffff}"), None);
+        assert_eq!(end(""), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Statements that both databases understand, and rows as both give them.
+//!
+//! The text of a statement never has a value in it: values are `$1`, `$2`, …, which both databases know.
+
+use sqlx::postgres::{PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteRow};
+use sqlx::{AssertSqlSafe, Database, Decode, Encode, Row as _, Type};
+use tollgate_core::Timestamp;
+
+use crate::error::Fault;
+use crate::model::Kind;
+
+/// A value in a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Number(u64),
+    Text(&'a str),
+    /// Text, or NULL.
+    Maybe(Option<&'a str>),
+}
+
+/// A statement and its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement<'a> {
+    sql: String,
+    values: Vec<Value<'a>>,
+    /// Whether its text will come again: then the database is to remember it.
+    often: bool,
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
+        Value::Number(number)
+    }
+}
+
+impl From<Timestamp> for Value<'_> {
+    fn from(at: Timestamp) -> Self {
+        Value::Number(at.as_micros())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Value::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(text: &'a String) -> Self {
+        Value::Text(text)
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        Value::Maybe(text)
+    }
+}
+
+impl From<Kind> for Value<'_> {
+    fn from(kind: Kind) -> Self {
+        Value::Text(kind.as_str())
+    }
+}
+
+impl<'a> Statement<'a> {
+    /// A statement, or its beginning.
+    pub(crate) fn new(sql: &str) -> Statement<'a> {
+        Statement { sql: sql.to_owned(), values: Vec::new(), often: true }
+    }
+
+    /// Goes on with this text, in which each `$` stands for the next of the values.
+    pub(crate) fn and<const N: usize>(&mut self, sql: &str, values: [Value<'a>; N]) -> &mut Self {
+        let mut parts = sql.split('$');
+        self.sql.push_str(parts.next().unwrap_or_default());
+        for (value, part) in values.into_iter().zip(parts) {
+            self.values.push(value);
+            self.sql.push('$');
+            self.sql.push_str(&self.values.len().to_string());
+            self.sql.push_str(part);
+        }
+        self
+    }
+
+    /// Goes on with rows of values: `($1, $2), ($3, $4)`.
+    pub(crate) fn rows<const N: usize>(&mut self, rows: impl IntoIterator<Item = [Value<'a>; N]>) -> &mut Self {
+        let row = format!("({})", ["$"; N].join(", "));
+        for (index, values) in rows.into_iter().enumerate() {
+            self.sql.push_str(if index == 0 { "" } else { ", " });
+            self.and(&row, values);
+        }
+        self
+    }
+
+    /// Says that this text will hardly come again.
+    pub(crate) fn seldom(&mut self, seldom: bool) {
+        self.often = !seldom;
+    }
+
+    /// The statement as one database takes it.
+    pub(crate) fn query<DB>(&self) -> Query<'static, DB, <DB as Database>::Arguments>
+    where
+        DB: Database,
+        for<'t> i64: Encode<'t, DB> + Type<DB>,
+        for<'t> &'t str: Encode<'t, DB> + Type<DB>,
+        for<'t> Option<&'t str>: Encode<'t, DB> + Type<DB>,
+        Query<'static, DB, <DB as Database>::Arguments>: sqlx::Execute<'static, DB>,
+        DB: sqlx::database::HasStatementCache,
+    {
+        let query = sqlx::query::<DB>(AssertSqlSafe(self.sql.clone())).persistent(self.often);
+        self.values.iter().fold(query, |query, value| match value {
+            // Generations and microseconds are below 2^53, and counts of rows far below.
+            Value::Number(number) => query.bind(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Value::Text(text) => query.bind(*text),
+            Value::Maybe(text) => query.bind(*text),
+        })
+    }
+}
+
+/// A row that was read. Its columns are counted from 0.
+#[derive(Clone, Copy)]
+pub(crate) enum Row<'r> {
+    Sqlite(&'r SqliteRow),
+    Postgres(&'r PgRow),
+}
+
+impl<'r> Row<'r> {
+    /// A number that is not negative; nothing else is stored.
+    pub(crate) fn number(self, column: usize) -> Result<u64, Fault> {
+        Ok(self.get::<i64>(column)?.max(0).unsigned_abs())
+    }
+
+    /// A moment.
+    pub(crate) fn moment(self, column: usize) -> Result<Timestamp, Fault> {
+        self.number(column).map(Timestamp::from_micros)
+    }
+
+    /// Text.
+    pub(crate) fn text(self, column: usize) -> Result<&'r str, Fault> {
+        self.get(column)
+    }
+
+    /// Text, or NULL.
+    pub(crate) fn maybe(self, column: usize) -> Result<Option<&'r str>, Fault> {
+        self.get(column)
+    }
+
+    fn get<T: Decode<'r, Sqlite> + Decode<'r, Postgres>>(self, column: usize) -> Result<T, Fault> {
+        // The columns' types are known: they are ours.
+        Ok(match self {
+            Row::Sqlite(row) => row.try_get_unchecked(column)?,
+            Row::Postgres(row) => row.try_get_unchecked(column)?,
+        })
+    }
+}

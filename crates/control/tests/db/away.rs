@@ -1,0 +1,1 @@
+//! A database that goes away and comes back.

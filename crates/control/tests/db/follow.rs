@@ -1,0 +1,129 @@
+//! Followers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate_control::{DbError, Expect, Kind, Name};
+
+use crate::world::{World, delete, numbered, put, quota, write, written};
+
+pub(crate) async fn a_follower_misses_nothing_and_sees_generations_in_order(world: World) {
+    const WRITERS: u64 = 8;
+    const WRITES: u64 = 40;
+    let writing = [world.open().await, world.open().await];
+    let db = world.open().await;
+    let left = Arc::new(AtomicU64::new(WRITERS));
+    for writer in 0..WRITERS {
+        let (db, left) = (writing[writer as usize % 2].clone(), left.clone());
+        tokio::spawn(async move {
+            for n in 0..WRITES {
+                // A record of its own each time, so that the follower can tell each write by it; one that all share; and one
+                // that comes and goes.
+                let own = put(&quota(&format!("{writer}-{n}")), Expect::Absent, &numbered(n));
+                let shared = put(&quota("shared"), Expect::Anything, &numbered(n));
+                let fleeting = quota("fleeting");
+                let fleeting = match n % 2 {
+                    0 => put(&fleeting, Expect::Anything, &numbered(n)),
+                    _ => delete(&fleeting, Expect::Anything),
+                };
+                written(&db, vec![own, shared, fleeting]).await;
+            }
+            left.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+    let mut known: HashMap<String, (u64, Option<String>)> = HashMap::new();
+    let (mut at, mut looks) = (0, 0);
+    loop {
+        let over = left.load(Ordering::SeqCst) == 0;
+        let mut last = at;
+        let mut own = 0;
+        let generation = db
+            .each_since(at, true, |record| {
+                if at > 0 {
+                    assert!(record.generation >= last, "{} after {last}", record.generation);
+                }
+                last = record.generation.max(last);
+                own += u64::from(record.name.contains('-'));
+                let document = record.document.map(str::to_owned);
+                known.insert(record.name.to_owned(), (record.generation, document));
+            })
+            .await
+            .unwrap();
+        // Each write up to this generation has been seen, and none past it.
+        assert_eq!(own, generation - at, "from {at} to {generation}");
+        assert!(last <= generation);
+        (at, looks) = (generation, looks + 1);
+        if over {
+            break;
+        }
+    }
+    assert_eq!(at, WRITERS * WRITES);
+    assert!(looks > 3, "{looks}");
+    let mut now = HashMap::new();
+    let everything = db.each_since(0, true, |record| {
+        now.insert(record.name.to_owned(), (record.generation, record.document.map(str::to_owned)));
+    });
+    assert_eq!(everything.await, Ok(at));
+    assert_eq!(known, now);
+}
+
+pub(crate) async fn changes_are_heard_of(world: World) {
+    let db = world.open().await;
+    written(&db, vec![put(&quota("a"), Expect::Anything, "{}")]).await;
+    // What has happened before is not waited for.
+    assert_eq!(db.changed(0).await, 1);
+    let waiting = tokio::spawn({
+        let db = db.clone();
+        async move { db.changed(1).await }
+    });
+    let waiting_longer = tokio::spawn({
+        let db = db.clone();
+        async move { db.changed(2).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waiting.is_finished());
+    // A refused write is no change.
+    assert!(db.write(&write(vec![put(&quota("a"), Expect::Absent, "{}")])).await.is_err());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waiting.is_finished());
+    let writer = match &world {
+        World::Sqlite(_) => db.clone(),
+        // Another server writes.
+        World::Postgres(_) => world.open().await,
+    };
+    written(&writer, vec![put(&quota("a"), Expect::Anything, "{}")]).await;
+    let heard = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    assert_eq!(heard.expect("it is heard of").unwrap(), 2);
+    assert!(!waiting_longer.is_finished());
+    waiting_longer.abort();
+    // Who opens it now knows what is there.
+    assert_eq!(world.open().await.changed(1).await, 2);
+}
+
+pub(crate) async fn everything_is_handed_out(world: World) {
+    let db = world.open().await;
+    let mut generation = 0;
+    for kind in Kind::ALL {
+        let changes = (0..700).map(|n| put(&Name::new(kind, "shop", format!("n{n}")), Expect::Absent, &numbered(n)));
+        generation = written(&db, changes.collect()).await;
+    }
+    let mut seen = HashMap::new();
+    let as_of = db.each_since(0, false, |record| {
+        let n: u64 = record.name[1..].parse().unwrap();
+        assert_eq!(record.document, Some(&*numbered(n)));
+        *seen.entry((record.kind, record.generation)).or_insert(0) += 1;
+    });
+    assert_eq!(as_of.await, Ok(generation));
+    let expected = Kind::ALL.into_iter().enumerate().map(|(index, kind)| ((kind, index as u64 + 1), 700));
+    assert_eq!(seen, expected.collect());
+}
+
+/// A database that was restored from an old copy has not been where its followers are.
+pub(crate) async fn another_database_is_too_old(world: World) {
+    let db = world.open().await;
+    written(&db, vec![put(&quota("a"), Expect::Anything, "{}")]).await;
+    assert_eq!(db.each_since(1, true, |_| panic!("nothing is new")).await, Ok(1));
+    assert_eq!(db.each_since(2, true, |_| panic!("nothing is handed out")).await, Err(DbError::TooOld));
+}

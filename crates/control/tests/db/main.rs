@@ -1,0 +1,43 @@
+//! The store of record: one suite, on SQLite and on PostgreSQL; and what only a server can do, be killed, frozen and cut off.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
+
+mod away;
+mod bounds;
+mod follow;
+mod log;
+mod records;
+mod tables;
+mod world;
+mod writers;
+
+/// The same tests on both databases.
+macro_rules! suite {
+    ($($module:ident: $($test:ident)*;)*) => {
+        mod sqlite {
+            $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                crate::$module::$test(crate::world::World::sqlite()).await;
+            })*)*
+        }
+
+        mod postgres {
+            $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                crate::$module::$test(crate::world::World::postgres()).await;
+            })*)*
+        }
+    };
+}
+
+suite! {
+    records: what_is_written_is_read what_is_deleted_is_gone_and_may_come_back pages_follow_one_another
+        filters_choose a_bulk_is_written_whole_or_not_at_all deletions_are_forgotten_in_time expectations_decide;
+    writers: no_update_is_lost a_key_writes_once twins_write_once keys_are_forgotten_after_a_day
+        a_write_that_nobody_waits_for_leaves_no_lock;
+    follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
+        another_database_is_too_old;
+    log: the_log_says_what_happened the_log_can_not_be_altered;
+    tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
+    bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;
+}
