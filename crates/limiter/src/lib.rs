@@ -11,6 +11,7 @@
 //! | `http` | decisions as HTTP headers and bodies: the module `told` |
 //! | `receipts` | receipts that travel, signed |
 
+mod adjust;
 mod decision;
 mod ending;
 mod explain;
@@ -29,6 +30,7 @@ pub mod tower;
 #[cfg(feature = "tower")]
 mod turned_away;
 
+pub use adjust::{Adjusted, AdjustedCounter, Adjustment};
 pub use decision::{Decision, Outcome};
 pub use ending::{Ending, Moved, SettleError, Settled, SettledRule};
 pub use explain::{Counter, ExplainedRule, Explanation};
