@@ -20,7 +20,7 @@ rules:
   - {name: sliding, key: [key], limit: 10/day}
   - {name: parts, key: [key], limit: 10/day, sub_windows: 4}
   - {name: log, key: [key], limit: 10/hour, algorithm: sliding_log}
-  - {name: month, key: [key], limit: 10/month in Europe/Berlin}
+  - {name: month, key: [key], limit: 10/month in Europe/Berlin, policy: comfort}
   - {name: slots, key: [key], limit: 10 concurrent, hold: 10m}
   - {name: per-endpoint, key: [key, endpoint], limit: 10/day, algorithm: fixed_window}
   - {name: own, key: [endpoint], limit: 10/day, algorithm: fixed_window}
@@ -169,19 +169,30 @@ fn what_a_redis_that_is_away_can_not_do_is_told_and_not_done_later() {
     assert_eq!(there.left("a"), before);
     relay.refuse();
     relay.cut();
-    for adjustment in [Adjustment::Reset, Adjustment::Credit(2), Adjustment::Debit(2)] {
-        let adjusted = there.adjust(None, adjustment);
-        assert!(!adjusted.is_stored(), "{adjusted:?}");
-        for counter in &adjusted.counters {
-            assert_eq!((counter.moved, counter.reading.source), (0, Source::Assumed), "{adjustment:?}");
-        }
+    let kept = || {
         let status = there.limiter.store().status();
-        assert_eq!((status.waiting, status.owed, status.local), (0, 0, 0), "{adjustment:?}: nothing is kept for later");
+        (status.waiting, status.owed, status.local)
+    };
+    // With nothing to be told to Redis later, and with something that this server counted meanwhile.
+    for counted in [0, 10] {
+        assert_eq!(kept(), (0, counted, counted));
+        for adjustment in [Adjustment::Reset, Adjustment::Credit(2), Adjustment::Debit(2)] {
+            let adjusted = there.adjust(None, adjustment);
+            assert!(!adjusted.is_stored(), "{adjusted:?}");
+            for counter in &adjusted.counters {
+                assert_eq!((counter.moved, counter.reading.source), (0, Source::Assumed), "{adjustment:?}");
+            }
+            assert_eq!(kept(), (0, counted, counted), "{adjustment:?}");
+        }
+        if counted == 0 {
+            assert_eq!(there.check("a", 1).source(), Source::Local);
+        }
     }
     relay.pass();
-    let back = || there.adjust(Some("fixed"), Adjustment::Debit(0)).is_stored().then_some(());
-    assert!(eventually(back).is_some(), "{:?}", there.limiter.store().status());
-    assert_eq!((here.left("a"), there.left("a")), (before.clone(), before));
-    assert_eq!(there.adjust(None, Adjustment::Reset).counters[0].moved, 4);
+    let told = || (kept().1 == 0 && there.adjust(Some("fixed"), Adjustment::Debit(0)).is_stored()).then_some(());
+    assert!(eventually(told).is_some(), "{:?}", there.limiter.store().status());
+    let expected: Vec<u64> = before.iter().map(|left| left - 1).collect();
+    assert!(eventually(|| (here.left("a") == expected).then_some(())).is_some(), "{:?}", here.left("a"));
+    assert_eq!(there.adjust(None, Adjustment::Reset).counters[0].moved, 5);
     assert_eq!(here.left("a")[0], 10);
 }
