@@ -1,4 +1,4 @@
-//! Everything that can be asked of counters: a request, a look, a lease, a debit, a refund, the release of a slot.
+//! Everything that can be asked of counters: a request, a look, a lease, a debit, a refund, the release of a slot, a fresh start.
 
 use smallvec::SmallVec;
 
@@ -57,6 +57,9 @@ pub enum Ask {
         /// When they were taken.
         taken_at: Timestamp,
     },
+    /// Forgotten, whatever was counted and whoever holds something: the counter becomes one that nobody ever used. The units do not
+    /// matter.
+    Reset,
 }
 
 /// What a charge without room means for the claim.

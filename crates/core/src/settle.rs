@@ -1,7 +1,8 @@
 //! How a claim is settled: the one place that decides.
 //!
-//! `Return` and `Regardless` record facts and always apply. Then the charges that ask for `Exactly` vote. If the claim passes,
-//! all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else changes.
+//! `Reset`, `Return` and `Regardless`, in this order, always apply. Then the charges that ask for `Exactly` vote. If the claim
+//! passes, all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else
+//! changes.
 
 mod tangled;
 
@@ -15,9 +16,10 @@ use crate::time::{Span, Timestamp, Wait};
 /// What one counter says to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Whether it has room for the charge. True for what does not ask for room.
+    /// Whether it has room for the charge. True for what does not ask for room, but for a reset that was not done.
     pub admits: bool,
-    /// Units that moved: taken, or, for a `Return`, given back.
+    /// Units that moved: taken, or, for a `Return`, given back, or, for a `Reset`, forgotten: what counted against the limit, past it
+    /// too.
     pub taken: u64,
     /// Units left after the claim; the true number, also on refusal.
     pub remaining: u64,
@@ -95,7 +97,7 @@ pub struct Slot {
     pub state: State,
     /// When it equals a fresh one again.
     pub stale_at: Timestamp,
-    /// Whether the store must write it.
+    /// Whether the store must write it. One that changed and is [fresh](State::Fresh) is to be removed.
     pub changed: bool,
     /// Where the store had it, if it did: for the store's own use.
     pub place: Option<u32>,
@@ -129,6 +131,22 @@ impl Slot {
             _ => charge.units,
         };
         Asked { limit: charge.limit, now: self.now, by, units }
+    }
+
+    /// Makes the counter one that nobody ever used, and says how many units counted.
+    fn reset(&mut self, limit: &Limit, now: Timestamp) -> u64 {
+        let forgotten = self.state.used(limit, self.now);
+        self.state = State::Fresh;
+        self.open(limit, now);
+        self.changed = true;
+        forgotten
+    }
+
+    /// After a reset and all that came with it: if nothing was counted, there is nothing to keep.
+    fn let_go(&mut self, limit: &Limit) {
+        if self.state.used(limit, self.now) == 0 {
+            (self.state, self.stale_at) = (State::Fresh, Timestamp::default());
+        }
     }
 
     fn spend(&mut self, asked: &Asked<'_>) -> u64 {
@@ -165,9 +183,9 @@ impl Slot {
 }
 
 impl Reading {
-    /// What a charge reads when nobody can say: its policy, marked as such.
+    /// What a charge reads when nobody can say: its policy, marked as such. Of a reset, which nobody does later, that it was not done.
     pub fn assumed(charge: &Charge<'_>, source: Source) -> Reading {
-        let admits = charge.on_failure != OnFailure::Deny;
+        let admits = charge.on_failure != OnFailure::Deny && charge.ask != Ask::Reset;
         Reading {
             admits,
             taken: 0,

@@ -12,6 +12,7 @@
 //! | `control` | what operators decide while the service runs: the module `control` |
 //! | `receipts` | receipts that travel, signed |
 
+mod adjust;
 #[cfg(feature = "control")]
 pub mod control;
 mod decision;
@@ -32,6 +33,7 @@ pub mod tower;
 #[cfg(feature = "tower")]
 mod turned_away;
 
+pub use adjust::{Adjusted, AdjustedCounter, Adjustment};
 pub use decision::{Decision, Outcome};
 pub use ending::{Ending, Moved, SettleError, Settled, SettledRule};
 pub use explain::{Counter, ExplainedRule, Explanation};

@@ -82,7 +82,7 @@ impl<S: Store> Limiter<S> {
 }
 
 impl RuleName {
-    fn of(rule: &Rule) -> RuleName {
+    pub(crate) fn of(rule: &Rule) -> RuleName {
         RuleName { name: rule.name().to_owned(), headers: rule.headers() }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tollgate_core::Request;
 
+use crate::problem::quoted;
+
 /// Why a request can't be decided as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
@@ -11,6 +13,8 @@ pub enum RequestError {
     UnknownDomain,
     /// There are several domains and it names none.
     NoDomain,
+    /// The domain has no rule of this name.
+    UnknownRule(Box<str>),
     /// More descriptors, or entries in one, than are looked at.
     TooMany {
         /// Of what.
@@ -42,6 +46,7 @@ impl fmt::Display for RequestError {
         match self {
             RequestError::UnknownDomain => write!(f, "there are no rules for this domain"),
             RequestError::NoDomain => write!(f, "the rules have several domains; name one"),
+            RequestError::UnknownRule(name) => write!(f, "the domain has no rule {}", quoted(name)),
             RequestError::TooMany { what, most } => write!(f, "too many {what}; at most {most}"),
             RequestError::TooLong => {
                 write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)

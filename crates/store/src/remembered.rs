@@ -3,6 +3,9 @@
 //! A caller that is over its limit and does not stop asks the same again and again. The answer is known: until its wait is over
 //! there is no room, whatever others do, but for what is given back. So counters to which something may be given back (holds,
 //! and charges that are `strict`) are never answered from memory.
+//!
+//! Operators give back to others, too, and reset them. What this server remembers of a counter it forgets then; other servers, and a
+//! claim that was refused at that moment, remember it for at most a second more.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,6 +132,15 @@ impl<S: Store, C: Clock> Remembered<S, C> {
         }
     }
 
+    /// Forgets the refusals of counters in which a claim made room.
+    #[cold]
+    fn forget(&self, claim: &Claim<'_>) {
+        for Charge { key, .. } in claim.charges.iter().filter(|charge| makes_room(charge)) {
+            let print = key.whole(self.secret, key.partition(self.secret));
+            self.table(print).refusals.remove(&print);
+        }
+    }
+
     /// A keyed hash for each charge whose refusals are remembered.
     fn prints(&self, claim: &Claim<'_>) -> SmallVec<[Option<u128>; 4]> {
         let mut before: Option<(&Key<'_>, u128)> = None;
@@ -162,6 +174,9 @@ impl<S: Store, C: Clock> Store for Remembered<S, C> {
             return;
         }
         self.inner.settle_into(claim, settlement).await;
+        if claim.charges.iter().any(makes_room) && now.as_micros() < self.last.load(Ordering::Relaxed) {
+            self.forget(claim);
+        }
         if settlement.readings.iter().any(|reading| !reading.admits) {
             self.learn(claim, now, settlement);
         }
@@ -241,6 +256,11 @@ fn is_remembered(charge: &Charge<'_>) -> bool {
         && charge.units > 0
         && !charge.strict
         && charge.limit.algorithm() != Algorithm::Concurrency
+}
+
+/// Whether a charge makes room that nobody waited for.
+fn makes_room(charge: &Charge<'_>) -> bool {
+    matches!(charge.ask, Ask::Return { .. } | Ask::Reset)
 }
 
 /// What must be the same of a limit for a refusal to hold.

@@ -272,3 +272,32 @@ fn claims_over_several_partitions_in_opposite_orders() {
         assert_eq!(rule.take(&store, caller, 0).remaining, 0);
     }
 }
+
+#[test]
+fn a_counter_that_is_reset_leaves_nothing_behind() {
+    for several in [false, true] {
+        let (store, _) = store(1_000);
+        let rules = kinds(10, 60);
+        let resets = |caller: &'static str| {
+            rules.iter().map(move |rule| Charge { ask: Ask::Reset, ..rule.charge(&[caller], 0) }).collect::<Vec<_>>()
+        };
+        settle(&store, 1, resets("a"));
+        assert_eq!((store.stats().keys, store.changes()), (0, 0), "nothing was there");
+        for caller in ["a", "b"] {
+            assert!(rules.iter().all(|rule| rule.take(&store, caller, 2).admits));
+        }
+        assert_eq!(store.stats().keys, 2 * rules.len());
+        let before = store.changes();
+        if several {
+            settle(&store, 1, resets("a"));
+        } else {
+            resets("a").into_iter().for_each(|reset| drop(settle(&store, 1, [reset])));
+        }
+        assert_eq!((store.stats().keys, store.changes() - before), (rules.len(), rules.len() as u64));
+        for rule in &rules {
+            let left = ["a", "b"].map(|caller| rule.take(&store, caller, 0).remaining);
+            let held = if rule.limit.algorithm() == Algorithm::Concurrency { 1 } else { 2 };
+            assert_eq!(left, [10, 10 - held], "{:?}", rule.limit.algorithm());
+        }
+    }
+}

@@ -125,6 +125,22 @@ fn a_refusal_is_answered_from_memory_for_a_second() {
 }
 
 #[test]
+fn who_makes_room_in_a_counter_has_its_refusal_forgotten() {
+    for ask in [Ask::Reset, Ask::Return { taken_at: START }] {
+        let (world, rule) = (World::new(), ten());
+        world.settle([rule.take("x", 10), rule.take("y", 10)]);
+        for value in ["x", "y"] {
+            assert!(!world.settle([rule.take(value, 1)]).0.readings[0].admits);
+        }
+        assert!(!world.settle([rule.take("x", 1)]).1, "{ask:?}: it is remembered");
+        let (settlement, asked) = world.settle([Charge { ask, ..rule.take("x", 5) }]);
+        assert!(asked && settlement.readings[0].taken > 0, "{settlement:?}");
+        assert!(world.settle([rule.take("x", 1)]).0.readings[0].admits, "{ask:?}");
+        assert!(!world.settle([rule.take("y", 1)]).1, "{ask:?}: another caller's refusal is remembered on");
+    }
+}
+
+#[test]
 fn it_holds_no_longer_than_its_wait() {
     let (world, rule) = (World::new(), ten());
     world.at(59_900);

@@ -35,9 +35,9 @@ impl Bucket {
         stood
     }
 
-    pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
-        let room = (limit.quota() * limit.period().ticks()).checked_sub(self.level)?;
-        Some(room / limit.period().ticks())
+    /// A unit of which some has drained still takes a whole one's place.
+    pub(super) fn used(&self, limit: &Limit, _now: u64) -> u64 {
+        self.level.div_ceil(limit.period().ticks())
     }
 
     pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {

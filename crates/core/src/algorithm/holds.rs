@@ -56,8 +56,8 @@ impl Holds {
         self.live().iter().any(|hold| hold.by == by)
     }
 
-    pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
-        limit.amount().checked_sub(self.live().len() as u64)
+    pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
+        self.live().len() as u64
     }
 
     /// However many units: a claim holds one slot. The same claim again holds it for longer.

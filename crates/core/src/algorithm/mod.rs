@@ -120,9 +120,14 @@ impl State {
         each!(self, it => it.advance(limit, now), fresh => Advanced { now, moved: false })
     }
 
+    /// How many units count against the limit now.
+    pub fn used(&self, limit: &Limit, now: u64) -> u64 {
+        each!(self, it => it.used(limit, now), fresh => 0)
+    }
+
     /// How many units could be taken now; `None` while the counter stands past its limit.
     pub fn available(&self, limit: &Limit, now: u64) -> Option<u64> {
-        each!(self, it => it.available(limit, now), fresh => Some(limit.quota()))
+        limit.quota().checked_sub(self.used(limit, now))
     }
 
     /// Whether there is room for what is asked. Nothing (a look) has room unless the counter stands past its limit.
@@ -160,7 +165,7 @@ impl State {
     pub fn report(&self, limit: &Limit, now: u64) -> Report {
         each!(
             self,
-            it => Report { available: it.available(limit, now), reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) },
+            it => Report { available: self.available(limit, now), reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) },
             fresh => Report { available: Some(limit.quota()), reset_at: now, stale_at: 0 }
         )
     }

@@ -63,8 +63,8 @@ impl SlidingLog {
         stood
     }
 
-    pub(super) fn available(&self, limit: &Limit, _now: u64) -> Option<u64> {
-        limit.amount().checked_sub(self.total - self.over.units)
+    pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
+        self.total - self.over.units
     }
 
     pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {

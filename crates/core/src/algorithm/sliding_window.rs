@@ -44,12 +44,12 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
         stood
     }
 
-    pub(super) fn available(&self, limit: &Limit, now: u64) -> Option<u64> {
+    pub(super) fn used(&self, limit: &Limit, now: u64) -> u64 {
         let (start, end) = self.part(limit, now);
         let counts = self.counts.as_ref();
         // Exact for every count that this limit let come about; one of another limit, read back, may be larger.
         let carried = counts[0].saturating_mul(end - now) / (end - start);
-        limit.amount().checked_sub(carried + counts[1..].iter().sum::<u64>())
+        carried + counts[1..].iter().sum::<u64>()
     }
 
     pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {

@@ -1,4 +1,4 @@
-//! Claims whose charges meet: on one key, or because they give back, debit or lease as well as ask.
+//! Claims whose charges meet: on one key, or because they reset, give back, debit or lease as well as ask.
 
 use smallvec::SmallVec;
 
@@ -18,6 +18,7 @@ pub(super) fn settle(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], se
         }
     }
     let mut settling = Settling { by, charges, slots, readings };
+    let resets = settling.reset(*now);
     settling.give_back();
     settling.debit();
     if settling.vote() {
@@ -25,6 +26,9 @@ pub(super) fn settle(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], se
         settling.lease();
     }
     settling.read(*now);
+    if resets {
+        settling.let_go();
+    }
 }
 
 /// A settlement under way. The readings fill up as it goes.
@@ -53,6 +57,24 @@ impl<'a> Settling<'_, 'a> {
             self.slot(*other) == self.slot(at) && charge.ask == this.ask && charge.mode == this.mode
         };
         (0..at).find(same).unwrap_or(at)
+    }
+
+    /// What is forgotten, of which the first charge on a key is told; whether something is.
+    fn reset(&mut self, now: Timestamp) -> bool {
+        let resets = self.asking(Ask::Reset);
+        for at in &resets {
+            let slot = self.slot(*at);
+            self.readings[*at].taken = self.slots[slot].reset(self.charges[*at].limit, now);
+        }
+        !resets.is_empty()
+    }
+
+    /// Counters that were reset and count nothing since leave nothing behind.
+    fn let_go(&mut self) {
+        for at in self.asking(Ask::Reset) {
+            let slot = self.slot(at);
+            self.slots[slot].let_go(self.charges[at].limit);
+        }
     }
 
     /// What is given back. Charges that are one are given back as one, and share that in their order.

@@ -96,6 +96,14 @@ impl Naive {
         }
     }
 
+    /// How many units count, a begun one as a whole.
+    pub(crate) fn counted(&self, at: At<'_>) -> u64 {
+        match at.limit.algorithm() {
+            Algorithm::Bucket { .. } => self.used(at).div_ceil(period(at.limit)),
+            _ => self.used(at),
+        }
+    }
+
     pub(crate) fn has_hold(&self, at: At<'_>, by: ClaimId) -> bool {
         self.holds.iter().any(|(id, expiry)| *id == by && *expiry > at.now)
     }

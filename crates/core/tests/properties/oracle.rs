@@ -46,8 +46,8 @@ fn a_step() -> impl Strategy<Value = Step> {
 /// Settles a claim as the design says it, step by step.
 fn settle(states: &mut [Naive], limits: &[Limit], id: ClaimId, asks: &[Asks], now: u64) -> Vec<Said> {
     let mut work = states.to_vec();
-    let stood: Vec<(u64, bool)> = work.iter_mut().zip(limits).map(|(naive, limit)| naive.stand(limit, now)).collect();
-    let at = |key: usize| At { limit: &limits[key], now: stood[key].0 };
+    let mut stood: Vec<(u64, bool)> =
+        work.iter_mut().zip(limits).map(|(naive, limit)| naive.stand(limit, now)).collect();
     let is_hold = |key: usize| limits[key].algorithm() == Algorithm::Concurrency;
     let units = |asks: &Asks| if is_hold(asks.key) { asks.units.min(1) } else { asks.units };
     let same = |one: &Asks, other: &Asks| one.key == other.key && one.ask == other.ask && one.mode == other.mode;
@@ -63,6 +63,11 @@ fn settle(states: &mut [Naive], limits: &[Limit], id: ClaimId, asks: &[Asks], no
         }
     }
 
+    for (index, asks) in asks.iter().enumerate().filter(|(_, asks)| asks.ask == Ask::Reset) {
+        taken[index] = work[asks.key].counted(At { limit: &limits[asks.key], now: stood[asks.key].0 });
+        (work[asks.key], stood[asks.key]) = (Naive::default(), (now, true));
+    }
+    let at = |key: usize| At { limit: &limits[key], now: stood[key].0 };
     for group in &groups {
         let first = &asks[group[0]];
         if let Ask::Return { taken_at } = first.ask {

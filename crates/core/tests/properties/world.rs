@@ -135,6 +135,7 @@ pub(crate) fn asks() -> impl Strategy<Value = (Kind, u64)> {
         1 => Just(Kind::UpTo),
         1 => Just(Kind::Regardless),
         2 => (1usize..6).prop_map(Kind::Return),
+        1 => Just(Kind::Reset),
     ];
     (kind, 0u64..8)
 }
@@ -146,6 +147,7 @@ pub(crate) enum Kind {
     Regardless,
     /// What was taken so many steps ago.
     Return(usize),
+    Reset,
 }
 
 impl Kind {
@@ -158,6 +160,7 @@ impl Kind {
             Kind::Return(ago) => {
                 Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1).min(moments.len() - 1)] }
             }
+            Kind::Reset => Ask::Reset,
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tollgate_core::{Claim, Settlement, Source, Span, Timestamp, settle_into};
+use tollgate_core::{Ask, Claim, Settlement, Source, Span, Timestamp, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -218,11 +218,15 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
         let Some(within) = self.within(claim) else {
             return self.do_without(claim, Why::Timeout, None, settlement);
         };
+        let resets = claim.charges.iter().any(|charge| charge.ask == Ask::Reset);
         match Places::of(&self.inner, claim) {
             Places::None => settle_into(claim, &mut [], self.clock.now(), settlement),
             Places::One(place) => self.settle_whole(place, claim, within, settlement).await,
             // On the heap: it is large, and the futures of other claims need not be.
             Places::Several(parts) => Box::pin(self.settle_split(claim, parts, within, settlement)).await,
+        }
+        if resets {
+            self.forget_reset(claim, settlement);
         }
     }
 

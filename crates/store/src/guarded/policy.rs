@@ -137,6 +137,19 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         given_back(claim, &took, returned, readings);
     }
 
+    /// Forgets what was counted here of counters that the store has just reset, and was to be told of.
+    #[cold]
+    pub(super) fn forget_reset(&self, claim: &Claim<'_>, settlement: &Settlement) {
+        if settlement.replay != Replay::First {
+            return;
+        }
+        for (charge, reading) in claim.charges.iter().zip(&settlement.readings) {
+            if charge.ask == Ask::Reset && reading.admits && reading.source == Source::Store {
+                self.local.remove(&charge.key);
+            }
+        }
+    }
+
     /// Lets go of what is held here under a claim's name, if it gives that back: the store may not know of it.
     #[cold]
     pub(super) fn release(&self, claim: &Claim<'_>) {
@@ -252,9 +265,14 @@ pub(super) fn is_release(charge: &Charge<'_>) -> bool {
     matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
 }
 
-/// Facts are kept whatever the policy: the store is told of them later.
+/// Facts are kept whatever the policy: the store is told of them later. A reset is done now or not at all: later it would forget what
+/// nobody meant, and whoever asked for it is told that it was not done.
 fn counts_locally(charge: &Charge<'_>) -> bool {
-    charge.on_failure == OnFailure::Local || matches!(charge.ask, Ask::Regardless | Ask::Return { .. })
+    match charge.ask {
+        Ask::Exactly | Ask::UpTo => charge.on_failure == OnFailure::Local,
+        Ask::Regardless | Ask::Return { .. } => true,
+        Ask::Reset => false,
+    }
 }
 
 fn is_enforced(charge: &Charge<'_>) -> bool {

@@ -86,6 +86,9 @@ impl Shard {
         if !slot.changed && !left_its_place {
             return;
         }
+        if matches!(slot.state, State::Fresh) {
+            return self.remove(key, slot);
+        }
         if slot.place.is_none() {
             self.make_room(now);
         }
@@ -94,6 +97,18 @@ impl Shard {
         // Room for another counter of the same claim may have cost this one its place, and now there is one too many.
         if is_new && slot.place.is_some() {
             self.make_room(now);
+        }
+    }
+
+    /// A counter that was reset leaves nothing behind, if it was there. Its place does not say in which table.
+    #[cold]
+    fn remove(&mut self, key: Fingerprint, slot: &Slot) {
+        if slot.place.is_some() {
+            self.buckets.remove(key);
+            self.fixed_windows.remove(key);
+            self.sliding_windows.remove(key);
+            self.large.remove(key);
+            self.changes += 1;
         }
     }
 

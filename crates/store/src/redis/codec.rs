@@ -215,6 +215,7 @@ fn ask(ask: Ask) -> u8 {
         Ask::UpTo => 1,
         Ask::Regardless => 2,
         Ask::Return { .. } => 3,
+        Ask::Reset => 4,
     }
 }
 

@@ -10,5 +10,6 @@ mod once;
 mod parts;
 mod policies;
 mod random;
+mod resets;
 mod shards;
 mod world;

@@ -50,6 +50,7 @@ impl Problem {
         let code = match error {
             RequestError::UnknownDomain => "unknown_domain",
             RequestError::NoDomain => "no_domain",
+            RequestError::UnknownRule(_) => "unknown_rule",
             RequestError::TooMany { .. } => "too_many",
             RequestError::TooLong => "too_long",
             RequestError::UnknownUnit => "unknown_unit",
@@ -64,7 +65,7 @@ impl Problem {
             _ => error.to_string(),
         };
         let status = match error {
-            RequestError::UnknownDomain => StatusCode::NOT_FOUND,
+            RequestError::UnknownDomain | RequestError::UnknownRule(_) => StatusCode::NOT_FOUND,
             _ => StatusCode::BAD_REQUEST,
         };
         Problem::new(status, code, detail)

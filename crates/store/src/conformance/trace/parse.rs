@@ -145,7 +145,8 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
     Ok(Row { line, at, id, once, charges, again, expected })
 }
 
-/// `LIMIT[/VALUE] [upto|debit|return] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`.
+/// `LIMIT[/VALUE] [upto|debit|return] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`; or
+/// `LIMIT[/VALUE] reset`.
 fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, String> {
     let mut words = text.split_whitespace();
     let key = words.next().ok_or("a charge names a limit")?;
@@ -165,6 +166,7 @@ fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, S
             "debit" => charge.ask = Ask::Regardless,
             "return" => charge.ask = Ask::Return { taken_at: origin },
             "from" => charge.ask = Ask::Return { taken_at: moment(words.next().unwrap_or_default(), origin)? },
+            "reset" => (charge.ask, sized) = (Ask::Reset, true),
             "any" => charge.mode = Mode::AnyOf,
             "shadow" => charge.mode = Mode::Shadow,
             "soft" => charge.mode = Mode::Soft,

@@ -91,6 +91,12 @@ impl Local {
         readings
     }
 
+    /// Forgets a counter, and what the store was to be told of it.
+    pub(super) fn remove(&self, key: &Key<'_>) {
+        let print = self.print(key);
+        self.lock(print.table).remove(print.key);
+    }
+
     /// Whether a claim gives units back to a counter of which the store was not told all that was taken: it would find nothing there.
     pub(super) fn owes(&self, claim: &Claim<'_>) -> bool {
         let mut returns = claim.charges.iter().filter(|charge| matches!(charge.ask, Ask::Return { .. }));

@@ -84,6 +84,14 @@ impl Table {
         self.counters.get(&key).is_some_and(|counter| matches!(counter.owed, Owed::Units(1..)))
     }
 
+    /// Forgets a counter.
+    pub(super) fn remove(&mut self, key: u128) {
+        if let Some(gone) = self.counters.remove(&key) {
+            self.owing -= usize::from(gone.owed.is_some());
+            self.order.retain(|other| *other != key);
+        }
+    }
+
     /// A state on loan.
     pub(super) fn lend(&mut self, key: u128) -> Slot {
         let lent = self.counters.get_mut(&key).map(|it| Slot::new(std::mem::take(&mut it.state), it.stale_at));

@@ -38,9 +38,8 @@ local function bucket()
       slot.at = tick
       return tick, moved
     end,
-    available = function(slot, limit)
-      local room = limit.quota * limit.period - slot.level
-      return room >= 0 and floor(room / limit.period) or nil
+    used = function(slot, limit)
+      return ceil(slot.level / limit.period)
     end,
     spend = function(slot, limit, units)
       units = min(units, limit.most)

@@ -28,8 +28,8 @@ local function fixed_window()
       slot.start = start
       return tick, moved
     end,
-    available = function(slot, limit)
-      return slot.used <= limit.amount and limit.amount - slot.used or nil
+    used = function(slot)
+      return slot.used
     end,
     spend = function(slot, limit, units)
       units = min(units, limit.most)

@@ -81,9 +81,8 @@ local function concurrency()
       slot.expired = first_after(slot, tick)
       return tick, moved
     end,
-    available = function(slot, limit)
-      local room = limit.amount - (count(slot) - slot.expired)
-      return room >= 0 and room or nil
+    used = function(slot)
+      return count(slot) - slot.expired
     end,
     spend = function(slot, limit, units, by)
       if units == 0 then

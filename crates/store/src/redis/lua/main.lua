@@ -72,7 +72,10 @@ end
 local spans = {}
 for key, till in pairs(untils) do
   local name = KEYS[key] or key
-  if is_clock_set then
+  if values[key] == '' then
+    -- Nothing is left of it, and an empty value is none. To remove it would take a permission that nothing else needs.
+    call('SET', name, '', 'PX', 1)
+  elseif is_clock_set then
     call('SET', name, values[key])
   elseif not till then
     call('SET', name, values[key], 'KEEPTTL')

@@ -2,8 +2,14 @@
 
 local ids = nil -- the name of the claim under way
 
+-- Nil while the counter stands past its limit.
+local function available(slot, limit)
+  local room = limit.quota - limit.algorithm.used(slot, limit)
+  return room >= 0 and room or nil
+end
+
 local function has_room(slot, limit, units)
-  local left = limit.algorithm.available(slot, limit)
+  local left = available(slot, limit)
   return left ~= nil and units <= left
 end
 
@@ -20,6 +26,15 @@ local function spend(slot, limit, units)
     slot.changed = true
   end
   return taken
+end
+
+-- Makes the counter one that nobody ever used, and says how many units counted.
+local function reset(slot, limit)
+  local forgotten = limit.algorithm.used(slot, limit)
+  limit.algorithm.fresh(slot, limit)
+  slot.now = limit.algorithm.advance(slot, limit)
+  slot.changed = true
+  return forgotten
 end
 
 -- What a reading says: it admits, or there is room soon, or from some tick on, or never.
@@ -46,11 +61,11 @@ local function read(slot, limit, admitted, taken, delay, needed)
     said, waits = wait(slot, limit, needed)
   end
   local algorithm = limit.algorithm
-  local left = algorithm.available(slot, limit) or 0
-  local reset = algorithm.reset(slot, limit)
+  local left = available(slot, limit) or 0
+  local reset_after = algorithm.reset(slot, limit)
   -- Sums of what somebody else wrote may be anything.
   local most = EXACT - 1
-  return pack('<BI7I7I7I7I7', said, min(taken, most), min(left, most), waits, max(reset, 0), delay)
+  return pack('<BI7I7I7I7I7', said, min(taken, most), min(left, most), waits, max(reset_after, 0), delay)
 end
 
 -- Charges of the claim under way, in their order.

@@ -65,9 +65,8 @@ local function sliding_log()
       end
       return tick, moved
     end,
-    available = function(slot, limit)
-      local room = limit.amount - (slot.total - slot.over_units)
-      return room >= 0 and room or nil
+    used = function(slot)
+      return slot.total - slot.over_units
     end,
     spend = function(slot, limit, units)
       units = min(units, limit.most)

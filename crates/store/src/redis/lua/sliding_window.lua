@@ -61,11 +61,10 @@ local function sliding_window()
       slot.start = start
       return tick, moved
     end,
-    available = function(slot, limit)
+    used = function(slot, limit)
       local start, after = part(limit, slot.now)
       local carried = floor(slot[0] * (after - slot.now) / (after - start))
-      local room = limit.amount - carried - sum(slot, 1, limit.parts)
-      return room >= 0 and room or nil
+      return carried + sum(slot, 1, limit.parts)
     end,
     spend = function(slot, limit, units)
       units = min(units, limit.most)

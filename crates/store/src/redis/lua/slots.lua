@@ -75,7 +75,7 @@ local function lend_packed(key, id, limit)
       opened_values[own.key] = own
     end
   end
-  local slot = { id = id, limit = limit, home = home, changed = false }
+  local slot = { id = id, limit = limit, home = home, is_there = place ~= nil, changed = false }
   if place then
     if kind == limit.kind and limit.algorithm.load(slot, home.raw, place + 5, limit) then
       return slot
@@ -89,6 +89,7 @@ end
 local function lend_large(key, limit)
   local slot, raw, algorithm = { key = key, limit = limit, changed = false }, get(key), limit.algorithm
   if raw ~= '' then
+    slot.is_there = true
     local least = algorithm.length(limit)
     local is_long = #raw == least or (#raw > least and limit.kind ~= PARTS)
     if is_long and byte(raw) == VERSION and algorithm.load(slot, raw, 2, limit) then
@@ -132,7 +133,9 @@ local function repack(value, changed)
     local id = sub(raw, entry, entry + 15)
     if changed[id] then
       local slot = changed[id]
-      add(id .. char(slot.limit.kind), slot.state, slot.stale)
+      if not slot.is_gone then
+        add(id .. char(slot.limit.kind), slot.state, slot.stale)
+      end
       changed[id] = nil
     elseif stale + GRACE > second then
       add(sub(raw, entry, entry + 16), sub(raw, place, place + length - 1), stale)
@@ -141,7 +144,7 @@ local function repack(value, changed)
   end
   local spills = value.spilled
   for _, slot in ipairs(changed) do
-    if changed[slot.id] then
+    if changed[slot.id] and not slot.is_gone then
       local name = slot.id .. char(slot.limit.kind)
       if size + 43 > PACKED then
         put((KEYS[value.key] or value.key) .. slot.id, pack('<BI5B', VERSION, slot.stale, 1) .. name .. slot.state, slot.stale)
@@ -155,6 +158,9 @@ local function repack(value, changed)
   if spills > second then
     till = max(till, spills)
     head = pack('<BI5I5B', SPILLED, till, spills, #names)
+  elseif #names == 0 then
+    put(value.key, '', 0)
+    return
   else
     head = pack('<BI5B', VERSION, till, #names)
   end
@@ -175,12 +181,12 @@ local function close()
         list[#list + 1], list[slot.id] = slot, slot
         -- A packed value must know how long those that spilled from it matter.
         local from = home.packed
-        if from and slot.stale > from.spilled then
+        if from and not slot.is_gone and slot.stale > from.spilled then
           from.spilled = slot.stale + SPILL_SLACK
           changes[from] = changes[from] or {}
         end
       else
-        put(slot.key, slot.limit.algorithm.store(slot, slot.limit), slot.stale)
+        put(slot.key, slot.is_gone and '' or slot.limit.algorithm.store(slot, slot.limit), slot.stale)
       end
     end
   end

@@ -1,4 +1,4 @@
--- Claims whose charges meet: on one key, or because they give back, debit or lease as well as ask.
+-- Claims whose charges meet: on one key, or because they reset, give back, debit or lease as well as ask.
 local function tangled(count)
   for place = 1, count do
     charge(place)
@@ -35,6 +35,12 @@ local function tangled(count)
     return is_hold and min(units, 1) or units
   end
 
+  local resets = false
+  for place = 1, count do -- reset
+    if asks[place] == RESET then
+      taken[place], resets = reset(slots[place], charge_limits[place]), true
+    end
+  end
   for place = 1, count do -- give_back
     if asks[place] == RETURN and firsts[place] == place then
       local slot, limit, units = slots[place], charge_limits[place], 0
@@ -83,7 +89,7 @@ local function tangled(count)
     for place = 1, count do -- lease
       if asks[place] == UP_TO then
         local slot, limit = slots[place], charge_limits[place]
-        local left = limit.algorithm.available(slot, limit) or 0
+        local left = available(slot, limit) or 0
         taken[place] = spend(slot, limit, min(units_of[place], left))
       end
     end
@@ -92,6 +98,12 @@ local function tangled(count)
   for place = 1, count do
     readings[place] =
       read(slots[place], charge_limits[place], admitted[place], taken[place], delays[place], needed(place))
+  end
+  for place = 1, resets and count or 0 do -- let_go
+    local slot, limit = slots[place], charge_limits[place]
+    if asks[place] == RESET and limit.algorithm.used(slot, limit) == 0 then
+      slot.is_gone, slot.changed = true, slot.is_there
+    end
   end
   return readings
 end

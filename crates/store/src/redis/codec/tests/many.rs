@@ -6,7 +6,7 @@ use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span, Timestamp,
     Value,
 };
-use tollgate_testing::Redis;
+use tollgate_testing::{Redis, eventually};
 
 use super::direct::{Answer, Direct};
 use crate::conformance::Subject;
@@ -38,6 +38,12 @@ impl Endpoints {
         };
         let charges = self.scopes.iter().map(charge).collect();
         Claim { id: ClaimId(1), charges, once: None, patience: None }
+    }
+
+    fn reset<'a>(&'a self, endpoint: &'a str) -> Claim<'a> {
+        let mut claim = self.claim(endpoint, 0);
+        claim.charges.iter_mut().for_each(|charge| charge.ask = Ask::Reset);
+        claim
     }
 }
 
@@ -119,4 +125,67 @@ fn values_live_as_long_as_they_matter() {
         }
         direct.command(&[b"FLUSHALL"]);
     }
+}
+
+#[test]
+fn a_reset_leaves_nothing_behind() {
+    let redis = Redis::start();
+    let direct = Direct::new(redis.port(), "r:");
+    direct.set_now(START);
+    let is_empty = || eventually(|| direct.keys().is_empty().then_some(())).is_some();
+    let windows = Endpoints::new(1, Algorithm::SlidingWindow { sub_windows: 1 }, 60);
+    for algorithm in [
+        Algorithm::Bucket { burst: 3, paced: false },
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow { sub_windows: 1 },
+        Algorithm::SlidingWindow { sub_windows: 5 },
+        Algorithm::SlidingLog,
+        Algorithm::Concurrency,
+    ] {
+        let counters = Endpoints::new(2, algorithm, 10);
+        // One that was never there stays so, and what is asked with it is all that there is.
+        assert_eq!(one(&direct, counters.reset("/")).readings[0].taken, 0);
+        assert!(direct.keys().is_empty(), "{algorithm:?}");
+        let taken = one(&direct, counters.claim("/", 2)).readings[0].taken;
+        // Those that share its value stay as they are.
+        one(&direct, windows.claim("/", 1));
+        let settlement = one(&direct, counters.reset("/"));
+        for reading in &settlement.readings {
+            assert_eq!((reading.taken, reading.remaining), (taken, 3), "{algorithm:?}");
+        }
+        let left = one(&direct, windows.claim("/", 0)).readings[0].remaining;
+        assert!(eventually(|| (direct.keys().len() == 1).then_some(())).is_some() && left == 2, "{algorithm:?} {left}");
+        one(&direct, windows.reset("/"));
+        assert!(is_empty(), "{algorithm:?}");
+        // Taken, forgotten and taken again in one call.
+        let claims = [counters.claim("/", 3), counters.reset("/"), counters.claim("/", 1), counters.claim("/", 1)];
+        let settled: Vec<Settlement> = direct.settle_all(&claims).into_iter().map(Result::unwrap).collect();
+        let held = u64::from(algorithm != Algorithm::Concurrency);
+        assert_eq!(settled[3].readings[1].remaining, 2 - held, "{algorithm:?}");
+        one(&direct, counters.reset("/"));
+        assert!(is_empty(), "{algorithm:?}");
+    }
+    assert_eq!(direct.unsound(), 0);
+}
+
+#[test]
+fn of_many_counters_those_are_reset_that_are_meant() {
+    let redis = Redis::start();
+    let direct = Direct::new(redis.port(), "n:");
+    direct.set_now(START);
+    let (counters, names) = (Endpoints::new(1, Algorithm::FixedWindow, 60), (0..200).map(|at| format!("/{at}")));
+    let names: Vec<String> = names.collect();
+    names.iter().for_each(|name| drop(one(&direct, counters.claim(name, 3))));
+    let before = direct.keys().len();
+    assert!(before > 100, "most have values of their own: {before}");
+    for name in names.iter().step_by(2) {
+        assert_eq!(one(&direct, counters.reset(name)).readings[0].taken, 3);
+    }
+    for (at, name) in names.iter().enumerate() {
+        let left = one(&direct, counters.claim(name, 0)).readings[0].remaining;
+        assert_eq!(left, if at % 2 == 0 { 3 } else { 0 }, "{name}");
+    }
+    names.iter().for_each(|name| drop(one(&direct, counters.reset(name))));
+    // What is left says that there may be values beside it, and goes when there could be none any more.
+    assert!(eventually(|| (direct.keys().len() <= 1).then_some(())).is_some(), "{} of {before}", direct.keys().len());
 }

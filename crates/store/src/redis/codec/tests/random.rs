@@ -123,7 +123,8 @@ impl Random {
         let rng = &mut self.rng;
         let ago = rng.usize(0..6).min(self.moments.len() - 1);
         let taken_at = self.moments[self.moments.len() - 1 - ago];
-        let asks = [Ask::Exactly, Ask::Exactly, Ask::UpTo, Ask::Regardless, Ask::Return { taken_at }];
+        let returns = Ask::Return { taken_at };
+        let asks = [Ask::Exactly, Ask::Exactly, Ask::Exactly, Ask::UpTo, Ask::Regardless, returns, returns, Ask::Reset];
         let modes = [Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
         let rule = rng.usize(0..self.rules.len());
         let limit = if rng.u8(0..10) == 0 { rng.usize(0..self.rules[rule].limits.len()) } else { 0 };
