@@ -29,7 +29,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
-use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
+use crate::rules_watch::{self, Follower, LastGood, LayerHandle, RulesSource, Waker};
 use crate::snapshots::{Snapshots, Watched};
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
@@ -85,7 +85,7 @@ impl Parts {
         let data = data_dir(&settings.data).map_err(|reason| vec![reason])?.map(Arc::new);
         let health = Arc::new(Health::default());
         let last_good = data.as_deref().map(LastGood::new);
-        let source = rules_source(settings);
+        let source = rules_source(settings, LayerHandle::default());
         let started = source.start(last_good.as_ref()).map_err(|problems| refused_rules(&problems))?;
         for warning in &started.warnings {
             tracing::warn!("{warning}");
@@ -252,13 +252,13 @@ fn data_dir(data: &Data) -> Result<Option<DataDir>, String> {
     }
 }
 
-fn rules_source(settings: &Settings) -> RulesSource {
+fn rules_source(settings: &Settings, layer: LayerHandle) -> RulesSource {
     let RulesSettings { paths, merge_domains, every_file, .. } = &settings.rules;
     if paths.is_empty() {
         tracing::warn!("no rules were given: these are the built-in example; name your own with --rules PATH");
     }
     let options = LoadOptions { merge_domains: *merge_domains, every_file: *every_file };
-    RulesSource { paths: paths.clone(), options }
+    RulesSource::new(paths.clone(), options, layer)
 }
 
 fn refused_rules(problems: &[Problem]) -> Vec<String> {
