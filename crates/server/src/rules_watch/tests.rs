@@ -156,7 +156,7 @@ fn replacing_the_layer_wakes_the_thread() {
 fn a_file_that_takes_away_what_a_rule_by_api_needs_is_refused_and_the_rule_is_named() {
     let mut bench = Bench::new(FILE, layer(&[golden(5)], None));
     let mut follower = bench.follower();
-    bench.write(&without_gold());
+    bench.write(&FILE.replace("gold: {}", "silver: {}").replace("gold: 2/s", "silver: 3/s"));
     follower.look(false);
     assert_eq!(bench.in_force(), ["r Enforce Some(2)", "golden Enforce Some(5)"]);
     let reason = bench.condition().unwrap();
@@ -173,13 +173,17 @@ fn a_file_that_takes_away_what_a_rule_by_api_needs_is_refused_and_the_rule_is_na
     assert_eq!(bench.in_force(), ["r Enforce Some(2)", "golden Enforce Some(7)"]);
     assert!(bench.condition().is_some());
 
-    // A rule that is corrected for the new files may be written, and brings them in force.
-    let corrected = layer(&[rule("golden", r#"{"key": ["user"], "limit": {"free": "9/s"}}"#)], None);
-    bench.source.try_out(&corrected).unwrap();
+    // A rule that is corrected for the new files may be written, though it fits those only, and brings them in force.
+    let silver = r#"{"key": ["user"], "limit": {"free": "9/s", "silver": "8/s"}}"#;
+    let corrected = layer(&[rule("golden", silver)], None);
+    let (rules, _) = bench.source.try_out(&corrected).unwrap();
+    assert_eq!(told(&rules), ["r Enforce Some(3)", "golden Enforce Some(8)"]);
     bench.layer.replace(corrected);
     follower.look(false);
-    assert_eq!(bench.in_force(), ["r Enforce None", "golden Enforce None"], "there is one tier");
+    assert_eq!(bench.in_force(), ["r Enforce Some(3)", "golden Enforce Some(8)"]);
     assert_eq!(bench.condition(), None);
+    // Nothing waits any more.
+    assert!(bench.source.try_out(&layer(&[golden(5)], None)).is_err());
 }
 
 /// Taking a bad rule off is enough for the new files.
@@ -257,4 +261,15 @@ fn a_start_with_a_rule_by_api_that_does_not_fit() {
     bench.write("domain: [");
     let problems = bench.restarted(layer(&[golden(5)], None)).map(drop).unwrap_err();
     assert!(!problems[0].is_by_api(), "{problems:?}");
+}
+
+/// What can't be read is not among the files at hand: to go on with those would be a start on a part of the rules.
+#[test]
+fn a_start_with_a_file_that_can_not_be_read_is_none() {
+    let home = TempDir::new().unwrap();
+    fs::write(rules_file(&home), FILE).unwrap();
+    let paths = vec![rules_file(&home), home.path().join("missing.yaml")];
+    let source = RulesSource::new(paths, LoadOptions::default(), LayerHandle::new(layer(&[golden(5)], None)));
+    let problems = source.start(None).map(drop).unwrap_err();
+    assert!(problems[0].file.ends_with("missing.yaml"), "{problems:?}");
 }
