@@ -31,6 +31,7 @@ fn asked(request: Request<'_>) -> (String, u32) {
             Ask::UpTo => '?',
             Ask::Regardless => '!',
             Ask::Return { .. } => '-',
+            Ask::Credit => '*',
             Ask::Reset => '0',
         };
         let rule = rules.domains()[0].rules()[applied.rule as usize].name();
