@@ -53,7 +53,7 @@ pub struct AdjustedCounter {
     pub limit: Limit,
     /// How many units were forgotten, given back or taken.
     pub moved: u64,
-    /// How it stands after that. If the store did not answer, what the rule's policy assumes.
+    /// How it stands after that. If the store did not answer, it does not admit, and its source is another.
     pub reading: Reading,
 }
 
