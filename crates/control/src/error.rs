@@ -135,14 +135,28 @@ impl Fault {
                     None => code.parse::<u32>().is_ok_and(|code| PASSING_IN_SQLITE.contains(&(code & 0xff))),
                 }
             }
-            // Anything else that is not about a single value is a connection that broke, or could not be made.
+            // Settings, certificates and single values don't mend themselves.
             Fault::Database(
                 sqlx::Error::ColumnDecode { .. }
                 | sqlx::Error::Decode(_)
                 | sqlx::Error::Encode(_)
-                | sqlx::Error::Configuration(_),
+                | sqlx::Error::Configuration(_)
+                | sqlx::Error::Tls(_),
             ) => false,
+            // A certificate that is not trusted comes as this.
+            Fault::Database(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => false,
+            // Anything else is a connection that broke, or could not be made.
             Fault::Database(_) => true,
+        }
+    }
+
+    /// Whether the connection is to blame, and another one may do.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            // PostgreSQL tells those whom it leaves, be it that nobody listens yet.
+            Fault::Database(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code.starts_with("57P")),
+            Fault::Database(_) => self.is_away(),
+            _ => false,
         }
     }
 

@@ -43,7 +43,7 @@ use statement::{Row, Statement};
 
 /// How long an operation may take, the wait for a connection included. What streams may take this long for each row.
 pub const OPERATION: Duration = Duration::from_secs(5);
-/// How long a write of many changes may take, or a sweep.
+/// How long a write of many changes may take.
 pub const BULK: Duration = Duration::from_secs(30);
 /// Connections to PostgreSQL, besides the one that listens.
 pub const MOST_CONNECTIONS: usize = 8;
@@ -155,7 +155,7 @@ impl Db {
                         lent.keep();
                         return Ok(());
                     }
-                    Err(fault) if lent.reused && !begun && fault.is_away() => fresh = true,
+                    Err(fault) if lent.reused && !begun && fault.is_broken() => fresh = true,
                     Err(fault) => return Err(fault),
                 }
             }
@@ -168,7 +168,7 @@ impl Db {
         let sql = begin.sql(self.is_postgres());
         let mut lent = pool.lend(false).await?;
         match lent.script(sql).await {
-            Err(fault) if lent.reused && fault.is_away() => {
+            Err(fault) if lent.reused && fault.is_broken() => {
                 drop(lent);
                 lent = pool.lend(true).await?;
                 lent.script(sql).await?;
@@ -204,6 +204,12 @@ impl Inner {
             *heard = generation.max(*heard);
             newer
         });
+    }
+
+    /// The database is another than before, restored from an old copy perhaps: what was heard of is not there any more, and nobody
+    /// must be told of it again and again.
+    fn unhear(&self, generation: u64) {
+        self.heard.send_replace(generation);
     }
 }
 

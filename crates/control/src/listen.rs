@@ -26,17 +26,10 @@ pub(crate) fn start(url: &str, inner: Weak<Inner>) -> Result<(), DbError> {
     let options = postgres_options(url)?;
     tokio::spawn(async move {
         let mut pause = FIRST_PAUSE;
-        while inner.strong_count() > 0 {
-            let mut stood = false;
-            let fault = match listen(&options, &inner, &mut stood).await {
-                Ok(()) => return,
-                Err(fault) => fault,
-            };
-            if stood {
-                pause = FIRST_PAUSE;
-            }
-            if let Some(inner) = inner.upgrade() {
-                tracing::warn!(place = %inner.place, error = %fault, "notifications of the control database are cut");
+        while let Some(ended) = listen(&options, &inner, &mut pause).await {
+            // Once for each outage: the pause is longer from then on.
+            if pause == FIRST_PAUSE {
+                tracing::warn!(error = ended, "the control database's notifications are cut");
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -45,34 +38,43 @@ pub(crate) fn start(url: &str, inner: Weak<Inner>) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Listens until the connection breaks, or until nobody wants to hear.
-async fn listen(options: &PgConnectOptions, inner: &Weak<Inner>, stood: &mut bool) -> Result<(), Fault> {
-    let mut listener = within(connect(options)).await?;
+/// Listens until the connection breaks, and says why; or until nobody wants to hear any more.
+async fn listen(options: &PgConnectOptions, inner: &Weak<Inner>, pause: &mut Duration) -> Option<String> {
+    let place = inner.upgrade()?.place.to_string();
+    let told = |fault: Fault| Some(format!("{place}: {fault}"));
+    let mut listener = match within(connect(options)).await {
+        Ok(listener) => listener,
+        Err(fault) => return told(fault),
+    };
     // What was written while nobody listened.
-    let Some(db) = inner.upgrade().map(Db) else { return Ok(()) };
-    let generation = db.generation().await;
-    drop(db);
-    let Some(inner_now) = inner.upgrade() else { return Ok(()) };
-    match generation {
-        Ok(generation) => inner_now.hear(generation),
-        Err(_) => return Err(Fault::Late),
+    let db = Db(inner.upgrade()?);
+    match db.generation().await {
+        Ok(generation) => db.0.hear(generation),
+        Err(error) => return Some(error.to_string()),
     }
-    drop(inner_now);
-    *stood = true;
+    drop(db);
+    if *pause > FIRST_PAUSE {
+        tracing::info!(place, "the control database's notifications are back");
+        *pause = FIRST_PAUSE;
+    }
     loop {
-        match tokio::time::timeout(SILENCE, listener.try_recv()).await {
+        let fault = match tokio::time::timeout(SILENCE, listener.try_recv()).await {
             Ok(Ok(Some(notification))) => {
-                let Some(inner) = inner.upgrade() else { return Ok(()) };
                 // Anybody may notify; what is no number is nothing to us.
                 if let Ok(generation) = notification.payload().parse() {
-                    inner.hear(generation);
+                    inner.upgrade()?.hear(generation);
                 }
+                continue;
             }
-            Ok(Ok(None)) => return Err(Fault::Late),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) if inner.strong_count() == 0 => return Ok(()),
-            Err(_) => within(async { Ok(listener.execute("SELECT 1").await.map(drop)?) }).await?,
-        }
+            Ok(Ok(None)) => return Some(format!("{place}: the connection was closed")),
+            Ok(Err(error)) => error.into(),
+            Err(_) if inner.strong_count() == 0 => return None,
+            Err(_) => match within(async { Ok(listener.execute("SELECT 1").await?) }).await {
+                Ok(_) => continue,
+                Err(fault) => fault,
+            },
+        };
+        return told(fault);
     }
 }
 

@@ -55,12 +55,9 @@ impl Db {
         let bounds = Bounds::of(filter, self.is_postgres())?;
         let mut statement = self.filtered(COLUMNS, filter, &bounds);
         if let Some(after) = after {
-            statement.and(
-                " AND (kind, domain, name) > ($, $, $)",
-                [filter.kind.into(), (&after.domain).into(), (&after.name).into()],
-            );
+            statement.and(" AND (domain, name) > ($, $)", [(&after.domain).into(), (&after.name).into()]);
         }
-        statement.and(" ORDER BY kind, domain, name LIMIT $", [(most as u64).into()]);
+        statement.and(" ORDER BY domain, name LIMIT $", [(most as u64).into()]);
         let mut page = Vec::new();
         self.select(&statement, |row| {
             page.extend(stored(row)?);
@@ -103,6 +100,9 @@ impl Db {
                     Ok(())
                 })
                 .await?;
+                if after > generation {
+                    self.0.unhear(generation);
+                }
                 let known = after == 0 || (swept..=generation).contains(&after);
                 known.then_some((lent, generation)).ok_or(Fault::TooOld)
             })
@@ -158,6 +158,10 @@ impl Db {
                 false => " AND json_extract(document, $) = $",
             };
             statement.and(equals, [member.into(), text.into()]);
+            if self.is_postgres() && member == "tier" {
+                // There is an index on the beginning of it.
+                statement.and(" AND left(document::jsonb ->> 'tier', 64) = left($, 64)", [text.into()]);
+            }
         }
         statement
     }

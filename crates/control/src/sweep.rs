@@ -4,7 +4,7 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::error::{DbError, Fault};
 use crate::statement::Statement;
-use crate::{BULK, Begin, Db};
+use crate::{Begin, Db, OPERATION};
 
 /// How long a write under an idempotency key is remembered.
 pub const KEEP_ONCE: Span = Span::from_secs(24 * 3_600);
@@ -29,7 +29,7 @@ impl Db {
     pub async fn sweep(&self, now: Timestamp) -> Result<Swept, DbError> {
         let mut swept = Swept::default();
         loop {
-            let some = self.within(BULK, self.sweep_some(now)).await?;
+            let some = self.within(OPERATION, self.sweep_some(now)).await?;
             swept.once += some.once;
             swept.deleted += some.deleted;
             if some.once < AT_ONCE && some.deleted < AT_ONCE {

@@ -125,14 +125,17 @@ async fn met_before(
 async fn before(lent: &mut Lent<'_>, changes: &[Change]) -> Result<Result<Vec<Option<Stored>>, WriteError>, Fault> {
     let mut found: HashMap<Name, Stored> = HashMap::new();
     for changes in changes.chunks(ROWS) {
-        let mut statement = Statement::new("SELECT ");
-        statement
-            .and(COLUMNS, [])
-            .and(" FROM records WHERE document IS NOT NULL AND (kind, domain, name) IN (VALUES ", []);
+        let mut statement = Statement::new("WITH wanted (k, d, n) AS (VALUES ");
         statement.rows(
             changes.iter().map(|Change { name, .. }| [name.kind.into(), (&name.domain).into(), (&name.name).into()]),
         );
-        statement.and(")", []).seldom(!is_usual(changes));
+        // In this order, or SQLite may walk through all records.
+        statement.and(") SELECT ", []).and(COLUMNS, []);
+        statement.and(
+            " FROM wanted CROSS JOIN records WHERE kind = k AND domain = d AND name = n AND document IS NOT NULL",
+            [],
+        );
+        statement.seldom(!is_usual(changes));
         lent.each(&statement, |row| {
             found.extend(stored(row)?.map(|stored| (stored.name.clone(), stored)));
             Ok(())

@@ -1,4 +1,4 @@
-//! Everything that can be asked of counters: a request, a look, a lease, a debit, a refund, the release of a slot, a fresh start.
+//! Everything that can be asked of counters: a request, a look, a lease, a debit, a refund, the release of a slot, a credit, a fresh start.
 
 use smallvec::SmallVec;
 
@@ -57,9 +57,18 @@ pub enum Ask {
         /// When they were taken.
         taken_at: Timestamp,
     },
+    /// Given back, whenever it was taken and as many as there are: the newest first. Holds are not.
+    Credit,
     /// Forgotten, whatever was counted and whoever holds something: the counter becomes one that nobody ever used. The units do not
     /// matter.
     Reset,
+}
+
+impl Ask {
+    /// Whether it is somebody's order, not a request nor a fact: it is done now or not at all. Later it would change what nobody meant.
+    pub fn is_order(self) -> bool {
+        matches!(self, Ask::Credit | Ask::Reset)
+    }
 }
 
 /// What a charge without room means for the claim.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::EXACT;
 use crate::calendar::Calendar;
-use crate::time::{Span, Tick};
+use crate::time::{Span, Tick, Timestamp};
 
 /// An amount in a period. Only valid ones exist: every product that an algorithm forms is below [`EXACT`].
 #[derive(Clone, Debug, PartialEq)]
@@ -189,6 +189,12 @@ impl Period {
     /// The largest count whose product with the period is exact: where counts saturate.
     pub fn most(&self) -> u64 {
         (EXACT - 1) / self.ticks
+    }
+
+    /// The aligned period that a moment lies in: its first moment, and that of the next.
+    pub fn bounds(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+        let (start, end) = self.around(self.tick.at(now));
+        (self.tick.start(start), self.tick.start(end))
     }
 
     /// The aligned period that a tick lies in: its first tick and that of the next.

@@ -14,7 +14,7 @@ pub struct Request<'a> {
     pub cost: u64,
     /// The caller's own name for the claim, where it needs one to release or extend what it holds.
     pub claim: Option<ClaimId>,
-    /// What it asks of the limits that it meets: room, a debit of what was spent already, a refund.
+    /// What it asks of the limits that it meets: room, a debit of what was spent already, a refund, a credit, a fresh start.
     ///
     /// Under the caller's own name for the claim a `Return` releases what that claim holds, and without one it gives units back.
     /// A debit takes no hold; under that name it releases the claim's too, since who knows what a request cost knows its end.

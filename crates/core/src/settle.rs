@@ -1,6 +1,6 @@
 //! How a claim is settled: the one place that decides.
 //!
-//! `Reset`, `Return` and `Regardless`, in this order, always apply. Then the charges that ask for `Exactly` vote. If the claim
+//! `Reset`, `Return`, `Credit` and `Regardless`, in this order, always apply. Then the charges that ask for `Exactly` vote. If the claim
 //! passes, all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else
 //! changes.
 
@@ -16,10 +16,10 @@ use crate::time::{Span, Timestamp, Wait};
 /// What one counter says to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Whether it has room for the charge. True for what does not ask for room, but for a reset that was not done.
+    /// Whether it has room for the charge. True for what does not ask for room, but for an order that was not done.
     pub admits: bool,
-    /// Units that moved: taken, or, for a `Return`, given back, or, for a `Reset`, forgotten: what counted against the limit, past it
-    /// too.
+    /// Units that moved: taken, or, for a `Return` or a `Credit`, given back, or, for a `Reset`, forgotten: what counted against the
+    /// limit, past it too.
     pub taken: u64,
     /// Units left after the claim; the true number, also on refusal.
     pub remaining: u64,
@@ -183,9 +183,9 @@ impl Slot {
 }
 
 impl Reading {
-    /// What a charge reads when nobody can say: its policy, marked as such. Of a reset, which nobody does later, that it was not done.
+    /// What a charge reads when nobody can say: its policy, marked as such. Of an order, which nobody does later, that it was not done.
     pub fn assumed(charge: &Charge<'_>, source: Source) -> Reading {
-        let admits = charge.on_failure != OnFailure::Deny && charge.ask != Ask::Reset;
+        let admits = charge.on_failure != OnFailure::Deny && !charge.ask.is_order();
         Reading {
             admits,
             taken: 0,

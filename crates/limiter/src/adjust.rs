@@ -21,8 +21,7 @@ use crate::standing::RuleName;
 pub enum Adjustment {
     /// It is as if nobody had ever used it. Slots that are held are free.
     Reset,
-    /// So many units are given back, as if they had been taken just now: of a window no more than its present part has, which is
-    /// all of a bucket and of a fixed window.
+    /// So many units are given back, or as many as count, whenever they were taken: the newest first.
     Credit(u64),
     /// So many units are taken, past the limit if need be.
     Debit(u64),
@@ -54,12 +53,9 @@ pub struct AdjustedCounter {
     pub limit: Limit,
     /// How many units were forgotten, given back or taken.
     pub moved: u64,
-    /// How it stands after that. If the store did not answer, what the rule's policy assumes.
+    /// How it stands after that. If the store did not answer, it does not admit, and its source is another.
     pub reading: Reading,
 }
-
-/// A bucket drains while a claim is on its way. What was taken a little later than now has not.
-const AHEAD: Span = Span::from_secs(60);
 
 impl<S: Store> Limiter<S> {
     /// Changes a caller's counters: of one rule, or of all whose key has the caller and nothing that is not in `others`. `entity` is
@@ -99,16 +95,9 @@ impl<S: Store> Limiter<S> {
             let known = Known { tenants: &self.tenants(), now: &|| self.clock().now(), room: &room };
             domain.looks(&descriptors, &ways, ids::next(), &known)?
         };
-        let (mut claim, changed, left_out) = chosen(looks, rule, adjustment);
+        let (claim, changed, left_out) = chosen(looks, rule, adjustment);
         let mut settlement = Settlement::default();
-        if adjustment.needs_now() {
-            self.settle(&claim, &mut settlement).await;
-        }
-        if is_stored(settlement.readings.iter()) {
-            let now = settlement.at;
-            claim.charges.iter_mut().for_each(|charge| adjustment.ask_of(charge, now));
-            self.settle(&claim, &mut settlement).await;
-        }
+        self.settle(&claim, &mut settlement).await;
         let read = changed.iter().zip(&claim.charges).zip(&settlement.readings);
         let counters = read.map(|((rule, charge), reading)| AdjustedCounter {
             rule: RuleName::of(rule),
@@ -127,63 +116,41 @@ impl<S: Store> Limiter<S> {
     }
 }
 
+/// Why slots are left out.
+const HELD: &str = "its slots are held by requests; they can be reset, not credited or debited";
+
 /// Rules without a counter to change, and why.
 type LeftOut<'a> = Vec<(&'a Rule, String)>;
 
-/// The looks at counters that can be changed, the rules behind them, and those that are left out.
+/// The claim that changes the counters that can be, the rules behind them, and those that are left out.
 fn chosen<'a>(looks: Looks<'a>, rule: Option<&str>, adjustment: Adjustment) -> (Claim<'a>, Vec<&'a Rule>, LeftOut<'a>) {
     let is_meant = |one: &Rule| rule.is_none_or(|name| one.name() == name);
     let mut left_out = looks.left_out;
     left_out.retain(|(rule, _)| is_meant(rule));
     let (mut charges, mut changed) = (SmallVec::new(), Vec::new());
-    for (charge, (rule, _)) in looks.claim.charges.into_iter().zip(looks.rules).filter(|(_, (rule, _))| is_meant(rule))
-    {
-        match adjustment.is_not_for(charge.limit.algorithm()) {
-            Some(why) => left_out.push((rule, why.to_owned())),
-            None => {
-                // Nobody but the store can do it, whatever the rule's policy.
-                charges.push(Charge { on_failure: OnFailure::Deny, strict: true, ..charge });
-                changed.push(rule);
-            }
+    let looked = looks.claim.charges.into_iter().zip(looks.rules).map(|(charge, (rule, _))| (charge, rule));
+    for (charge, rule) in looked.filter(|(_, rule)| is_meant(rule)) {
+        if charge.limit.algorithm() == Algorithm::Concurrency && adjustment != Adjustment::Reset {
+            left_out.push((rule, HELD.to_owned()));
+            continue;
         }
+        let (ask, units, mode) = adjustment.asks();
+        // Nobody but the store can do it, whatever the rule's policy.
+        charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, strict: true, ..charge });
+        changed.push(rule);
     }
     (Claim { charges, ..looks.claim }, changed, left_out)
 }
 
 impl Adjustment {
-    /// Why it can't be done to counters of this kind.
-    fn is_not_for(self, algorithm: Algorithm) -> Option<&'static str> {
-        match (self, algorithm) {
-            (Adjustment::Reset, _) => None,
-            (_, Algorithm::Concurrency) => {
-                Some("its slots are held by requests; they can be reset, not credited or debited")
-            }
-            (Adjustment::Credit(_), Algorithm::SlidingLog) => {
-                Some("a sliding log gives back only what was taken at a known moment; it can be reset")
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether the store's time must be known to ask for it.
-    fn needs_now(self) -> bool {
-        matches!(self, Adjustment::Credit(_))
-    }
-
-    /// Makes of a look what it asks for.
-    fn ask_of(self, charge: &mut Charge<'_>, now: Timestamp) {
-        (charge.ask, charge.units, charge.mode) = match self {
+    /// What it asks of a counter.
+    fn asks(self) -> (Ask, u64, Mode) {
+        match self {
             Adjustment::Reset => (Ask::Reset, 0, Mode::Enforce),
-            Adjustment::Credit(units) => {
-                let taken_at = match charge.limit.algorithm() {
-                    Algorithm::Bucket { .. } => now.after(AHEAD),
-                    _ => now,
-                };
-                (Ask::Return { taken_at }, units, Mode::Enforce)
-            }
+            Adjustment::Credit(units) => (Ask::Credit, units, Mode::Enforce),
             // Not `Regardless`, which reports what has happened: if the store is away, that is told to it later.
             Adjustment::Debit(units) => (Ask::Exactly, units, Mode::Soft),
-        };
+        }
     }
 
     /// What a counter says after it: that a debit went past the limit is no refusal.
@@ -201,10 +168,6 @@ impl Adjusted {
     /// Whether the store has it. If not, it is away, and of those counters that it did not answer for ([`Reading::source`]) none was
     /// changed, as far as is known.
     pub fn is_stored(&self) -> bool {
-        is_stored(self.counters.iter().map(|counter| &counter.reading))
+        self.counters.iter().all(|counter| counter.reading.source == Source::Store)
     }
-}
-
-fn is_stored<'r>(mut readings: impl Iterator<Item = &'r Reading>) -> bool {
-    readings.all(|reading| reading.source == Source::Store)
 }

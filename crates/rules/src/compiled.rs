@@ -301,6 +301,11 @@ impl Domain {
         }
     }
 
+    /// The place in [`tiers`](Self::tiers) of the one that callers have who have none.
+    pub fn default_tier(&self) -> usize {
+        self.default_tier
+    }
+
     /// Its tiers.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers

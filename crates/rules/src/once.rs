@@ -105,6 +105,7 @@ fn word(ask: Ask) -> &'static str {
         Ask::Exactly | Ask::UpTo => "",
         Ask::Regardless => "debit",
         Ask::Return { .. } => "return",
+        Ask::Credit => "credit",
         Ask::Reset => "reset",
     }
 }

@@ -124,6 +124,7 @@ impl Ruleset {
             Ask::Return { .. } => is_named.then_some(request.ask),
             // What it cost in the end is known when it has ended. Holds know no moments.
             Ask::Regardless => is_named.then_some(Ask::Return { taken_at: Timestamp::default() }),
+            Ask::Credit => None,
             Ask::Reset => Some(Ask::Reset),
         };
         // What is returned under a claim's own name is what that claim holds.

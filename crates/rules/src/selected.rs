@@ -42,6 +42,12 @@ impl Domain {
         self.rules.iter().filter(selects).collect()
     }
 
+    /// The texts that select a rule of this domain, and perhaps others with it.
+    pub fn descriptors_of(&self, rule: &Rule) -> Vec<String> {
+        let names = self.attribute_names();
+        rule.told(&names).map(|(name, pattern)| format!("{name}:{pattern}")).collect()
+    }
+
     /// All texts that select a rule, each once, in the order of the rules.
     pub fn descriptors(&self) -> Vec<String> {
         let names = self.attribute_names();

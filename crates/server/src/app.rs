@@ -1,6 +1,7 @@
 //! The server: from settings to parts, and from parts to something that runs. The only file that sees everything.
 
 mod banner;
+mod control;
 mod parts;
 mod receipts;
 mod store;
@@ -51,7 +52,7 @@ fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Re
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let _inside = runtime.enter();
-    let mut parts = Parts::build(settings, metrics)?;
+    let mut parts = Parts::build(settings, metrics, &runtime)?;
     let (kept, _traces, _tending) = (parts.kept.clone(), parts.traces.take(), parts.tending.take());
     let served = runtime.block_on(serve(settings, parts));
     // Connections that did not end in time end here, before the counters are written for the last time.

@@ -4,6 +4,7 @@ mod admin;
 mod app;
 mod cli;
 mod config;
+mod control;
 mod counters;
 mod data_dir;
 mod gate;

@@ -260,7 +260,7 @@ fn is_remembered(charge: &Charge<'_>) -> bool {
 
 /// Whether a charge makes room that nobody waited for.
 fn makes_room(charge: &Charge<'_>) -> bool {
-    matches!(charge.ask, Ask::Return { .. } | Ask::Reset)
+    matches!(charge.ask, Ask::Return { .. } | Ask::Credit | Ask::Reset)
 }
 
 /// What must be the same of a limit for a refusal to hold.

@@ -126,7 +126,7 @@ fn a_refusal_is_answered_from_memory_for_a_second() {
 
 #[test]
 fn who_makes_room_in_a_counter_has_its_refusal_forgotten() {
-    for ask in [Ask::Reset, Ask::Return { taken_at: START }] {
+    for ask in [Ask::Reset, Ask::Credit, Ask::Return { taken_at: START }] {
         let (world, rule) = (World::new(), ten());
         world.settle([rule.take("x", 10), rule.take("y", 10)]);
         for value in ["x", "y"] {

@@ -1,5 +1,7 @@
 //! PostgreSQL 15, from Debian.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,6 +16,8 @@ use crate::{Process, eventually, free_port};
 pub struct Postgres {
     process: Process,
     port: u16,
+    /// What it was started with, besides.
+    settings: Vec<&'static str>,
     /// Removed when the server has ended.
     directory: TempDir,
 }
@@ -32,8 +36,27 @@ const TRIES: usize = 5;
 impl Postgres {
     /// A server of the test's own, to be killed and frozen.
     pub fn start() -> Postgres {
+        Postgres::start_with(&[], |_| ())
+    }
+
+    /// A server that speaks TLS to those who ask for it, with this certificate and its key, both PEM.
+    pub fn start_tls(certificate: &str, key: &str) -> Postgres {
+        let settings = ["ssl=on", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem"];
+        Postgres::start_with(&settings, |directory| {
+            for (file, text) in [("cert.pem", certificate), ("key.pem", key)] {
+                let file = directory.join(file);
+                let written = std::fs::write(&file, text);
+                let closed = written.and_then(|()| std::fs::set_permissions(&file, Permissions::from_mode(0o600)));
+                closed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+                hand_over(&file);
+            }
+        })
+    }
+
+    fn start_with(settings: &[&'static str], prepare: impl FnOnce(&Path)) -> Postgres {
         let directory = TempDir::new().unwrap_or_else(|error| panic!("no directory for PostgreSQL: {error}"));
         hand_over(directory.path());
+        prepare(directory.path());
         let data = directory.path().join("data");
         let made = unprivileged("initdb", directory.path())
             .arg("-D")
@@ -46,11 +69,11 @@ impl Postgres {
         }
         let started = (0..TRIES).find_map(|_| {
             let port = free_port();
-            let mut process = spawn(port, directory.path());
+            let mut process = spawn(port, directory.path(), settings);
             is_up(&mut process, port, directory.path()).then_some((process, port))
         });
         let (process, port) = started.unwrap_or_else(|| panic!("postgres did not start: {}", log(directory.path())));
-        Postgres { process, port, directory }
+        Postgres { process, port, directory, settings: settings.to_vec() }
     }
 
     /// A fresh database on a server that this process shares: it is started once, and ends after the process.
@@ -95,7 +118,7 @@ impl Postgres {
         self.kill();
         // It would take it for the lock of a server that still runs if another process has its id by now.
         let _ = std::fs::remove_file(self.directory.path().join("data/postmaster.pid"));
-        self.process = spawn(self.port, self.directory.path());
+        self.process = spawn(self.port, self.directory.path(), &self.settings);
         if !is_up(&mut self.process, self.port, self.directory.path()) {
             panic!("postgres did not start again on port {}: {}", self.port, log(self.directory.path()));
         }
@@ -185,11 +208,11 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Gives a directory to whom the server runs as.
-fn hand_over(directory: &Path) {
+/// Gives a directory or a file to whom the server runs as.
+fn hand_over(path: &Path) {
     if is_root() {
-        let given = std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY));
-        given.unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        let given = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
+        given.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 
@@ -216,13 +239,13 @@ fn installed(program: &str) -> PathBuf {
     programs.filter(|path| path.is_file()).max().unwrap_or_else(|| PathBuf::from(program))
 }
 
-fn spawn(port: u16, directory: &Path) -> Process {
+fn spawn(port: u16, directory: &Path, more: &[&str]) -> Process {
     let mut command = unprivileged("postgres", directory);
     command.arg("-D").arg(directory.join("data")).arg("-k").arg(directory).args(["-p", &port.to_string()]);
     // Nothing of it need survive the machine, and many tests share it.
     let settings = ["listen_addresses=127.0.0.1", "fsync=off", "full_page_writes=off", "max_connections=500"];
     let log = ["logging_collector=on", "log_directory=..", "log_filename=log", "log_rotation_age=0"];
-    for setting in settings.iter().chain(&log) {
+    for setting in settings.iter().chain(&log).chain(more) {
         command.args(["-c", setting]);
     }
     Process::start(&mut command)

@@ -123,7 +123,15 @@ pub(crate) async fn everything_is_handed_out(world: World) {
 /// A database that was restored from an old copy has not been where its followers are.
 pub(crate) async fn another_database_is_too_old(world: World) {
     let db = world.open().await;
-    written(&db, vec![put(&quota("a"), Expect::Anything, "{}")]).await;
-    assert_eq!(db.each_since(1, true, |_| panic!("nothing is new")).await, Ok(1));
-    assert_eq!(db.each_since(2, true, |_| panic!("nothing is handed out")).await, Err(DbError::TooOld));
+    for n in 0..3 {
+        written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(n))]).await;
+    }
+    assert_eq!(db.each_since(3, true, |_| panic!("nothing is new")).await, Ok(3));
+    world.ask("UPDATE control SET generation = 1").await.unwrap();
+    assert_eq!(db.each_since(3, true, |_| panic!("nothing is handed out")).await, Err(DbError::TooOld));
+    assert_eq!(db.each_since(0, true, |_| ()).await, Ok(1));
+    // What was heard of before is not heard of again.
+    assert!(tokio::time::timeout(Duration::from_millis(50), db.changed(1)).await.is_err());
+    written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(4))]).await;
+    assert_eq!(db.changed(1).await, 2);
 }

@@ -185,6 +185,9 @@ pub(crate) async fn pages_follow_one_another(world: World) {
 
 pub(crate) async fn filters_choose(world: World) {
     let db = world.open().await;
+    // More than an index takes, and alike for longer than it looks.
+    let (tier, other) = ("t".repeat(10_000), format!("{}u", "t".repeat(9_999)));
+    let (long, longer) = (&*format!("{{\"tier\":\"{tier}\"}}"), &*format!("{{\"tier\":\"{other}\"}}"));
     let rows = [
         ("shop", "key-1", r#"{"tier":"pro"}"#),
         ("shop", "key-2", r#"{"tier":"free"}"#),
@@ -192,6 +195,8 @@ pub(crate) async fn filters_choose(world: World) {
         ("shop", "kez", r#"{"other":{"tier":"pro"}}"#),
         ("bank", "key-1", r#"{"tier":"pro"}"#),
         ("bank", "%", r#"{"tier":null}"#),
+        ("bank", "long", long),
+        ("bank", "longer", longer),
     ];
     let changes = rows.map(|(domain, name, text)| put(&Name::new(Kind::Quota, domain, name), Expect::Absent, text));
     written(&db, changes.to_vec()).await;
@@ -208,6 +213,8 @@ pub(crate) async fn filters_choose(world: World) {
         (filter("", "%", ""), "bank/%"),
         (filter("", "", "pro"), "bank/key-1 shop/key-1"),
         (filter("shop", "k", "pro"), "shop/key-1"),
+        (filter("", "", &tier), "bank/long"),
+        (filter("", "", &other), "bank/longer"),
         (filter("", "", "5"), ""),
         (filter("", "", "null"), ""),
         (filter("none", "", ""), ""),

@@ -59,6 +59,13 @@ impl Bucket {
         back.div_ceil(period)
     }
 
+    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
+        let period = asked.limit.period().ticks();
+        let back = (asked.units.min(asked.limit.period().most()) * period).min(self.level);
+        self.level -= back;
+        back.div_ceil(period)
+    }
+
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         let fits = (asked.limit.quota() - asked.units) * asked.limit.period().ticks();
         WaitUntil::Tick(self.at + ticks_to_drain(asked.limit, self.level.saturating_sub(fits)))

@@ -50,6 +50,12 @@ impl FixedWindow {
         back
     }
 
+    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
+        let back = asked.units.min(self.used);
+        self.used -= back;
+        back
+    }
+
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         WaitUntil::Tick(self.reset_at(asked.limit, asked.now))
     }

@@ -150,6 +150,11 @@ impl State {
         each!(self, it => it.give_back(asked, taken_at), fresh => 0)
     }
 
+    /// Gives units back whenever they were taken, the newest first, and says how many: by so many less are used.
+    pub fn credit(&mut self, asked: &Asked<'_>) -> u64 {
+        each!(self, it => it.credit(asked), fresh => 0)
+    }
+
     /// When there would be room for what is asked if nobody else spent. A hold that the claim has already is no room.
     pub fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         if self.available(asked.limit, asked.now).is_some_and(|left| asked.units <= left) {

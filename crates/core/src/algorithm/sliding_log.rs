@@ -107,6 +107,24 @@ impl SlidingLog {
         back
     }
 
+    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
+        let back = asked.units.min(self.total - self.over.units);
+        if back > 0 {
+            self.drop_over();
+        }
+        let mut left = back;
+        while let Some(newest) = self.entries.back_mut().filter(|_| left > 0) {
+            let taken = left.min(newest.units);
+            newest.units -= taken;
+            left -= taken;
+            if newest.units == 0 {
+                self.entries.pop_back();
+            }
+        }
+        self.total -= back;
+        back
+    }
+
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
         let room = asked.limit.amount() - asked.units;
         let mut left = self.total - self.over.units;

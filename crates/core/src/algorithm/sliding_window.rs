@@ -78,6 +78,26 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
         0
     }
 
+    /// The oldest part comes last. Of it goes no more than must for so many fewer to be carried over.
+    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
+        let mut left = asked.units;
+        for count in self.counts.as_mut()[1..].iter_mut().rev() {
+            let back = left.min(*count);
+            (*count, left) = (*count - back, left - back);
+        }
+        let (start, end) = self.part(asked.limit, asked.now);
+        let (length, remains) = (end - start, end - asked.now);
+        let oldest = &mut self.counts.as_mut()[0];
+        let carried = oldest.saturating_mul(remains) / length;
+        let back = left.min(carried);
+        if back > 0 {
+            // floor(oldest × remains ÷ length) ≤ carried − back, solved for the largest `oldest`.
+            let most = (carried - back + 1).saturating_mul(length).div_ceil(remains) - 1;
+            *oldest = most.min(*oldest);
+        }
+        asked.units - (left - back)
+    }
+
     /// Walks the parts to come. What matters only falls with time, so the first tick that fits is the answer; in the part
     /// in which all that was counted is the oldest it is found at the latest.
     pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {

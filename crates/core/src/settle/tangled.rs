@@ -1,4 +1,4 @@
-//! Claims whose charges meet: on one key, or because they reset, give back, debit or lease as well as ask.
+//! Claims whose charges meet: on one key, or because they reset, give back, credit, debit or lease as well as ask.
 
 use smallvec::SmallVec;
 
@@ -20,6 +20,7 @@ pub(super) fn settle(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], se
     let mut settling = Settling { by, charges, slots, readings };
     let resets = settling.reset(*now);
     settling.give_back();
+    settling.credit();
     settling.debit();
     if settling.vote() {
         settling.pay();
@@ -96,6 +97,16 @@ impl<'a> Settling<'_, 'a> {
                 self.readings[one].taken = back.min(self.asked(one).units);
                 back -= self.readings[one].taken;
             }
+        }
+    }
+
+    /// What is given back whenever it was taken.
+    fn credit(&mut self) {
+        for at in self.asking(Ask::Credit) {
+            let (asked, slot) = (self.asked(at), self.slot(at));
+            let slot = &mut self.slots[slot];
+            self.readings[at].taken = slot.state.credit(&asked);
+            slot.changed |= self.readings[at].taken > 0;
         }
     }
 

@@ -43,7 +43,7 @@ proptest! {
         let (mut world, moments) = after(&limits, &history);
         let now = moments[moments.len() - 1];
         let asks = written(&drawn, &moments);
-        let is_fact = |asks: &Asks| matches!(asks.ask, Ask::Regardless | Ask::Return { .. } | Ask::Reset);
+        let is_fact = |asks: &Asks| matches!(asks.ask, Ask::Regardless | Ask::Return { .. } | Ask::Credit | Ask::Reset);
         let mut only_facts = world.clone();
         let facts: Vec<Asks> = asks.iter().copied().filter(is_fact).collect();
         if !facts.is_empty() {

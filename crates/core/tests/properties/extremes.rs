@@ -26,6 +26,7 @@ fn asks() -> impl Strategy<Value = Ask> {
         3 => Just(Ask::Regardless),
         2 => numbers().prop_map(|micros| Ask::Return { taken_at: Timestamp::from_micros(micros) }),
         1 => Just(Ask::Reset),
+        1 => Just(Ask::Credit),
     ]
 }
 

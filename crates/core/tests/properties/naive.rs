@@ -215,6 +215,44 @@ impl Naive {
         }
     }
 
+    /// One unit after the other, each where taking it away makes a difference: of the newest part or entry that has some.
+    pub(crate) fn credit(&mut self, At { limit, now }: At<'_>, units: u64) -> u64 {
+        let at = At { limit, now };
+        let before = self.counted(at);
+        let goal = before.saturating_sub(units);
+        match limit.algorithm() {
+            Algorithm::Concurrency => return 0,
+            Algorithm::Bucket { .. } => {
+                let level = self.level_at(limit, now);
+                let back = (units * period(limit)).min(level);
+                if back > 0 {
+                    self.level = level - back;
+                    if limit.amount() > 0 {
+                        self.time = now;
+                    }
+                }
+            }
+            Algorithm::SlidingLog => {
+                while self.counted(at) > goal {
+                    let newest = *self.log.keys().next_back().unwrap();
+                    self.take_from(|naive| &mut naive.log, newest, 1);
+                }
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } => {
+                while self.counted(at) > goal {
+                    let newest =
+                        self.counts.iter().rev().find(|(number, units)| **number <= now / part(limit) && **units > 0);
+                    let newest = *newest.unwrap().0;
+                    self.take_from(|naive| &mut naive.counts, newest, 1);
+                }
+                if before > goal {
+                    self.time = now - now % part(limit);
+                }
+            }
+        }
+        before - self.counted(at)
+    }
+
     /// What a change no longer carries along: a clock that steps back later does not bring it to life again.
     pub(crate) fn forget(&mut self, At { limit, now }: At<'_>) {
         self.log.retain(|at, _| *at + period(limit) > now);

@@ -79,6 +79,9 @@ fn settle(states: &mut [Naive], limits: &[Limit], id: ClaimId, asks: &[Asks], no
             }
         }
     }
+    for (index, asks) in asks.iter().enumerate().filter(|(_, asks)| asks.ask == Ask::Credit) {
+        taken[index] = work[asks.key].credit(at(asks.key), units(asks));
+    }
     for (index, asks) in asks.iter().enumerate().filter(|(_, asks)| asks.ask == Ask::Regardless) {
         taken[index] = work[asks.key].spend(at(asks.key), id, units(asks));
     }

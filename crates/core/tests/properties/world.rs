@@ -136,6 +136,7 @@ pub(crate) fn asks() -> impl Strategy<Value = (Kind, u64)> {
         1 => Just(Kind::Regardless),
         2 => (1usize..6).prop_map(Kind::Return),
         1 => Just(Kind::Reset),
+        1 => Just(Kind::Credit),
     ];
     (kind, 0u64..8)
 }
@@ -148,6 +149,7 @@ pub(crate) enum Kind {
     /// What was taken so many steps ago.
     Return(usize),
     Reset,
+    Credit,
 }
 
 impl Kind {
@@ -161,6 +163,7 @@ impl Kind {
                 Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1).min(moments.len() - 1)] }
             }
             Kind::Reset => Ask::Reset,
+            Kind::Credit => Ask::Credit,
         }
     }
 }

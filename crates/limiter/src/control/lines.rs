@@ -17,6 +17,8 @@ pub enum Line {
     Files(FilesLine),
     /// The last line of a snapshot.
     End(End),
+    /// Who may ask, in a server's own copy: no follower is told.
+    Token(TokenLine),
     /// Nothing happened: the watch is alive. As of this generation.
     Alive(Alive),
 }
@@ -57,6 +59,17 @@ pub struct End {
     pub records: u64,
 }
 
+/// Who may ask.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenLine {
+    /// The token's name.
+    pub token: String,
+    /// What its record says; `None`: it is not there any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
+}
+
 /// A sign of life.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +85,7 @@ enum Other {
     Head(Head),
     Files(FilesLine),
     End(End),
+    Token(TokenLine),
     Alive(Alive),
 }
 
@@ -102,6 +116,7 @@ pub fn parse(line: &[u8]) -> Result<Line, String> {
             Ok(Other::Head(head)) => Ok(Line::Head(head)),
             Ok(Other::Files(files)) => Ok(Line::Files(files)),
             Ok(Other::End(end)) => Ok(Line::End(end)),
+            Ok(Other::Token(token)) => Ok(Line::Token(token)),
             Ok(Other::Alive(alive)) => Ok(Line::Alive(alive)),
             Err(_) => Err(format!("not a line of a snapshot: {error}")),
         },
@@ -141,7 +156,7 @@ pub fn read(mut input: impl BufRead, mut each: impl FnMut(Line)) -> io::Result<u
                 as_of = Some(before.max(record.generation));
                 each(Line::Record(record));
             }
-            (line @ Line::Files(_), Some(_)) => each(line),
+            (line @ (Line::Files(_) | Line::Token(_)), Some(_)) => each(line),
         }
     }
     match as_of {

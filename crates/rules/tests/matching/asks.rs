@@ -31,7 +31,8 @@ fn asked(request: Request<'_>) -> (String, u32) {
             Ask::UpTo => '?',
             Ask::Regardless => '!',
             Ask::Return { .. } => '-',
-            Ask::Reset => '0',
+            Ask::Credit => '*',
+            Ask::Reset => '#',
         };
         let rule = rules.domains()[0].rules()[applied.rule as usize].name();
         format!("{rule} {sign}{}", charge.units)
@@ -57,6 +58,10 @@ fn who_can_release_a_hold_may_have_one() {
         (Ask::Regardless, unnamed, wanted, 1, "calls !1, tokens !5", 0),
         (Ask::Regardless, named, never, 1, "calls !1, tokens !5, slots -1", 0),
         (Ask::Regardless, named, never, 0, "calls !0, tokens !0, slots -1", 0),
+        // Slots can't be credited; a fresh start frees them.
+        (Ask::Credit, unnamed, never, 2, "calls *2, tokens *5", 0),
+        (Ask::Credit, named, never, 2, "calls *2, tokens *5", 0),
+        (Ask::Reset, unnamed, never, 1, "calls #1, tokens #5, slots #1", 0),
     ];
     for (ask, claim, receipt, cost, charges, not_held) in rows {
         let request = Request { ask, claim, receipt, cost, ..Request::default() };

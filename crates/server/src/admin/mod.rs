@@ -1,6 +1,8 @@
 //! The operators' listener: metrics, health, and the rules in force.
 
+mod api;
 mod rules;
+mod who;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +11,19 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper_util::service::TowerToHyperService;
-use tollgate::Limiter;
 use tracing::debug;
 
-use crate::counters::Counters;
+use crate::control::Control;
 use crate::health::Health;
 use crate::health::pages::{Reader, pages};
 use crate::net::http1::{Http1Settings, serve_http1};
 use crate::net::{Closing, Stream};
 use crate::observe::metrics::{Exposition, Metrics};
+use who::{Scopes, Who};
 
 /// What answers on the admin listener.
 #[derive(Debug)]
@@ -50,12 +53,15 @@ const SETTINGS: Http1Settings = Http1Settings {
 };
 
 impl Admin {
-    pub(crate) fn new(metrics: Arc<Metrics>, health: Arc<Health>, limiter: Arc<Limiter<Counters>>) -> Arc<Admin> {
+    pub(crate) fn new(metrics: Arc<Metrics>, health: Arc<Health>, control: Arc<Control>) -> Arc<Admin> {
+        let limiter = control.limiter().clone();
         let router = Router::new()
             .route("/", get(INDEX))
             .route("/metrics", get(scrape).with_state(metrics))
             .merge(pages(health, Reader::Operator))
             .merge(rules::routes(limiter))
+            .merge(api::routes(control))
+            .layer(axum::middleware::from_fn(known))
             .fallback((StatusCode::NOT_FOUND, "there is no such page: / names those that there are\n"));
         Arc::new(Admin { router })
     }
@@ -67,6 +73,13 @@ impl Admin {
             debug!(%error, "a connection to the admin listener ended");
         }
     }
+}
+
+/// Says who asks.
+async fn known(mut request: Request, next: Next) -> Response {
+    let who = Who { name: "loopback".to_owned(), from: String::new(), scopes: Scopes::all() };
+    request.extensions_mut().insert(who);
+    next.run(request).await
 }
 
 async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Response {

@@ -36,10 +36,11 @@ fn served(files: &[&str]) -> Served {
         .collect();
     let loaded = load_sources(&sources, &LoadOptions::default()).unwrap();
     let rules = tollgate::Ruleset::compile(loaded.domains, 3).unwrap();
-    let limiter = Arc::new(Limiter::new(rules, MemoryConfig::default().build().into()));
+    let limiter = Arc::new(tollgate::Limiter::new(rules, MemoryConfig::default().build().into()));
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
     metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone());
-    Served { admin: Admin::new(metrics.clone(), health.clone(), limiter), health, metrics }
+    let control = Control::off(limiter, &metrics, &health);
+    Served { admin: Admin::new(metrics.clone(), health.clone(), control), health, metrics }
 }
 
 impl Served {

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tollgate::told::{Jitter, Told};
-use tollgate::{Limiter, LoadOptions, Problem, Span};
+use tollgate::{Clock as _, Limiter, LoadOptions, Problem, Span, SystemClock};
 use tollgate_store::Tending;
 
 use super::receipts::Signing;
 use super::store;
 use crate::admin::Admin;
 use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
+use crate::control;
 use crate::counters::redis::InRedis;
 use crate::counters::{Counters, Shared, watch};
 use crate::data_dir::{DataDir, OpenError};
@@ -29,7 +31,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
-use crate::rules_watch::{self, Follower, LastGood, RulesSource, Waker};
+use crate::rules_watch::{self, Follower, LastGood, LayerHandle, RulesSource, Waker};
 use crate::snapshots::{Snapshots, Watched};
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
@@ -81,11 +83,14 @@ impl Parts {
     ///
     /// # Errors
     /// All reasons that could be found, each with what to do.
-    pub(super) fn build(settings: &Settings, metrics: Arc<Metrics>) -> Result<Parts, Vec<String>> {
+    pub(super) fn build(settings: &Settings, metrics: Arc<Metrics>, runtime: &Runtime) -> Result<Parts, Vec<String>> {
         let data = data_dir(&settings.data).map_err(|reason| vec![reason])?.map(Arc::new);
         let health = Arc::new(Health::default());
         let last_good = data.as_deref().map(LastGood::new);
-        let source = rules_source(settings);
+        let loaded = super::control::loaded(settings, data.as_deref(), runtime).map_err(|reason| vec![reason])?;
+        let clock = SystemClock::default();
+        let layer = LayerHandle::new(loaded.controls.layer(clock.now()));
+        let source = rules_source(settings, layer.clone());
         let started = source.start(last_good.as_ref()).map_err(|problems| refused_rules(&problems))?;
         for warning in &started.warnings {
             tracing::warn!("{warning}");
@@ -98,6 +103,17 @@ impl Parts {
         let signing = Signing::build(settings, data.as_deref(), shared, metrics.receipts().clone());
         let Signing { receipts, agreement } = signing.map_err(|reason| vec![reason])?;
         metrics.watch(limiter.clone(), health.clone(), receipts.clone());
+        let control = control::Control::new(
+            loaded,
+            control::Parts {
+                limiter: limiter.clone(),
+                rules: source.clone(),
+                layer,
+                health: health.clone(),
+                metrics: metrics.control().clone(),
+                clock: Box::new(clock),
+            },
+        );
         let follower = Follower::new(
             source,
             started.seen,
@@ -119,7 +135,7 @@ impl Parts {
         let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
         let http = http(settings, gate("http", settings.http.max_in_flight), receipts, &health);
         let http = doors.open("http", &settings.http.listen, http);
-        let admin = Admin::new(metrics.clone(), health.clone(), limiter.clone());
+        let admin = Admin::new(metrics.clone(), health.clone(), control.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
         let resp = doors.open("resp", &settings.resp.listen, resp);
@@ -136,6 +152,9 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
+        let (following, shared) = (control.clone(), settings.control.snapshots.clone());
+        background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
+        background.push(Box::new(move |closing| Box::pin(control.keep(shared, closing))));
         let mut tending = None;
         if let Some(redis) = redis.clone() {
             let started = redis.tend().map_err(|error| vec![format!("no thread for Redis: {error}")])?;
@@ -252,13 +271,13 @@ fn data_dir(data: &Data) -> Result<Option<DataDir>, String> {
     }
 }
 
-fn rules_source(settings: &Settings) -> RulesSource {
+fn rules_source(settings: &Settings, layer: LayerHandle) -> RulesSource {
     let RulesSettings { paths, merge_domains, every_file, .. } = &settings.rules;
     if paths.is_empty() {
         tracing::warn!("no rules were given: these are the built-in example; name your own with --rules PATH");
     }
     let options = LoadOptions { merge_domains: *merge_domains, every_file: *every_file };
-    RulesSource { paths: paths.clone(), options }
+    RulesSource::new(paths.clone(), options, layer)
 }
 
 fn refused_rules(problems: &[Problem]) -> Vec<String> {

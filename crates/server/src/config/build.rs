@@ -42,6 +42,7 @@ impl Reader<'_> {
             workers: self.workers(),
             shutdown_timeout: self.time("shutdown_timeout"),
             shadow_mode: self.switch("shadow_mode"),
+            control: self.control(),
             receipt_keys: self.receipt_keys(),
             idempotency: self.idempotency(),
             observe: self.observe(),

@@ -5,6 +5,7 @@
 //! becomes a part of [`Settings`], or a [`Problem`]. All problems are told at once.
 
 mod build;
+mod control;
 mod environment;
 mod envoy;
 mod file;
@@ -38,11 +39,12 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    Access, AdminSettings, Certificate, GrpcSettings, HttpSettings, Idempotency, ObserveSettings, Percent,
-    RespSettings, ResponseHeaders, TlsClients,
+    Access, AdminSettings, Certificate, ControlSettings, GrpcSettings, HttpSettings, Idempotency, ObserveSettings,
+    Percent, RespSettings, ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
-    Data, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
+    ControlPlace, Data, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls,
+    Workers,
 };
 
 /// What was gathered at the start.

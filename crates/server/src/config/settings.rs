@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) shutdown_timeout: Duration,
     /// Every refusal is told and nothing is refused.
     pub(crate) shadow_mode: bool,
+    pub(crate) control: ControlSettings,
     pub(crate) receipt_keys: KeysFrom,
     pub(crate) idempotency: Idempotency,
     pub(crate) observe: ObserveSettings,
@@ -205,6 +206,24 @@ pub(crate) enum Data {
         /// Someone asked for this one. The default need not be writable; what was asked for must be.
         asked_for: bool,
     },
+}
+
+/// Where what operators decide is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlSettings {
+    pub(crate) place: ControlPlace,
+    /// A directory that servers share for snapshots.
+    pub(crate) snapshots: Option<PathBuf>,
+}
+
+/// Where the store of record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlPlace {
+    /// In the data directory, if there is one.
+    Auto,
+    /// There is none.
+    Off,
+    At(tollgate_control::Place),
 }
 
 /// How many threads serve connections.

@@ -80,6 +80,8 @@ pub(crate) enum Kind {
     Attributes,
     /// `memory`, or where a Redis is
     Store,
+    /// `auto`, `off`, or where the store of record is
+    Control,
     /// The beginning of keys
     Prefix,
     /// So many a second, or `off`
@@ -175,6 +177,7 @@ impl Kind {
             Kind::Words(_) => "NAME,…",
             Kind::Attributes => "NAME=HEADER,…",
             Kind::Store => "memory|URL,…",
+            Kind::Control => "auto|off|URL",
             Kind::Prefix => "TEXT",
             Kind::Rate { .. } => "N/second",
             Kind::Directory => "DIR",

@@ -1,13 +1,15 @@
 //! Rules while the server runs: read at the start, followed from then on. Bad ones never take effect.
 
 mod last_good;
+mod layer;
+mod source;
+#[cfg(test)]
+mod tests;
 mod watch;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::{Clock as _, Limiter, LoadOptions, Problem, Ruleset, SystemClock};
+use tollgate::{Clock as _, Layer, Limiter, Problem, Ruleset, SystemClock};
 use tollgate_rules::{Files, Source};
 
 use crate::counters::Counters;
@@ -15,29 +17,11 @@ use crate::health::Health;
 use crate::observe::metrics::RulesMetrics;
 
 pub(crate) use last_good::LastGood;
+pub(crate) use layer::LayerHandle;
+pub(crate) use source::{RulesSource, Seen};
 pub(crate) use watch::{Waker, watch};
 
-/// Where rules come from.
-#[derive(Clone, Debug)]
-pub(crate) struct RulesSource {
-    /// Files and directories; none: the built-in example.
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) options: LoadOptions,
-}
-
-/// What the server starts with.
-#[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) rules: Ruleset,
-    /// What the files' authors should know.
-    pub(crate) warnings: Vec<Problem>,
-    /// What is wrong with the files, where these rules are the last good ones.
-    pub(crate) errors: Vec<Problem>,
-    /// A digest of the files.
-    pub(crate) seen: u64,
-}
-
-/// Follows the files.
+/// Follows the files, and the layer above them.
 #[derive(Debug)]
 pub(crate) struct Follower {
     source: RulesSource,
@@ -45,56 +29,18 @@ pub(crate) struct Follower {
     last_good: Option<LastGood>,
     health: Arc<Health>,
     metrics: RulesMetrics,
-    /// A digest of the files that were looked at last, good or bad.
-    seen: u64,
+    seen: Seen,
     generation: u64,
     clock: SystemClock,
 }
 
-/// The example that a server runs on without rules of its own.
-const EXAMPLE: &str = include_str!("../../../../examples/rules/api.yaml");
-const EXAMPLE_NAME: &str = "(built-in example)";
 /// The part of health that is about rules.
 const PART: &str = "rules";
-
-impl RulesSource {
-    fn read(&self) -> Files {
-        if self.paths.is_empty() {
-            return Files::of(vec![Source { name: EXAMPLE_NAME.to_owned(), text: EXAMPLE.to_owned() }]);
-        }
-        Files::read(&self.paths, &self.options)
-    }
-
-    /// Reads the rules to start with: those of the files, else the last good ones.
-    ///
-    /// # Errors
-    /// The problems of the files, where there are no last good rules either.
-    pub(crate) fn start(&self, last_good: Option<&LastGood>) -> Result<Started, Vec<Problem>> {
-        const FIRST: u64 = 1;
-        let files = self.read();
-        let (seen, sources) = (digest(&files), files.sources.clone());
-        match compile(files, &self.options, FIRST) {
-            Ok((rules, warnings)) => {
-                if let Some(last_good) = last_good.filter(|_| !self.paths.is_empty()) {
-                    last_good.keep(&sources);
-                }
-                Ok(Started { rules, warnings, errors: Vec::new(), seen })
-            }
-            Err(errors) => match last_good.and_then(LastGood::read) {
-                Some(sources) => match compile(Files::of(sources), &self.options, FIRST) {
-                    Ok((rules, warnings)) => Ok(Started { rules, warnings, errors, seen }),
-                    Err(_) => Err(errors),
-                },
-                None => Err(errors),
-            },
-        }
-    }
-}
 
 impl Follower {
     pub(crate) fn new(
         source: RulesSource,
-        seen: u64,
+        seen: Seen,
         errors: &[Problem],
         limiter: Arc<Limiter<Counters>>,
         last_good: Option<LastGood>,
@@ -111,26 +57,59 @@ impl Follower {
         Follower { source, limiter, last_good, health, metrics, seen, generation, clock }
     }
 
-    /// Looks at the files, and puts them in force if they changed and are good. `asked`: also if they did not change.
+    /// Looks at the files and the layer, and puts them in force if they changed and are good. `asked`: also if they did not change.
     pub(crate) fn look(&mut self, asked: bool) {
         let files = self.source.read();
-        let seen = digest(&files);
-        if seen == self.seen && !asked {
+        let seen = Seen::of(&files, self.source.layer.current());
+        if seen.is(&self.seen) && !asked {
             return;
         }
         self.seen = seen;
-        let sources = files.sources.clone();
-        match compile(files, &self.source.options, self.generation + 1) {
+        let (sources, layer) = (files.sources.clone(), self.seen.layer.clone());
+        match self.source.compile(files, &layer, self.generation + 1) {
             Ok((rules, warnings)) => {
-                self.generation += 1;
-                self.limiter.install(rules);
+                // Another layer alone is nothing to keep.
+                let kept = self.source.are_in_force(&sources) && !asked;
+                self.install(rules, sources.clone(), layer);
+                self.source.wait_for(None, &[]);
                 self.in_force(&warnings);
-                if let Some(last_good) = self.last_good.as_ref().filter(|_| !self.source.paths.is_empty()) {
+                if let Some(last_good) = self.last_good.as_ref().filter(|_| !self.source.paths.is_empty() && !kept) {
                     last_good.keep(&sources);
                 }
             }
-            Err(problems) => refused(&problems, &self.health, &self.metrics),
+            Err(problems) => {
+                refused(&problems, &self.health, &self.metrics);
+                self.source.wait_for(Some(sources), &problems);
+                self.fall_back(&layer);
+            }
         }
+    }
+
+    /// Puts what can be of a layer above the last good files: all of it, else its switches, which can't be wrong. A kill switch must
+    /// work whatever has become of the files and of other people's rules.
+    fn fall_back(&mut self, layer: &Arc<Layer>) {
+        let Some(good) = self.source.in_force() else { return };
+        let switches = Layer { rules: good.layer.rules.clone(), switches: layer.switches.clone() };
+        for layer in [layer.clone(), Arc::new(switches)] {
+            if *layer == *good.layer {
+                return;
+            }
+            let files = Files::of(good.sources.clone());
+            if let Ok((rules, _)) = self.source.compile(files, &layer, self.generation + 1) {
+                self.install(rules, good.sources.clone(), layer);
+                tracing::info!(
+                    generation = self.generation,
+                    "what was changed by API is in force above the last good rules"
+                );
+                return;
+            }
+        }
+    }
+
+    fn install(&mut self, rules: Ruleset, sources: Vec<Source>, layer: Arc<Layer>) {
+        self.generation += 1;
+        self.limiter.install(rules);
+        self.source.put_in_force(sources, layer);
     }
 
     fn in_force(&self, warnings: &[Problem]) {
@@ -145,35 +124,22 @@ impl Follower {
     }
 }
 
-/// Says that rule files are bad and that others are in force.
+/// Says that rules are bad and that others are in force.
 fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) {
     for problem in problems {
         tracing::error!("{problem}");
     }
-    tracing::error!("the rule files have errors; the last good rules stay in force");
+    // Errors come first, and those of files before those of the layer.
+    let what = match problems.first() {
+        Some(first) if first.is_by_api() => "rules by API do not fit the rule files",
+        _ => "the rule files have errors",
+    };
+    tracing::error!("{what}; the last good rules stay in force");
     metrics.refused();
     let first = problems.first().map(ToString::to_string).unwrap_or_default();
     let more = match problems.len().saturating_sub(1) {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    health.degrade(PART, format!("the rule files have errors, the last good rules are in force: {first}{more}"));
-}
-
-fn compile(files: Files, options: &LoadOptions, generation: u64) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-    let loaded = files.load(options)?;
-    match Ruleset::compile(loaded.domains, generation) {
-        Ok(rules) => Ok((rules, loaded.warnings)),
-        Err(errors) => Err(errors.into_iter().chain(loaded.warnings).collect()),
-    }
-}
-
-/// Tells one state of the files from another; also where a file appears that can't be read.
-fn digest(files: &Files) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for Source { name, text } in &files.sources {
-        (name, text).hash(&mut hasher);
-    }
-    files.faults().hash(&mut hasher);
-    hasher.finish()
+    health.degrade(PART, format!("{what}, the last good rules are in force: {first}{more}"));
 }

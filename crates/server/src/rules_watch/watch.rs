@@ -1,7 +1,9 @@
-//! When to look at the rule files: when the system says that something changed, when somebody asks, and now and then.
+//! When to look at the rules: when the system says that a file changed, when the layer above them did, when somebody asks, and now
+//! and then.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +42,11 @@ impl Waker {
         let _ = self.0.try_send(Call::Asked);
     }
 
+    /// Looks whether something changed.
+    pub(super) fn changed(&self) {
+        let _ = self.0.try_send(Call::Changed);
+    }
+
     /// Ends the watching.
     pub(crate) fn stop(&self) {
         let _ = self.0.send(Call::Stop);
@@ -50,6 +57,11 @@ impl Waker {
 pub(crate) fn watch(mut follower: Follower, poll: Duration) -> io::Result<(Waker, JoinHandle<()>)> {
     let (calls, inbox) = sync_channel(WAITING);
     let waker = Waker(calls.clone());
+    follower.source.layer.wake(waker.clone());
+    // The layer may have been replaced since the start, when there was nobody to be woken.
+    if !Arc::ptr_eq(&follower.source.layer.current(), &follower.seen.layer) {
+        waker.changed();
+    }
     let mut eyes = Eyes::open(&follower.source.paths, calls);
     let thread = std::thread::Builder::new().name("rules".to_owned()).spawn(move || {
         while let Some(asked) = next(&inbox, poll) {

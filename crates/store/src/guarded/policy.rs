@@ -265,13 +265,13 @@ pub(super) fn is_release(charge: &Charge<'_>) -> bool {
     matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
 }
 
-/// Facts are kept whatever the policy: the store is told of them later. A reset is done now or not at all: later it would forget what
-/// nobody meant, and whoever asked for it is told that it was not done.
+/// Facts are kept whatever the policy: the store is told of them later. Orders are done now or not at all, and whoever gave one is told
+/// that it was not done.
 fn counts_locally(charge: &Charge<'_>) -> bool {
     match charge.ask {
         Ask::Exactly | Ask::UpTo => charge.on_failure == OnFailure::Local,
         Ask::Regardless | Ask::Return { .. } => true,
-        Ask::Reset => false,
+        Ask::Credit | Ask::Reset => false,
     }
 }
 

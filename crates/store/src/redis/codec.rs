@@ -216,6 +216,7 @@ fn ask(ask: Ask) -> u8 {
         Ask::Regardless => 2,
         Ask::Return { .. } => 3,
         Ask::Reset => 4,
+        Ask::Credit => 5,
     }
 }
 

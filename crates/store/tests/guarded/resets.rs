@@ -1,4 +1,4 @@
-//! Resets: done at once or not at all, and what local memory counted is forgotten with them.
+//! Orders, which are resets and credits: done at once or not at all. What local memory counted is forgotten with a reset.
 
 use std::time::Duration;
 
@@ -12,6 +12,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn reset<'a>(rule: &'a Rule, value: &'a str) -> Charge<'a> {
     rule.asks(value, Ask::Reset, 0, Mode::Enforce)
+}
+
+fn credit<'a>(rule: &'a Rule, value: &'a str) -> Charge<'a> {
+    rule.asks(value, Ask::Credit, 2, Mode::Enforce)
 }
 
 fn was_not_done(reading: &Reading, source: Source) {
@@ -29,8 +33,9 @@ async fn what_a_shard_that_is_away_can_not_do_is_told_and_not_done_later() {
         // The first time its breaker does not know yet.
         server.node(0).set(Fault::Cut);
         was_not_done(&server.one(reset(&rule, "x")).await, Source::Assumed);
+        was_not_done(&server.one(credit(&rule, "x")).await, Source::Assumed);
         server.lose(0).await;
-        let mut readings: Vec<Reading> = server.settle(&claim([reset(&rule, "x")])).await.readings.to_vec();
+        let mut readings: Vec<Reading> = server.settle(&claim([credit(&rule, "x")])).await.readings.to_vec();
         readings.extend(server.settle(&Claim { once: Some(once), ..claim([reset(&rule, "x")]) }).await.readings);
         assert_eq!(readings.len(), 2);
         readings.iter().for_each(|reading| was_not_done(reading, Source::Assumed));
@@ -41,6 +46,7 @@ async fn what_a_shard_that_is_away_can_not_do_is_told_and_not_done_later() {
         let counted = u64::from(policy == OnFailure::Local) * 3;
         server.one(rule.take("x", 3)).await;
         server.one(reset(&rule, "x")).await;
+        server.one(credit(&rule, "x")).await;
         assert_eq!(server.guard.status().owed as u64, counted / 3, "{policy:?}");
         server.node(0).set(Fault::None);
         server.tend();

@@ -67,7 +67,7 @@ pub(crate) fn names(rules: &[(Scope, Limit)]) -> Scope {
 pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let mode =
         prop_oneof![6 => Just(Mode::Enforce), 1 => Just(Mode::AnyOf), 1 => Just(Mode::Shadow), 1 => Just(Mode::Soft)];
-    let ask = (prop::sample::select(vec![0u8, 0, 0, 0, 0, 1, 2, 3, 4]), 0usize..5);
+    let ask = (prop::sample::select(vec![0u8, 0, 0, 0, 0, 1, 2, 3, 4, 5]), 0usize..5);
     let charge = (0usize..8, (0usize..3, 0usize..3), ask, 0u64..6, mode)
         .prop_map(|(rule, values, ask, units, mode)| Asks { rule, values, ask, units, mode });
     let moves = prop_oneof![3 => Just(0u64), 5 => 0u64..2_000_000, 1 => 0u64..25_000_000];
@@ -99,6 +99,7 @@ pub(crate) fn settle(
             (1, _) => Ask::UpTo,
             (2, _) => Ask::Regardless,
             (4, _) => Ask::Reset,
+            (5, _) => Ask::Credit,
             (_, ago) => Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1)] },
         };
         let key = Key::new(scope, values);

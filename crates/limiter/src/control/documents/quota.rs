@@ -22,6 +22,9 @@ pub struct QuotaDocument {
     /// Until when; by default for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Moment>,
+    /// The write that had the caller's counters start afresh, if this one did: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_by: Option<u64>,
     /// What takes its place when that begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<QuotaDocument>>,

@@ -1,5 +1,6 @@
 //! The rows of the table.
 
+mod control;
 mod receipts;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Setting> {
         listener("resp"),
         state(),
         redis(),
+        control::rows(),
         receipts::rows(),
         observe(),
     ];

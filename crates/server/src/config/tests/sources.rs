@@ -162,6 +162,8 @@ store_pool: 5
 store_deadline: 5ms
 store_cool_down: 1s
 last_resort: 300/second
+control: postgres://gate:hidden@db/control
+control_snapshots: /srv/snapshots
 receipt_keys: [a new secret of the fleet, an old secret of the fleet]
 receipt_keys_file: none
 idempotency_ttl: 1h
@@ -270,6 +272,10 @@ fn everything_can_be_said() {
         workers: Workers::Count(3.try_into().unwrap()),
         shutdown_timeout: Duration::from_secs(11),
         shadow_mode: true,
+        control: ControlSettings {
+            place: ControlPlace::At(tollgate_control::Place::Postgres("postgres://gate:hidden@db/control".to_owned())),
+            snapshots: Some("/srv/snapshots".into()),
+        },
         receipt_keys: KeysFrom::Texts(
             ["a new secret of the fleet", "an old secret of the fleet"]
                 .map(|key| settings::SecretText(key.to_owned()))

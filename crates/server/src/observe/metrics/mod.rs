@@ -4,6 +4,7 @@
 //! where nothing has happened, so that an alert can tell "none" from "nobody counts". Labels are of small fixed sets; no value
 //! of a caller is ever one.
 
+mod control;
 mod families;
 mod plain;
 mod process;
@@ -26,6 +27,7 @@ use crate::receipts::Receipts;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};
 
+pub(crate) use control::ControlMetrics;
 pub(crate) use receipts::ReceiptMetrics;
 
 /// What the server counts.
@@ -37,6 +39,7 @@ pub(crate) struct Metrics {
     snapshots: SnapshotMetrics,
     traces: TraceMetrics,
     receipts: ReceiptMetrics,
+    control: ControlMetrics,
     log_lines_lost: Counter,
     /// What is read when somebody asks.
     parts: Arc<OnceLock<Parts>>,
@@ -134,8 +137,19 @@ impl Metrics {
         let (by_wire, by_listener) = (ByWire::register(ours), ByListener::register(ours));
         let rules = families::rules(ours);
         let (snapshots, traces) = (families::snapshots(ours), families::traces(ours));
-        let receipts = ReceiptMetrics::register(ours);
-        Arc::new(Metrics { registry, by_wire, by_listener, rules, snapshots, traces, receipts, log_lines_lost, parts })
+        let (receipts, control) = (ReceiptMetrics::register(ours), ControlMetrics::register(ours));
+        Arc::new(Metrics {
+            registry,
+            by_wire,
+            by_listener,
+            rules,
+            snapshots,
+            traces,
+            receipts,
+            control,
+            log_lines_lost,
+            parts,
+        })
     }
 
     /// The parts whose state is read when somebody asks: rules, store, health, receipts. Until then there are none. Told once.
@@ -168,6 +182,10 @@ impl Metrics {
 
     pub(crate) fn receipts(&self) -> &ReceiptMetrics {
         &self.receipts
+    }
+
+    pub(crate) fn control(&self) -> &ControlMetrics {
+        &self.control
     }
 
     /// For the log, which counts what it could not write.

@@ -36,7 +36,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 63] = [
+const FAMILIES: [&str; 68] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -57,6 +57,11 @@ const FAMILIES: [&str; 63] = [
     "tollgate_connections_accepted_total",
     "tollgate_connections_open",
     "tollgate_connections_refused_total",
+    "tollgate_control_callers",
+    "tollgate_control_generation",
+    "tollgate_control_unreadable_records_total",
+    "tollgate_control_up",
+    "tollgate_control_writes_total",
     "tollgate_decisions_total",
     "tollgate_degraded",
     "tollgate_failopen_total",

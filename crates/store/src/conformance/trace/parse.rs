@@ -145,7 +145,7 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
     Ok(Row { line, at, id, once, charges, again, expected })
 }
 
-/// `LIMIT[/VALUE] [upto|debit|return] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`; or
+/// `LIMIT[/VALUE] [upto|debit|return|credit] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`; or
 /// `LIMIT[/VALUE] reset`.
 fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, String> {
     let mut words = text.split_whitespace();
@@ -166,6 +166,7 @@ fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, S
             "debit" => charge.ask = Ask::Regardless,
             "return" => charge.ask = Ask::Return { taken_at: origin },
             "from" => charge.ask = Ask::Return { taken_at: moment(words.next().unwrap_or_default(), origin)? },
+            "credit" => charge.ask = Ask::Credit,
             "reset" => (charge.ask, sized) = (Ask::Reset, true),
             "any" => charge.mode = Mode::AnyOf,
             "shadow" => charge.mode = Mode::Shadow,

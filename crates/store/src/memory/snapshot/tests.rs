@@ -181,7 +181,7 @@ proptest! {
     fn a_state_that_came_back_is_safe_to_settle_on(
         rule in 0usize..54,
         numbers in prop::collection::vec(edge(), 6),
-        asks in prop::collection::vec((0u8..5, edge()), 1..6),
+        asks in prop::collection::vec((0u8..6, edge()), 1..6),
     ) {
         let rules = rules();
         let (scope, limit) = &rules[rule];
@@ -203,6 +203,7 @@ proptest! {
                     1 => Ask::UpTo,
                     2 => Ask::Regardless,
                     3 => Ask::Reset,
+                    4 => Ask::Credit,
                     _ => Ask::Return { taken_at: NOW },
                 };
                 let (mode, on_failure) = (Mode::Enforce, OnFailure::Deny);

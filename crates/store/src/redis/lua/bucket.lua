@@ -56,6 +56,11 @@ local function bucket()
       slot.level = slot.level - back
       return ceil(back / limit.period)
     end,
+    credit = function(slot, limit, units)
+      local back = min(min(units, limit.most) * limit.period, slot.level)
+      slot.level = slot.level - back
+      return ceil(back / limit.period)
+    end,
     -- What is told of moments is told from the limit's `now` on, which keeps it exact however far ahead it is.
     wait = function(slot, limit, units)
       local fits = (limit.quota - units) * limit.period

@@ -44,6 +44,11 @@ local function fixed_window()
       slot.used = slot.used - back
       return back
     end,
+    credit = function(slot, _, units)
+      local back = min(units, slot.used)
+      slot.used = slot.used - back
+      return back
+    end,
     wait = reset,
     reset = reset,
     stale_at = stale_at,

@@ -17,7 +17,7 @@ local SPILL_SLACK = 60 -- seconds that a packed value says longer than it must t
 local PENDING = 5000000 -- microseconds after which a verdict that was never written is given up
 
 local BUCKET, FIXED, SLIDING, PARTS, LOG, HOLDS = 1, 2, 3, 4, 5, 6
-local EXACTLY, UP_TO, REGARDLESS, RETURN, RESET = 0, 1, 2, 3, 4
+local EXACTLY, UP_TO, REGARDLESS, RETURN, RESET, CREDIT = 0, 1, 2, 3, 4, 5
 local ENFORCE, ANY_OF, SHADOW, SOFT = 0, 1, 2, 3
 -- What an answer is: readings, those of the first time, none, none yet; or what the value, the states in it, or several were.
 local FIRST, AGAIN, CONFLICT, UNDER_WAY, BEFORE, STATES_BEFORE, SEVERAL_BEFORE = 0, 1, 2, 3, 4, 5, 6

@@ -108,6 +108,9 @@ local function concurrency()
       slot.at = slot.now
       return 1
     end,
+    credit = function()
+      return 0
+    end,
     wait = function(slot, limit, units)
       local too_many = count(slot) - slot.expired - (limit.amount - units)
       if too_many > count(slot) - slot.expired then

@@ -115,6 +115,24 @@ local function sliding_log()
       end
       return back
     end,
+    credit = function(slot, _, units)
+      local back = min(units, slot.total - slot.over_units)
+      if back > 0 then
+        drop_over(slot)
+      end
+      local left, kept, rest = back, count(slot), ''
+      while left > 0 and kept > 0 do
+        local when, there = entry(slot, kept - 1)
+        if there > left then
+          there, rest = left, pack('<I7I7', when, there - left)
+        end
+        left, kept = left - there, kept - 1
+      end
+      if back > 0 then
+        slot.raw, slot.total = sub(slot.raw, 1, kept * SIZE) .. rest, slot.total - back
+      end
+      return back
+    end,
     wait = function(slot, limit, units)
       local room = limit.amount - units
       local left = slot.total - slot.over_units

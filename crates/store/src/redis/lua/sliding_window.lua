@@ -86,6 +86,21 @@ local function sliding_window()
       end
       return 0
     end,
+    credit = function(slot, limit, units)
+      local left = units
+      for place = limit.parts, 1, -1 do
+        local back = min(left, slot[place])
+        slot[place], left = slot[place] - back, left - back
+      end
+      local start, after = part(limit, slot.now)
+      local length, remains = after - start, after - slot.now
+      local carried = floor(slot[0] * remains / length)
+      local back = min(left, carried)
+      if back > 0 then
+        slot[0] = min(slot[0], ceil((carried - back + 1) * length / remains) - 1)
+      end
+      return units - (left - back)
+    end,
     wait = function(slot, limit, units)
       local room = limit.amount - units
       local start, after = part(limit, slot.start)

@@ -1,4 +1,4 @@
--- Claims whose charges meet: on one key, or because they reset, give back, debit or lease as well as ask.
+-- Claims whose charges meet: on one key, or because they reset, give back, credit, debit or lease as well as ask.
 local function tangled(count)
   for place = 1, count do
     charge(place)
@@ -59,6 +59,13 @@ local function tangled(count)
           back = back - taken[other]
         end
       end
+    end
+  end
+  for place = 1, count do -- credit
+    if asks[place] == CREDIT then
+      local slot, limit = slots[place], charge_limits[place]
+      taken[place] = limit.algorithm.credit(slot, limit, units_of[place])
+      slot.changed = slot.changed or taken[place] > 0
     end
   end
   for place = 1, count do -- debit

@@ -15,7 +15,7 @@ async fn a_check_takes_and_says_what_is_left() {
     let reset_at = body["reset_at"].as_u64().unwrap();
     assert_eq!(
         body,
-        json!({"allowed": true, "limit": 2, "remaining": 1, "reset_at": reset_at, "rule": "orders", "burst": 2, "source": "store"})
+        json!({"allowed": true, "limit": 2, "remaining": 1, "reset_at": reset_at, "rule": "orders", "resolved_by": "default", "burst": 2, "source": "store"})
     );
     assert_eq!(server.check(KEY).await.json()["remaining"], 0);
     assert_eq!(server.check(KEY).await.status, 429);
@@ -58,6 +58,7 @@ async fn a_refusal_is_a_problem_with_the_members_of_an_answer() {
             "limit": 2,
             "remaining": 0,
             "reset_at": body["reset_at"],
+            "resolved_by": "default",
             "retry_after": wait,
             "retryable": true,
             "denied_by": "writes",

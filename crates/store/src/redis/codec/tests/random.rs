@@ -124,7 +124,17 @@ impl Random {
         let ago = rng.usize(0..6).min(self.moments.len() - 1);
         let taken_at = self.moments[self.moments.len() - 1 - ago];
         let returns = Ask::Return { taken_at };
-        let asks = [Ask::Exactly, Ask::Exactly, Ask::Exactly, Ask::UpTo, Ask::Regardless, returns, returns, Ask::Reset];
+        let asks = [
+            Ask::Exactly,
+            Ask::Exactly,
+            Ask::Exactly,
+            Ask::UpTo,
+            Ask::Regardless,
+            returns,
+            returns,
+            Ask::Credit,
+            Ask::Reset,
+        ];
         let modes = [Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
         let rule = rng.usize(0..self.rules.len());
         let limit = if rng.u8(0..10) == 0 { rng.usize(0..self.rules[rule].limits.len()) } else { 0 };

@@ -1,0 +1,90 @@
+//! Domains, rules and limits, as requests name them and answers write them.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tollgate::{Algorithm, Limit, Rule, Ruleset};
+use tollgate_core::calendar::CalendarUnit;
+use tollgate_rules::{Domain, quoted};
+
+use super::Problem;
+use crate::words;
+
+/// The most candidates that a problem names.
+pub(super) const MOST_NAMED: usize = 20;
+
+/// The domain that is meant: the one that is named, or the only one that has callers.
+pub(super) fn domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r Domain, Problem> {
+    let list = |domains: &[&Domain]| {
+        domains.iter().take(MOST_NAMED).map(|domain| quoted(domain.name())).collect::<Vec<_>>().join(", ")
+    };
+    if let Some(name) = named {
+        let found = rules.domains().iter().find(|domain| domain.name() == name);
+        return found.ok_or_else(|| {
+            let all: Vec<&Domain> = rules.domains().iter().collect();
+            Problem::not_found(
+                "unknown_domain",
+                format!("there is no domain {}; the rules have {}", quoted(name), list(&all)),
+            )
+        });
+    }
+    let with_callers: Vec<&Domain> = rules.domains().iter().filter(|domain| domain.entity().is_some()).collect();
+    match &with_callers[..] {
+        [one] => Ok(one),
+        [] => Err(Problem::bad_request(
+            "no_entity",
+            "no domain of the rules says who a caller is; write `entity: …` in one",
+        )),
+        several => Err(Problem::bad_request("no_domain", format!("name one with ?domain=…: {}", list(several)))),
+    }
+}
+
+/// A limit as the seed documents write it, where it can be; else as rule files do.
+pub(super) fn limit(limit: &Limit) -> Value {
+    match unit(limit) {
+        Some(unit) => json!({"requests_per_unit": limit.amount(), "unit": unit}),
+        None => json!({"limit": words::limit(limit)}),
+    }
+}
+
+/// The word for a limit's period.
+fn unit(limit: &Limit) -> Option<&'static str> {
+    if limit.algorithm() == Algorithm::Concurrency {
+        return None;
+    }
+    if let Some(calendar) = limit.period().as_calendar() {
+        return Some(match calendar.unit() {
+            CalendarUnit::Day => "day",
+            CalendarUnit::Week => "week",
+            CalendarUnit::Month { .. } => "month",
+            CalendarUnit::Year => "year",
+        });
+    }
+    match limit.period().span().as_micros() / 1_000 {
+        1_000 => Some("second"),
+        60_000 => Some("minute"),
+        3_600_000 => Some("hour"),
+        86_400_000 => Some("day"),
+        604_800_000 => Some("week"),
+        2_592_000_000 => Some("month"),
+        31_536_000_000 => Some("year"),
+        _ => None,
+    }
+}
+
+/// What a rule is called beside `default`: what selects it alone, else its name.
+pub(super) fn called(domain: &Domain, rule: &Rule) -> String {
+    if domain.default_rule().is_some_and(|default| std::ptr::eq(default, rule)) {
+        return "default".to_owned();
+    }
+    let mut texts = domain.descriptors_of(rule).into_iter();
+    let own = texts.find(|text| matches!(&domain.selected(text)[..], [one] if std::ptr::eq(*one, rule)));
+    own.unwrap_or_else(|| rule.name().to_owned())
+}
+
+/// A part of a list.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    /// Where the next page begins; `null` at the end.
+    pub(super) next: Option<String>,
+}

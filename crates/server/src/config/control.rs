@@ -1,0 +1,36 @@
+//! The settings of the control plane.
+
+use std::path::PathBuf;
+
+use tollgate_control::Place;
+use tollgate_rules::problem::{Fault, quoted};
+
+use super::read::Reader;
+use super::settings::{ControlPlace, ControlSettings};
+
+impl Reader<'_> {
+    pub(super) fn control(&mut self) -> Option<ControlSettings> {
+        let place = self.read("control", |text, _| place(text));
+        let snapshots = self.or("control_snapshots", "none", |text, _| Ok(PathBuf::from(text)));
+        Some(ControlSettings { place: place?, snapshots: snapshots? })
+    }
+}
+
+fn place(text: &str) -> Result<ControlPlace, Fault> {
+    let fault = |shown: &str| {
+        let remedy = "write auto, off, sqlite:PATH or postgres://user@host/database";
+        Fault::new(format!("{} is no place for a store of record", quoted(shown)), remedy)
+    };
+    match text {
+        "auto" => Ok(ControlPlace::Auto),
+        "off" => Ok(ControlPlace::Off),
+        text => match (text.split_once(':'), text.strip_prefix("sqlite:")) {
+            (_, Some("")) => Err(fault(text)),
+            (_, Some(path)) => Ok(ControlPlace::At(Place::File(PathBuf::from(path)))),
+            (Some(("postgres" | "postgresql", rest)), None) if rest.starts_with("//") => {
+                Ok(ControlPlace::At(Place::Postgres(text.to_owned())))
+            }
+            _ => Err(fault(super::text::without_password(text).as_ref())),
+        },
+    }
+}

@@ -1,0 +1,166 @@
+//! The control plane of one server: what operators decided, followed from the store of record, and written to it.
+//!
+//! ```text
+//! Db (SQLite, PostgreSQL) ─ each_since ─▶ Controls ─▶ Tenants, in force at once; a Layer, which the rules' thread compiles
+//!        ▲                                   └──────▶ the copy on disk, and the lines of the feed
+//!      write ◀─ the admin API: one transaction, then the server catches up before it answers
+//! ```
+//!
+//! Decisions never wait for any of this: a database that is away leaves what is in force as it is.
+
+mod copy;
+mod feed;
+mod follow;
+mod load;
+mod write;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tollgate::control::Controls;
+use tollgate::{Clock, Limiter, Timestamp};
+use tollgate_control::Db;
+
+use crate::counters::Counters;
+use crate::health::Health;
+use crate::observe::metrics::ControlMetrics;
+use crate::rules_watch::{LayerHandle, RulesSource};
+
+pub(crate) use copy::Copy;
+pub(crate) use feed::Feed;
+pub(crate) use load::{Loaded, Sources, load};
+pub(crate) use write::{Author, NotWritten};
+
+/// What the rest of the server knows of the store of record.
+pub(crate) struct Control {
+    db: Option<Db>,
+    limiter: Arc<Limiter<Counters>>,
+    rules: RulesSource,
+    layer: LayerHandle,
+    clock: Box<dyn Clock>,
+    controls: Mutex<Controls>,
+    /// One catches up at a time.
+    catching_up: AsyncMutex<Option<Copy>>,
+    /// The generation that is in force.
+    in_force: watch::Sender<u64>,
+    /// Tokens, as their records say.
+    tokens: watch::Sender<Arc<Tokens>>,
+    feed: Feed,
+    health: Arc<Health>,
+    metrics: ControlMetrics,
+}
+
+/// Tokens by their names: the documents of their records.
+pub(crate) type Tokens = std::collections::BTreeMap<String, String>;
+
+/// What a control plane is made of.
+pub(crate) struct Parts {
+    pub(crate) limiter: Arc<Limiter<Counters>>,
+    pub(crate) rules: RulesSource,
+    pub(crate) layer: LayerHandle,
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: ControlMetrics,
+    pub(crate) clock: Box<dyn Clock>,
+}
+
+/// The part of health that is about the store of record.
+const PART: &str = "control";
+
+impl Control {
+    /// What was loaded is in force from now on.
+    pub(crate) fn new(loaded: Loaded, parts: Parts) -> Arc<Control> {
+        let Loaded { db, controls, tokens, copy, trouble } = loaded;
+        let Parts { limiter, rules, layer, health, metrics, clock } = parts;
+        limiter.install_tenants(controls.tenants().clone());
+        metrics.in_force(controls.generation(), controls.tenants().len());
+        if let Some(trouble) = trouble {
+            health.degrade(PART, trouble);
+        }
+        Arc::new(Control {
+            db,
+            limiter,
+            rules,
+            layer,
+            clock,
+            in_force: watch::Sender::new(controls.generation()),
+            feed: Feed::new(controls.generation()),
+            controls: Mutex::new(controls),
+            catching_up: AsyncMutex::new(copy),
+            tokens: watch::Sender::new(Arc::new(tokens)),
+            health,
+            metrics,
+        })
+    }
+
+    /// One without a store of record.
+    #[cfg(test)]
+    pub(crate) fn off(
+        limiter: Arc<Limiter<Counters>>,
+        metrics: &crate::observe::metrics::Metrics,
+        health: &Arc<Health>,
+    ) -> Arc<Control> {
+        let layer = LayerHandle::default();
+        let loaded =
+            Loaded { db: None, controls: Controls::default(), tokens: Tokens::new(), copy: None, trouble: None };
+        let parts = Parts {
+            limiter,
+            rules: RulesSource::new(Vec::new(), tollgate::LoadOptions::default(), layer.clone()),
+            layer,
+            health: health.clone(),
+            metrics: metrics.control().clone(),
+            clock: Box::new(tollgate::SystemClock::default()),
+        };
+        Control::new(loaded, parts)
+    }
+
+    /// The store of record, if there is one.
+    pub(crate) fn db(&self) -> Option<&Db> {
+        self.db.as_ref()
+    }
+
+    pub(crate) fn limiter(&self) -> &Arc<Limiter<Counters>> {
+        &self.limiter
+    }
+
+    #[expect(dead_code, reason = "for the parts of the API that are being written")]
+    /// Where rules come from: for trying out what is about to be written.
+    pub(crate) fn rules(&self) -> &RulesSource {
+        &self.rules
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The generation that is in force here.
+    pub(crate) fn generation(&self) -> u64 {
+        *self.in_force.borrow()
+    }
+
+    #[expect(dead_code, reason = "for the parts of the API that are being written")]
+    /// Who may ask: follows the records of tokens.
+    pub(crate) fn tokens(&self) -> watch::Receiver<Arc<Tokens>> {
+        self.tokens.subscribe()
+    }
+
+    #[expect(dead_code, reason = "for the parts of the API that are being written")]
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    #[expect(dead_code, reason = "for the parts of the API that are being written")]
+    /// The layer above the files as it is in force, for trying out a change of it.
+    pub(crate) fn current_layer(&self) -> tollgate::Layer {
+        self.controls().layer(self.now())
+    }
+
+    fn controls(&self) -> MutexGuard<'_, Controls> {
+        self.controls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("db", &self.db).field("generation", &self.generation()).finish_non_exhaustive()
+    }
+}

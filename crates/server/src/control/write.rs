@@ -1,0 +1,48 @@
+//! Writing to the store of record.
+
+use std::sync::Arc;
+
+use tollgate_control::{Change, Once, Write, WriteError, Written};
+
+use super::Control;
+
+/// Who writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Author {
+    /// As the audit log names it: a token, a certificate, `loopback`.
+    pub(crate) name: String,
+    /// The address that it came from.
+    pub(crate) from: String,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotWritten {
+    /// There is no store of record.
+    Off,
+    /// It can't be written.
+    Refused(WriteError),
+}
+
+impl Control {
+    /// Writes changes, all of them or none, and puts them in force here before it answers. Other servers hear of them by
+    /// themselves.
+    ///
+    /// # Errors
+    /// Nothing was written then, unless the error says otherwise.
+    pub(crate) async fn write(
+        self: &Arc<Control>,
+        author: &Author,
+        changes: Vec<Change>,
+        once: Option<Once>,
+    ) -> Result<Written, NotWritten> {
+        let db = self.db().ok_or(NotWritten::Off)?;
+        let write = Write { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, changes };
+        let written = db.write(&write).await.map_err(NotWritten::Refused);
+        self.metrics.written(written.is_ok());
+        let written = written?;
+        // If this fails, the follower tries again; it is written all the same.
+        let _ = self.catch_up().await;
+        Ok(written)
+    }
+}
