@@ -1,6 +1,6 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay|grpc|http|receipts|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -13,14 +13,16 @@ mod rounds;
 mod rules;
 mod server;
 mod store;
+mod tenants;
 mod workload;
 
 /// What can be asked for, in the order in which it runs.
-const ALL: [(&str, fn()); 11] = [
+const ALL: [(&str, fn()); 12] = [
     ("decide", decide::run),
     ("rules", rules::run),
     ("memory", memory::run),
     ("replay", replay::run),
+    ("tenants", tenants::run),
     ("grpc", server::grpc),
     ("http", server::http),
     ("receipts", server::receipts),
@@ -39,6 +41,7 @@ fn main() {
         [child, asked @ ..] if child == empty::CHILD => return empty::run(asked),
         [child, asked @ ..] if child == load::CHILD => return load::run(asked),
         [child] if child == store::CHILD => return store::drive(),
+        [child, path] if child == tenants::CHILD => return tenants::loaded(path),
         _ => {}
     }
     if let Some(unknown) = asked.iter().find(|asked| ALL.iter().all(|(name, _)| name != asked)) {

@@ -48,7 +48,7 @@ pub fn fill(contender: &str, keys: usize) {
 }
 
 /// Resident memory in bytes.
-fn resident() -> usize {
+pub fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: usize = status.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("pages");
     pages * 4096

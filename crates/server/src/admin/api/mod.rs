@@ -5,16 +5,18 @@
 
 mod asked;
 mod body;
+mod bulk;
 mod names;
 mod problem;
 mod quotas;
 mod records;
+mod stream;
 mod usage;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::control::Control;
 
@@ -31,6 +33,8 @@ pub(super) fn routes(control: Api) -> Router {
     Router::new()
         .route("/admin/v1/quotas", get(quotas::list))
         .route("/admin/v1/quotas/{caller}", get(quotas::show).put(quotas::put).delete(quotas::delete))
+        .route("/admin/v1/export", get(bulk::export))
+        .route("/admin/v1/import", post(bulk::import))
         .route("/admin/v1/usage/{caller}", get(usage::show))
         .with_state(control)
 }

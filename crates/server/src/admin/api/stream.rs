@@ -1,0 +1,65 @@
+//! Answers that are written line by line while they are sent.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use http_body::Frame;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+/// Where the lines of an answer are put. It waits while the client is slow; that it has gone is told.
+#[derive(Clone, Debug)]
+pub(super) struct Lines(mpsc::Sender<Bytes>);
+
+struct Sent(mpsc::Receiver<Bytes>);
+
+/// How many pieces wait for a slow client.
+const WAITING: usize = 16;
+
+impl Lines {
+    /// Puts lines.
+    ///
+    /// # Errors
+    /// If nobody reads them any more.
+    pub(super) async fn put(&self, lines: impl Into<Bytes>) -> Result<(), Gone> {
+        self.0.send(lines.into()).await.map_err(|_| Gone)
+    }
+
+    /// Puts one line.
+    ///
+    /// # Errors
+    /// If nobody reads it any more.
+    pub(super) async fn line(&self, line: &impl Serialize) -> Result<(), Gone> {
+        // Texts and numbers always have a form in JSON.
+        let mut text = serde_json::to_vec(line).unwrap_or_default();
+        text.push(b'\n');
+        self.put(text).await
+    }
+}
+
+/// Nobody reads the answer any more.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// An answer, and where its lines are put.
+pub(super) fn lines() -> (Lines, Response) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let mut response = Body::new(Sent(receiver)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
+    (Lines(sender), response)
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
