@@ -134,9 +134,15 @@ impl Limit {
         let algorithm = match self.algorithm {
             Algorithm::Bucket { paced, .. } if self.amount == 0 => Algorithm::Bucket { burst: amount.min(most), paced },
             Algorithm::Bucket { burst, paced } => {
-                let share = u128::from(burst) * u128::from(amount);
-                let burst = share.div_ceil(u128::from(self.amount));
-                Algorithm::Bucket { burst: u64::try_from(burst).unwrap_or(most).min(most), paced }
+                let burst = match burst.checked_mul(amount) {
+                    // The long division is several times as slow, and on the path of callers with limits of their own.
+                    Some(share) => share.div_ceil(self.amount),
+                    None => {
+                        let share = u128::from(burst) * u128::from(amount);
+                        u64::try_from(share.div_ceil(u128::from(self.amount))).unwrap_or(most)
+                    }
+                };
+                Algorithm::Bucket { burst: burst.min(most), paced }
             }
             other => other,
         };

@@ -11,7 +11,7 @@ use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
 use crate::resolve::{Known, Resolved};
-use crate::tenants::Found;
+use crate::tenants::{Found, Sought};
 use crate::tree::NodeLimit;
 
 /// What becomes of one rule.
@@ -40,7 +40,10 @@ impl Ruleset {
     ) -> Result<Vec<Fate>, RequestError> {
         let domain = resolved.domain;
         let attributes = Attributes::of(request, domain)?;
-        let found = known.and_then(|known| Found::of(known.tenants, domain, domain.caller(&attributes), known.now));
+        let found = known.and_then(|known| {
+            let sought = Sought::of(known.tenants, domain, domain.caller(&attributes));
+            Found::of(known.tenants, &sought, known.now)
+        });
         let tier = domain.tier(&attributes, found.as_ref());
         let fate = |(number, rule): (usize, &Rule)| {
             if resolved.applied.iter().any(|applied| applied.rule as usize == number) {

@@ -10,7 +10,7 @@ use crate::compiled::{Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::index::Id;
 use crate::model::RuleMode;
-use crate::tenants::{Block, BlockedAs, CapRef, Found, ResolvedBy, Room, Tenants};
+use crate::tenants::{Block, BlockedAs, CapRef, Found, ResolvedBy, Room, Sought, Tenants};
 
 /// A claim, and where each of its charges comes from.
 #[derive(Debug)]
@@ -169,8 +169,10 @@ impl<'a> Resolving<'_, 'a> {
         let domain = self.domain;
         let mut attributes = Attributes::default();
         attributes.read(request, domain)?;
-        self.found =
-            self.known.and_then(|known| Found::of(known.tenants, domain, domain.caller(&attributes), known.now));
+        let sought = self.known.map(|known| Sought::of(known.tenants, domain, domain.caller(&attributes)));
+        let mut candidates = SmallVec::new();
+        domain.find_candidates(&attributes, &mut candidates);
+        self.found = self.known.zip(sought).and_then(|(known, sought)| Found::of(known.tenants, &sought, known.now));
         if let Some(found) = self.found.as_ref().filter(|_| self.ask == Ask::Exactly) {
             self.matched.block = found.block(domain.addresses.iter().filter_map(|address| attributes.get(*address)));
             if self.matched.block.is_some_and(|block| block.told != BlockedAs::Marked) {
@@ -178,8 +180,6 @@ impl<'a> Resolving<'_, 'a> {
             }
         }
         let tier = domain.tier(&attributes, self.found.as_ref());
-        let mut candidates = SmallVec::new();
-        domain.find_candidates(&attributes, &mut candidates);
         for &number in &candidates {
             let rule = &domain.rules[number as usize];
             if rule.misses(&attributes, rule.pivot).is_none() {

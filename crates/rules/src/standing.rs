@@ -12,7 +12,7 @@ use crate::error::RequestError;
 use crate::model::RuleMode;
 use crate::pattern::Pattern;
 use crate::resolve::Known;
-use crate::tenants::{CapRef, Found, ResolvedBy, Room};
+use crate::tenants::{CapRef, Found, ResolvedBy, Room, Sought};
 
 /// Looks at a caller's counters, and the rules that have none for it.
 #[derive(Debug)]
@@ -60,7 +60,8 @@ impl Domain {
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut looks = Looks { claim, rules: Vec::new(), left_out: Vec::new() };
-        let caller_known = Found::of(who.tenants, self, self.caller(&attributes), who.now);
+        let sought = Sought::of(who.tenants, self, self.caller(&attributes));
+        let caller_known = Found::of(who.tenants, &sought, who.now);
         let tier = self.tier(&attributes, caller_known.as_ref());
         for (rule, way) in self.rules.iter().zip(ways) {
             let found = match rule.names().any(|name| name == caller) {

@@ -10,29 +10,42 @@ pub(super) struct Filter {
     words: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// 2 MiB.
-const WORDS: usize = 1 << 18;
+/// 1 MiB, which a core's own cache may hold: a million entries set a third of its bits.
+const WORDS: usize = 1 << 17;
 
 impl Filter {
-    pub(super) fn add(&self, identity: u64) {
+    pub(super) fn add(&self, trace: u64) {
         let words = self.words.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
-        words[place(identity)].fetch_or(bits(identity), Ordering::Release);
+        words[place(trace)].fetch_or(bits(trace), Ordering::Release);
     }
 
+    /// What is known of a trace. It is asked for before it is needed, so that it comes from memory meanwhile.
     #[inline]
-    pub(super) fn may_have(&self, identity: u64) -> bool {
-        let Some(words) = self.words.get() else { return false };
-        let bits = bits(identity);
-        words[place(identity)].load(Ordering::Acquire) & bits == bits
+    pub(super) fn word(&self, trace: u64) -> Word {
+        Word(self.words.get().map_or(0, |words| words[place(trace)].load(Ordering::Acquire)))
     }
 }
 
-fn place(identity: u64) -> usize {
-    (identity >> 8) as usize % WORDS
+/// The word that a trace's bits are in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word(u64);
+
+impl Word {
+    #[inline]
+    pub(super) fn may_have(self, trace: u64) -> bool {
+        let bits = bits(trace);
+        self.0 & bits == bits
+    }
+}
+
+#[inline]
+fn place(trace: u64) -> usize {
+    trace as usize % WORDS
 }
 
 /// Four of a word's bits.
-fn bits(identity: u64) -> u64 {
-    let from = identity >> 26;
+#[inline]
+fn bits(trace: u64) -> u64 {
+    let from = trace >> 32;
     (0..4).fold(0, |bits, part| bits | 1 << ((from >> (6 * part)) & 63))
 }

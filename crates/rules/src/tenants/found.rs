@@ -5,7 +5,8 @@ use std::sync::{Arc, RwLockReadGuard};
 use arc_swap::Guard;
 use tollgate_core::Timestamp;
 
-use super::held::{InForce, OverrideRef};
+use super::filter::Word;
+use super::held::{Held, InForce, OverrideRef};
 use super::table::Table;
 use super::wide::Wide;
 use super::{Block, ResolvedBy, Selector, Tenants};
@@ -15,35 +16,62 @@ use crate::compiled::Domain;
 pub(crate) struct Found<'t> {
     domain: u64,
     caller: Option<&'t str>,
-    identity: u64,
-    entry: Option<RwLockReadGuard<'t, Table>>,
+    entry: Option<Entry<'t>>,
     wide: Option<Guard<Arc<Wide>>>,
     now: &'t dyn Fn() -> Timestamp,
+}
+
+/// A caller that is about to be looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sought<'t> {
+    domain: u64,
+    caller: Option<&'t str>,
+    /// Whether there may be an entry.
+    trace: Option<(u64, Word)>,
+}
+
+impl<'t> Sought<'t> {
+    /// Begins to look. What is done before it is asked what was found costs no time.
+    #[inline]
+    pub(crate) fn of(tenants: &Tenants, domain: &Domain, caller: Option<&'t str>) -> Sought<'t> {
+        let trace = caller.filter(|_| tenants.has_entries()).map(|caller| {
+            let trace = tenants.trace(domain.digest, caller);
+            (trace, tenants.filter.word(trace))
+        });
+        Sought { domain: domain.digest, caller, trace }
+    }
+}
+
+/// The caller's own entry, which does not change while it is held.
+struct Entry<'t> {
+    table: RwLockReadGuard<'t, Table>,
+    place: usize,
 }
 
 impl<'t> Found<'t> {
     /// What is known of a caller of a domain; `None` if that is nothing.
     #[inline]
-    pub(crate) fn of(
-        tenants: &'t Tenants,
-        domain: &Domain,
-        caller: Option<&'t str>,
-        now: &'t dyn Fn() -> Timestamp,
-    ) -> Option<Found<'t>> {
-        let domain = domain.digest;
-        let (mut identity, mut entry) = (0, None);
-        if let Some(caller) = caller
-            && tenants.has_entries()
-        {
-            identity = tenants.identity(domain, caller);
-            entry = tenants.may_know(identity).then(|| tenants.shard(identity));
-        }
+    pub(crate) fn of(tenants: &'t Tenants, sought: &Sought<'t>, now: &'t dyn Fn() -> Timestamp) -> Option<Found<'t>> {
+        let Sought { domain, caller, trace } = *sought;
+        let may_know = trace.is_some_and(|(trace, word)| word.may_have(trace));
+        let entry = caller.filter(|_| may_know).and_then(|caller| {
+            let identity = tenants.identity(domain, caller);
+            let table = tenants.shard(identity);
+            let place = table.place(identity)?;
+            Some(Entry { table, place })
+        });
         let wide = tenants.has_wide().then(|| tenants.wide.load());
-        (entry.is_some() || wide.is_some()).then_some(Found { domain, caller, identity, entry, wide, now })
+        (entry.is_some() || wide.is_some()).then_some(Found { domain, caller, entry, wide, now })
+    }
+
+    #[inline]
+    fn held(&self) -> Option<&Held> {
+        let Entry { table, place } = self.entry.as_ref()?;
+        table.at(*place)
     }
 
     fn own(&self) -> Option<InForce<'_>> {
-        self.entry.as_ref()?.get(self.identity)?.in_force(self.now)
+        self.held()?.in_force(self.now)
     }
 
     /// The digest of the name of the caller's tier.
@@ -69,8 +97,7 @@ impl<'t> Found<'t> {
 
     /// Whether the caller, or one of these addresses, is not to be served.
     pub(crate) fn block<'v>(&self, mut addresses: impl Iterator<Item = &'v str>) -> Option<Block> {
-        let own = self.entry.as_ref().and_then(|entry| entry.get(self.identity)?.block());
-        let own = own.filter(|block| block.during.holds_at(self.now));
+        let own = self.held().and_then(Held::block).filter(|block| block.during.holds_at(self.now));
         own.or_else(|| {
             let wide = self.wide.as_ref()?;
             let caller = self.caller.and_then(|caller| wide.block_of_caller(self.domain, caller, self.now));

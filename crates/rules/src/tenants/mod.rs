@@ -30,7 +30,7 @@ use held::Held;
 use table::Table;
 use wide::Wide;
 
-pub(crate) use found::Found;
+pub(crate) use found::{Found, Sought};
 pub(crate) use overridden::{CapRef, OtherScopes};
 pub use room::Room;
 
@@ -46,6 +46,7 @@ pub struct Tenants {
     /// Changed by one at a time.
     writing: Mutex<Interned>,
     secret: (u64, u64),
+    quick: foldhash::fast::RandomState,
 }
 
 /// Terms that overrides share, by their text, so that a million of them are a few.
@@ -315,6 +316,7 @@ impl Default for Tenants {
             has_wide: AtomicBool::new(false),
             writing: Mutex::default(),
             secret: (random.hash_one(1_u8), random.hash_one(2_u8)),
+            quick: foldhash::fast::RandomState::default(),
         }
     }
 }
@@ -376,12 +378,6 @@ impl Tenants {
         }
     }
 
-    /// Whether a caller may have an entry. Not if this says so.
-    #[inline]
-    pub(crate) fn may_know(&self, identity: u64) -> bool {
-        self.filter.may_have(identity)
-    }
-
     #[inline]
     pub(crate) fn has_entries(&self) -> bool {
         self.entries.load(Ordering::Relaxed) > 0
@@ -390,6 +386,15 @@ impl Tenants {
     #[inline]
     pub(crate) fn has_wide(&self) -> bool {
         self.has_wide.load(Ordering::Relaxed)
+    }
+
+    /// What the filter knows a caller by: a quick hash. One that is chosen to be taken for another costs a look, and finds nothing.
+    #[inline]
+    pub(crate) fn trace(&self, domain: u64, caller: &str) -> u64 {
+        let mut hasher = self.quick.build_hasher();
+        hasher.write_u64(domain);
+        hasher.write(caller.as_bytes());
+        hasher.finish()
     }
 
     /// The name of a caller's entry.
@@ -407,7 +412,7 @@ impl Tenants {
 
     fn change(&self, domain: &str, caller: &str, change: impl FnOnce(Held) -> Held) {
         let identity = self.identity(name_digest(domain), caller);
-        self.filter.add(identity);
+        self.filter.add(self.trace(name_digest(domain), caller));
         let mut shard = write(&self.shards[identity as usize % SHARDS]);
         let (before, held) = (shard.len(), change(shard.take(identity)));
         shard.put(identity, held);

@@ -85,6 +85,12 @@ impl Rule {
                 let scaled = u128::from(base.amount()) * u128::from(number) / u128::from(WHOLE);
                 (base.with_amount(u64::try_from(scaled).unwrap_or(u64::MAX)), scope)
             }
+            // The way of most: it need not be found out again that it can be counted.
+            TermsCap::Rate(period)
+                if terms.burst.is_none() && period == base.period() && base.algorithm() != Algorithm::Concurrency =>
+            {
+                (base.with_amount(number), scope)
+            }
             TermsCap::Rate(period) => {
                 let limit = rate(base, number, period, terms)?;
                 let is_same = limit.period() == base.period() && same_machine(limit.algorithm(), base.algorithm());

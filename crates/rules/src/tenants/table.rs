@@ -10,7 +10,9 @@ pub(crate) struct Table {
     len: usize,
 }
 
+/// A cache line of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot {
     /// 0 if it is free.
     identity: u64,
@@ -24,13 +26,20 @@ impl Table {
         self.len
     }
 
+    /// The place of an entry.
     #[inline]
-    pub(crate) fn get(&self, identity: u64) -> Option<&Held> {
+    pub(super) fn place(&self, identity: u64) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
-        let slot = &self.slots[self.find(identity)];
-        (slot.identity == identity).then_some(&slot.held)
+        let at = self.find(identity);
+        (self.slots[at].identity == identity).then_some(at)
+    }
+
+    /// The entry at a place.
+    #[inline]
+    pub(super) fn at(&self, place: usize) -> Option<&Held> {
+        self.slots.get(place).map(|slot| &slot.held)
     }
 
     /// Takes an entry out.
@@ -128,7 +137,7 @@ mod tests {
                 prop_assert_eq!(table.len(), map.len());
                 for name in 0..40 {
                     let identity = (name % 20 + 1) << 59 | name;
-                    let tier = table.get(identity).map(Held::tier_of);
+                    let tier = table.place(identity).and_then(|place| table.at(place)).map(Held::tier_of);
                     prop_assert_eq!(tier, map.get(&identity).copied());
                 }
             }
