@@ -93,6 +93,7 @@ impl Db {
         with_deleted: bool,
         mut each: impl FnMut(Record<'_>) + Send,
     ) -> Result<u64, DbError> {
+        let heard = *self.0.heard.borrow();
         let (mut lent, generation) = self
             .within(OPERATION, async {
                 let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
@@ -102,9 +103,7 @@ impl Db {
                     Ok(())
                 })
                 .await?;
-                if after > generation {
-                    self.0.unhear(generation);
-                }
+                self.0.unhear(heard, generation);
                 let known = after == 0 || (swept..=generation).contains(&after);
                 known.then_some((lent, generation)).ok_or(Fault::TooOld)
             })

@@ -146,7 +146,24 @@ async fn slow_a_frozen_postgres_is_away_in_bounded_time_and_comes_back() {
     let mut postgres = aside(Postgres::start).await;
     let db = Db::open(url(postgres.port())).await.unwrap();
     all_back(&db, "a").await;
-    postgres.freeze();
+    // More than is on its way at any time.
+    const MUCH: &str = "INSERT INTO records SELECT 'block', 'shop', n::text, 1, '{\"much\":\"' || repeat('x', 10000) || '\"}', \
+                        1, 1, 'ann', '' FROM generate_series(1, 3000) n";
+    postgres = aside(move || {
+        postgres.ask(MUCH);
+        postgres
+    })
+    .await;
+    let mut seen = 0;
+    let frozen = db.each_since(0, true, |_| {
+        seen += 1;
+        if seen == 2 {
+            postgres.freeze();
+        }
+    });
+    let frozen = tokio::time::timeout(BOUND, frozen).await.expect("an answer in time");
+    assert!(matches!(frozen, Err(DbError::Away(_))), "{frozen:?}");
+    assert!((2..3_000).contains(&seen), "{seen}");
     all_away(&ask_everything(&db, "b").await);
     // Also who has never met it.
     let met = tokio::time::timeout(BOUND, Db::open(url(postgres.port()))).await.expect("in time").unwrap();
