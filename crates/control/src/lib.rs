@@ -142,6 +142,9 @@ impl Db {
         statement: &Statement<'_>,
         mut each: impl FnMut(Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), DbError> {
+        if statement.has_nul() {
+            return Err(DbError::Invalid("a text has a NUL character".to_owned()));
+        }
         self.within(OPERATION, async {
             let mut fresh = false;
             loop {

@@ -195,10 +195,6 @@ impl Bounds {
             Some((member, _)) => return Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
             None => None,
         };
-        let texts = [&filter.domain, &filter.prefix, &filter.member.as_ref().map(|(_, text)| text.clone())];
-        if texts.into_iter().flatten().any(|text| text.contains('\0')) {
-            return Err(DbError::Invalid("a filter has no NUL character".to_owned()));
-        }
         Ok(Bounds { end: filter.prefix.as_deref().and_then(end), member })
     }
 }

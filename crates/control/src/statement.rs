@@ -95,6 +95,14 @@ impl<'a> Statement<'a> {
         self.often = !seldom;
     }
 
+    /// Whether a value has a NUL character, which PostgreSQL takes in no text.
+    pub(crate) fn has_nul(&self) -> bool {
+        self.values.iter().any(|value| match value {
+            Value::Number(_) | Value::Maybe(None) => false,
+            Value::Text(text) | Value::Maybe(Some(text)) => text.contains('\0'),
+        })
+    }
+
     /// The statement for SQLite.
     pub(crate) fn sqlite(&self) -> Query<'static, Sqlite, SqliteArguments> {
         self.query(self.sql.clone())
