@@ -127,6 +127,7 @@ pub(crate) async fn another_database_is_too_old(world: World) {
         written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(n))]).await;
     }
     assert_eq!(db.each_since(3, true, |_| panic!("nothing is new")).await, Ok(3));
+    world.ask("UPDATE records SET generation = 1").await.unwrap();
     world.ask("UPDATE control SET generation = 1").await.unwrap();
     assert_eq!(db.each_since(3, true, |_| panic!("nothing is handed out")).await, Err(DbError::TooOld));
     assert_eq!(db.each_since(0, true, |_| ()).await, Ok(1));
