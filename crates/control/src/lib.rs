@@ -141,6 +141,9 @@ impl Db {
         statement: &Statement<'_>,
         mut each: impl FnMut(Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), DbError> {
+        if statement.has_nul() {
+            return Err(DbError::Invalid("a text has a NUL character".to_owned()));
+        }
         self.within(OPERATION, async {
             let mut fresh = false;
             loop {
@@ -206,10 +209,16 @@ impl Inner {
         });
     }
 
-    /// The database is another than before, restored from an old copy perhaps: what was heard of is not there any more, and nobody
-    /// must be told of it again and again.
-    fn unhear(&self, generation: u64) {
-        self.heard.send_replace(generation);
+    /// What was heard of before somebody looked is there when it looks. If it is not, the database is another than before (restored
+    /// from an old copy perhaps), or somebody notified us of what is not true: nobody must be told of it again and again.
+    fn unhear(&self, heard_before: u64, generation: u64) {
+        self.heard.send_if_modified(|heard| {
+            if *heard == heard_before && generation < heard_before {
+                *heard = generation;
+            }
+            // Nobody waits for less.
+            false
+        });
     }
 }
 

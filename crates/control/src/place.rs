@@ -12,7 +12,8 @@ pub enum Place {
     /// An SQLite file, for one server.
     File(PathBuf),
     /// The URL of a PostgreSQL, for a fleet: `postgres://user:password@host:port/database`. A password that is not in it comes
-    /// from `PGPASSWORD` or `~/.pgpass`.
+    /// from `PGPASSWORD` or `~/.pgpass`. Behind it is the server itself, or a pooler that gives each connection a session of its
+    /// own: notifications and prepared statements belong to sessions.
     Postgres(String),
 }
 

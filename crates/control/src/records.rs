@@ -91,6 +91,7 @@ impl Db {
         with_deleted: bool,
         mut each: impl FnMut(Record<'_>) + Send,
     ) -> Result<u64, DbError> {
+        let heard = *self.0.heard.borrow();
         let (mut lent, generation) = self
             .within(OPERATION, async {
                 let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
@@ -100,9 +101,7 @@ impl Db {
                     Ok(())
                 })
                 .await?;
-                if after > generation {
-                    self.0.unhear(generation);
-                }
+                self.0.unhear(heard, generation);
                 let known = after == 0 || (swept..=generation).contains(&after);
                 known.then_some((lent, generation)).ok_or(Fault::TooOld)
             })
@@ -184,10 +183,6 @@ impl Bounds {
             Some((member, _)) => return Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
             None => None,
         };
-        let texts = [&filter.domain, &filter.prefix, &filter.member.as_ref().map(|(_, text)| text.clone())];
-        if texts.into_iter().flatten().any(|text| text.contains('\0')) {
-            return Err(DbError::Invalid("a filter has no NUL character".to_owned()));
-        }
         Ok(Bounds { end: filter.prefix.as_deref().and_then(end), member })
     }
 }

@@ -99,8 +99,37 @@ impl<'a> Statement<'a> {
         self.often = !seldom;
     }
 
+<<<<<<< HEAD
     /// The statement as one database takes it.
     pub(crate) fn query<DB>(&self) -> Query<'static, DB, <DB as Database>::Arguments>
+=======
+    /// Whether a value has a NUL character, which PostgreSQL takes in no text.
+    pub(crate) fn has_nul(&self) -> bool {
+        self.values.iter().any(|value| match value {
+            Value::Number(_) | Value::Maybe(None) => false,
+            Value::Text(text) | Value::Maybe(Some(text)) => text.contains('\0'),
+        })
+    }
+
+    /// The statement for SQLite.
+    pub(crate) fn sqlite(&self) -> Query<'static, Sqlite, SqliteArguments> {
+        self.query(self.sql.clone())
+    }
+
+    /// The statement for PostgreSQL.
+    pub(crate) fn postgres(&self) -> Query<'static, Postgres, PgArguments> {
+        let mut parts = self.sql.split('?');
+        let mut sql = parts.next().unwrap_or_default().to_owned();
+        for (index, part) in parts.enumerate() {
+            sql.push('$');
+            sql.push_str(&(index + 1).to_string());
+            sql.push_str(part);
+        }
+        self.query(sql)
+    }
+
+    fn query<DB>(&self, sql: String) -> Query<'static, DB, <DB as Database>::Arguments>
+>>>>>>> w-db
     where
         DB: Database,
         for<'t> i64: Encode<'t, DB> + Type<DB>,

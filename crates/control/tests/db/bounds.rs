@@ -1,8 +1,8 @@
 //! Bounds.
 
 use tollgate_control::{
-    Change, Expect, LONGEST_ACTION, LONGEST_ANSWER, LONGEST_DOCUMENT, LONGEST_NAME, LONGEST_REASON, LONGEST_WRITE,
-    MOST_CHANGES, Once, Write, WriteError,
+    AuditFilter, Change, DbError, Expect, Filter, Kind, LONGEST_ACTION, LONGEST_ANSWER, LONGEST_DOCUMENT, LONGEST_NAME,
+    LONGEST_REASON, LONGEST_WRITE, MOST_CHANGES, Once, Write, WriteError,
 };
 
 use crate::world::{World, put, quota, write, written};
@@ -64,6 +64,16 @@ pub(crate) async fn what_is_out_of_bounds_is_refused(world: World) {
         }
     }
     assert_eq!(db.generation().await, Ok(0));
+
+    // What is looked for may not be text that no database takes, either.
+    let nul = quota("a\0");
+    let invalid = Err(DbError::Invalid("a text has a NUL character".to_owned()));
+    assert_eq!(db.get(&nul).await.map(drop), invalid);
+    assert_eq!(db.list(&Filter::of(Kind::Quota), Some(&nul), 1).await.map(drop), invalid);
+    let filter = AuditFilter { by: Some("\0".to_owned()), ..AuditFilter::default() };
+    assert_eq!(db.audit(&filter, 0, 1).await.map(drop), invalid);
+    // One that is too long is not there.
+    assert_eq!(db.get(&quota(&long(100_000))).await, Ok(None));
 }
 
 pub(crate) async fn what_is_at_the_bounds_is_written(world: World) {

@@ -11,6 +11,8 @@ mod tables;
 mod world;
 mod writers;
 
+use tollgate_control::{AuditFilter, Db, Filter, Name, Write};
+
 /// The same tests on both databases.
 macro_rules! suite {
     ($($module:ident: $($test:ident)*;)*) => {
@@ -36,9 +38,27 @@ suite! {
     writers: no_update_is_lost a_key_writes_once twins_write_once keys_are_forgotten_after_a_day
         a_write_that_nobody_waits_for_leaves_no_lock;
     follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
-        another_database_is_too_old;
+        another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever;
     log: the_log_says_what_happened the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;
     bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;
+}
+
+/// Whoever asks may be a task that moves between threads. That this compiles is the test.
+#[allow(dead_code)]
+fn everything_can_be_spawned(db: &Db, write: &Write, filter: &Filter, log: &AuditFilter, name: &Name) {
+    fn is_send(_: impl Send) {}
+    is_send(Db::open(db.place().clone()));
+    is_send(db.generation());
+    is_send(db.changed(0));
+    is_send(db.get(name));
+    is_send(db.list(filter, Some(name), 1));
+    is_send(db.count(filter));
+    let mut seen = 0;
+    is_send(db.each_since(0, true, |_| seen += 1));
+    is_send(db.write(write));
+    is_send(db.audit(log, 0, 1));
+    is_send(db.audit_back(log, None, 1));
+    is_send(db.sweep(world::START));
 }
