@@ -57,7 +57,7 @@ impl Db {
     /// their ids: who asks for what is past the last one it saw misses none.
     pub async fn audit(&self, filter: &AuditFilter, after: u64, most: usize) -> Result<Vec<AuditEntry>, DbError> {
         let mut statement = filtered(filter);
-        statement.and(" AND id > $ ORDER BY id", [after.into()]);
+        statement.and(" AND id > ? ORDER BY id", [after.into()]);
         self.entries(statement, most).await
     }
 
@@ -70,14 +70,14 @@ impl Db {
     ) -> Result<Vec<AuditEntry>, DbError> {
         let mut statement = filtered(filter);
         if let Some(before) = before {
-            statement.and(" AND id < $", [before.into()]);
+            statement.and(" AND id < ?", [before.into()]);
         }
         statement.and(" ORDER BY id DESC", []);
         self.entries(statement, most).await
     }
 
     async fn entries(&self, mut statement: Statement<'_>, most: usize) -> Result<Vec<AuditEntry>, DbError> {
-        statement.and(" LIMIT $", [(most.min(MOST_AUDITED) as u64).into()]);
+        statement.and(" LIMIT ?", [(most.min(MOST_AUDITED) as u64).into()]);
         let mut entries = Vec::new();
         self.select(&statement, |row| {
             entries.extend(entry(row)?);
@@ -94,22 +94,22 @@ fn filtered(filter: &AuditFilter) -> Statement<'_> {
     // So that all that follows begins with AND.
     statement.and(" WHERE id > 0", []);
     if let Some(by) = &filter.by {
-        statement.and(" AND who = $", [by.into()]);
+        statement.and(" AND who = ?", [by.into()]);
     }
     if let Some(kind) = filter.kind {
-        statement.and(" AND kind = $", [kind.into()]);
+        statement.and(" AND kind = ?", [kind.into()]);
     }
     if let Some(domain) = &filter.domain {
-        statement.and(" AND domain = $", [domain.into()]);
+        statement.and(" AND domain = ?", [domain.into()]);
     }
     if let Some(name) = &filter.name {
-        statement.and(" AND name = $", [name.into()]);
+        statement.and(" AND name = ?", [name.into()]);
     }
     if let Some(since) = filter.since {
-        statement.and(" AND at >= $", [since.into()]);
+        statement.and(" AND at >= ?", [since.into()]);
     }
     if let Some(until) = filter.until {
-        statement.and(" AND at < $", [until.into()]);
+        statement.and(" AND at < ?", [until.into()]);
     }
     statement
 }

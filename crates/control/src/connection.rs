@@ -22,8 +22,9 @@ const BUSY_AGAIN: Duration = Duration::from_millis(10);
 const ROWS_AHEAD: usize = 1_024;
 
 /// What PostgreSQL is told at the start of each connection. A server of ours that is frozen or cut off in the middle of a write
-/// must not keep all others from writing.
-const SESSION: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'";
+/// must not keep all others from writing. And a plan that was made for an empty table must not be kept while it grows.
+const SESSION: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
+                       SET plan_cache_mode = force_custom_plan";
 
 /// A connection.
 #[derive(Debug)]
@@ -95,16 +96,16 @@ impl Connection {
     ) -> Result<(), Fault> {
         // Not the whole must be there in time, but each row.
         macro_rules! each_row {
-            ($connection:expr, $row:path) => {{
-                let mut rows = statement.query().fetch($connection);
+            ($query:expr, $connection:expr, $row:path) => {{
+                let mut rows = $query.fetch($connection);
                 while let Some(row) = tokio::time::timeout(OPERATION, rows.next()).await.map_err(|_| Fault::Late)? {
                     each($row(&row?))?;
                 }
             }};
         }
         match self {
-            Connection::Sqlite(connection) => each_row!(connection, Row::Sqlite),
-            Connection::Postgres(connection) => each_row!(connection, Row::Postgres),
+            Connection::Sqlite(connection) => each_row!(statement.sqlite(), connection, Row::Sqlite),
+            Connection::Postgres(connection) => each_row!(statement.postgres(), connection, Row::Postgres),
         }
         Ok(())
     }
@@ -112,8 +113,8 @@ impl Connection {
     /// Runs a statement and says how many rows it changed.
     pub(crate) async fn run(&mut self, statement: &Statement<'_>) -> Result<u64, Fault> {
         Ok(match self {
-            Connection::Sqlite(connection) => statement.query().execute(connection).await?.rows_affected(),
-            Connection::Postgres(connection) => statement.query().execute(connection).await?.rows_affected(),
+            Connection::Sqlite(connection) => statement.sqlite().execute(connection).await?.rows_affected(),
+            Connection::Postgres(connection) => statement.postgres().execute(connection).await?.rows_affected(),
         })
     }
 

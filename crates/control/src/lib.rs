@@ -15,6 +15,7 @@ mod error;
 mod listen;
 mod migrate;
 mod model;
+mod packed;
 mod place;
 mod pool;
 mod records;

@@ -2,6 +2,8 @@
 
 use crate::error::{DbError, Fault};
 use crate::model::{Kind, Name, Record, Stored};
+use crate::packed;
+use crate::pool::Lent;
 use crate::statement::{Row, Statement};
 use crate::{Begin, Db, OPERATION};
 
@@ -37,7 +39,7 @@ impl Db {
         let mut found = None;
         let mut statement = Statement::new("SELECT ");
         statement.and(COLUMNS, []).and(
-            " FROM records WHERE kind = $ AND domain = $ AND name = $ AND document IS NOT NULL",
+            " FROM records WHERE kind = ? AND domain = ? AND name = ? AND document IS NOT NULL",
             [name.kind.into(), (&name.domain).into(), (&name.name).into()],
         );
         self.select(&statement, |row| {
@@ -55,9 +57,9 @@ impl Db {
         let bounds = Bounds::of(filter, self.is_postgres())?;
         let mut statement = self.filtered(COLUMNS, filter, &bounds);
         if let Some(after) = after {
-            statement.and(" AND (domain, name) > ($, $)", [(&after.domain).into(), (&after.name).into()]);
+            statement.and(" AND (domain, name) > (?, ?)", [(&after.domain).into(), (&after.name).into()]);
         }
-        statement.and(" ORDER BY domain, name LIMIT $", [(most as u64).into()]);
+        statement.and(" ORDER BY domain, name LIMIT ?", [(most as u64).into()]);
         let mut page = Vec::new();
         self.select(&statement, |row| {
             page.extend(stored(row)?);
@@ -106,23 +108,12 @@ impl Db {
                 known.then_some((lent, generation)).ok_or(Fault::TooOld)
             })
             .await?;
-        let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records");
-        if after > 0 {
-            statement.and(" WHERE generation > $", [after.into()]);
-        }
-        if !with_deleted {
-            statement.and(if after > 0 { " AND " } else { " WHERE " }, []).and("document IS NOT NULL", []);
-        }
-        if after > 0 {
-            statement.and(" ORDER BY generation", []);
-        }
-        let read = lent.each(&statement, |row| {
-            if let Some(kind) = Kind::parse(row.text(0)?) {
-                let (domain, name) = (row.text(1)?, row.text(2)?);
-                each(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? });
+        let read = async {
+            match after {
+                0 if !self.is_postgres() => packed::each(&mut lent, with_deleted, &mut each).await,
+                _ => each_row(&mut lent, after, with_deleted, &mut each).await,
             }
-            Ok(())
-        });
+        };
         // Each row has its own deadline.
         let read = read.await.map_err(|fault| fault.told(&self.0.place));
         if matches!(read, Err(DbError::Away(_))) {
@@ -141,29 +132,50 @@ impl Db {
     fn filtered<'a>(&self, columns: &str, filter: &'a Filter, bounds: &'a Bounds) -> Statement<'a> {
         let mut statement = Statement::new("SELECT ");
         statement.and(columns, []);
-        statement.and(" FROM records WHERE kind = $ AND document IS NOT NULL", [filter.kind.into()]);
+        statement.and(" FROM records WHERE kind = ? AND document IS NOT NULL", [filter.kind.into()]);
         if let Some(domain) = &filter.domain {
-            statement.and(" AND domain = $", [domain.into()]);
+            statement.and(" AND domain = ?", [domain.into()]);
         }
         if let Some(prefix) = &filter.prefix {
-            statement.and(" AND name >= $", [prefix.into()]);
+            statement.and(" AND name >= ?", [prefix.into()]);
         }
         if let Some(end) = &bounds.end {
-            statement.and(" AND name < $", [end.into()]);
+            statement.and(" AND name < ?", [end.into()]);
         }
         if let (Some(member), Some((_, text))) = (&bounds.member, &filter.member) {
             let equals = match self.is_postgres() {
-                true => " AND document::jsonb -> $ = to_jsonb($::text)",
-                false => " AND json_extract(document, $) = $",
+                true => " AND document::jsonb -> ? = to_jsonb(?::text)",
+                false => " AND json_extract(document, ?) = ?",
             };
             statement.and(equals, [member.into(), text.into()]);
             if self.is_postgres() && member == "tier" {
                 // There is an index on the beginning of it.
-                statement.and(" AND left(document::jsonb ->> 'tier', 64) = left($, 64)", [text.into()]);
+                statement.and(" AND left(document::jsonb ->> 'tier', 64) = left(?, 64)", [text.into()]);
             }
         }
         statement
     }
+}
+
+async fn each_row(
+    lent: &mut Lent<'_>,
+    after: u64,
+    with_deleted: bool,
+    each: &mut impl FnMut(Record<'_>),
+) -> Result<(), Fault> {
+    let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records WHERE ");
+    statement.and(if with_deleted { "true" } else { "document IS NOT NULL" }, []);
+    if after > 0 {
+        statement.and(" AND generation > ? ORDER BY generation", [after.into()]);
+    }
+    lent.each(&statement, |row| {
+        if let Some(kind) = Kind::parse(row.text(0)?) {
+            let (domain, name) = (row.text(1)?, row.text(2)?);
+            each(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? });
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// What a filter means to a database.

@@ -1,10 +1,12 @@
 //! Statements that both databases understand, and rows as both give them.
 //!
-//! The text of a statement never has a value in it: values are `$1`, `$2`, …, which both databases know.
+//! The text of a statement never has a value in it. Each `?` stands for the next of its values, as SQLite reads it; PostgreSQL
+//! gets them numbered. (SQLite knows `$1` as well, but looks each one up among all names of the statement.)
 
-use sqlx::postgres::{PgRow, Postgres};
+use sqlx::database::HasStatementCache;
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
-use sqlx::sqlite::{Sqlite, SqliteRow};
+use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Database, Decode, Encode, Row as _, Type};
 use tollgate_core::Timestamp;
 
@@ -71,22 +73,16 @@ impl<'a> Statement<'a> {
         Statement { sql: sql.to_owned(), values: Vec::new(), often: true }
     }
 
-    /// Goes on with this text, in which each `$` stands for the next of the values.
+    /// Goes on with this text, in which each `?` stands for the next of the values.
     pub(crate) fn and<const N: usize>(&mut self, sql: &str, values: [Value<'a>; N]) -> &mut Self {
-        let mut parts = sql.split('$');
-        self.sql.push_str(parts.next().unwrap_or_default());
-        for (value, part) in values.into_iter().zip(parts) {
-            self.values.push(value);
-            self.sql.push('$');
-            self.sql.push_str(&self.values.len().to_string());
-            self.sql.push_str(part);
-        }
+        self.sql.push_str(sql);
+        self.values.extend(values);
         self
     }
 
-    /// Goes on with rows of values: `($1, $2), ($3, $4)`.
+    /// Goes on with rows of values: `(?, ?), (?, ?)`.
     pub(crate) fn rows<const N: usize>(&mut self, rows: impl IntoIterator<Item = [Value<'a>; N]>) -> &mut Self {
-        let row = format!("({})", ["$"; N].join(", "));
+        let row = format!("({})", ["?"; N].join(", "));
         for (index, values) in rows.into_iter().enumerate() {
             self.sql.push_str(if index == 0 { "" } else { ", " });
             self.and(&row, values);
@@ -99,10 +95,6 @@ impl<'a> Statement<'a> {
         self.often = !seldom;
     }
 
-<<<<<<< HEAD
-    /// The statement as one database takes it.
-    pub(crate) fn query<DB>(&self) -> Query<'static, DB, <DB as Database>::Arguments>
-=======
     /// Whether a value has a NUL character, which PostgreSQL takes in no text.
     pub(crate) fn has_nul(&self) -> bool {
         self.values.iter().any(|value| match value {
@@ -129,16 +121,13 @@ impl<'a> Statement<'a> {
     }
 
     fn query<DB>(&self, sql: String) -> Query<'static, DB, <DB as Database>::Arguments>
->>>>>>> w-db
     where
-        DB: Database,
+        DB: Database + HasStatementCache,
         for<'t> i64: Encode<'t, DB> + Type<DB>,
         for<'t> &'t str: Encode<'t, DB> + Type<DB>,
         for<'t> Option<&'t str>: Encode<'t, DB> + Type<DB>,
-        Query<'static, DB, <DB as Database>::Arguments>: sqlx::Execute<'static, DB>,
-        DB: sqlx::database::HasStatementCache,
     {
-        let query = sqlx::query::<DB>(AssertSqlSafe(self.sql.clone())).persistent(self.often);
+        let query = sqlx::query::<DB>(AssertSqlSafe(sql)).persistent(self.often);
         self.values.iter().fold(query, |query, value| match value {
             // Generations and microseconds are below 2^53, and counts of rows far below.
             Value::Number(number) => query.bind(i64::try_from(*number).unwrap_or(i64::MAX)),

@@ -44,13 +44,13 @@ impl Db {
         lent.run(&Statement::new("UPDATE control SET swept = swept")).await?;
         let mut once = Statement::new("DELETE FROM once WHERE key IN ");
         once.and(
-            "(SELECT key FROM once WHERE at <= $ ORDER BY at LIMIT $)",
+            "(SELECT key FROM once WHERE at <= ? ORDER BY at LIMIT ?)",
             [now.before(KEEP_ONCE).into(), AT_ONCE.into()],
         );
         let once = lent.run(&once).await?;
         let mut delete = Statement::new("DELETE FROM records WHERE (kind, domain, name) IN ");
         delete.and(
-            "(SELECT kind, domain, name FROM records WHERE document IS NULL AND updated_at <= $ ORDER BY updated_at LIMIT $) \
+            "(SELECT kind, domain, name FROM records WHERE document IS NULL AND updated_at <= ? ORDER BY updated_at LIMIT ?) \
              RETURNING generation",
             [now.before(KEEP_DELETED).into(), AT_ONCE.into()],
         );
@@ -62,7 +62,7 @@ impl Db {
         })
         .await?;
         let mut note = Statement::new("UPDATE control SET swept = ");
-        note.and("$ WHERE swept < $", [highest.into(), highest.into()]);
+        note.and("? WHERE swept < ?", [highest.into(), highest.into()]);
         lent.run(&note).await?;
         lent.script("COMMIT").await?;
         lent.keep();

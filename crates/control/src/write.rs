@@ -109,7 +109,7 @@ async fn met_before(
 ) -> Result<Option<Result<Written, WriteError>>, Fault> {
     let mut met = None;
     let mut statement = Statement::new("SELECT digest, generation, answer FROM once WHERE key = ");
-    statement.and("$ AND at > $", [(&once.key).into(), write.at.before(KEEP_ONCE).into()]);
+    statement.and("? AND at > ?", [(&once.key).into(), write.at.before(KEEP_ONCE).into()]);
     lent.each(&statement, |row| {
         met = Some(match row.text(0)? == once.digest {
             true => Ok(Written::Before { generation: row.number(1)?, answer: row.text(2)?.to_owned() }),
