@@ -1,9 +1,9 @@
-//! Records, read: one, a page, all that changed.
+//! Records, read: one, or a page.
 
+use crate::Db;
 use crate::error::{DbError, Fault};
-use crate::model::{Kind, Name, Record, Stored};
+use crate::model::{Kind, Name, Stored};
 use crate::statement::{Row, Statement};
-use crate::{Begin, Db, OPERATION};
 
 /// Records of a page.
 pub const MOST_LISTED: usize = 1_000;
@@ -77,66 +77,6 @@ impl Db {
         })
         .await?;
         Ok(count)
-    }
-
-    /// Hands out the records that were written past a generation, as they are at one moment, and says the generation of that
-    /// moment. They come in the order of generations; all of them (`after` is 0) come in any order. Records of kinds that only a
-    /// newer Tollgate knows are left out.
-    ///
-    /// [`DbError::TooOld`]: deletions past `after` may have been forgotten, or this database has never been there. Then `after`
-    /// must be 0, and what is not handed out is not there.
-    pub async fn each_since(
-        &self,
-        after: u64,
-        with_deleted: bool,
-        mut each: impl FnMut(Record<'_>) + Send,
-    ) -> Result<u64, DbError> {
-        let (mut lent, generation) = self
-            .within(OPERATION, async {
-                let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
-                let (mut generation, mut swept) = (0, 0);
-                lent.each(&Statement::new("SELECT generation, swept FROM control"), |row| {
-                    (generation, swept) = (row.number(0)?, row.number(1)?);
-                    Ok(())
-                })
-                .await?;
-                if after > generation {
-                    self.0.unhear(generation);
-                }
-                let known = after == 0 || (swept..=generation).contains(&after);
-                known.then_some((lent, generation)).ok_or(Fault::TooOld)
-            })
-            .await?;
-        let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records");
-        if after > 0 {
-            statement.and(" WHERE generation > $", [after.into()]);
-        }
-        if !with_deleted {
-            statement.and(if after > 0 { " AND " } else { " WHERE " }, []).and("document IS NOT NULL", []);
-        }
-        if after > 0 {
-            statement.and(" ORDER BY generation", []);
-        }
-        let read = lent.each(&statement, |row| {
-            if let Some(kind) = Kind::parse(row.text(0)?) {
-                let (domain, name) = (row.text(1)?, row.text(2)?);
-                each(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? });
-            }
-            Ok(())
-        });
-        // Each row has its own deadline.
-        let read = read.await.map_err(|fault| fault.told(&self.0.place));
-        if matches!(read, Err(DbError::Away(_))) {
-            self.0.readers.forget_idle();
-        }
-        read?;
-        self.within(OPERATION, async {
-            lent.script("COMMIT").await?;
-            lent.keep();
-            Ok(())
-        })
-        .await?;
-        Ok(generation)
     }
 
     fn filtered<'a>(&self, columns: &str, filter: &'a Filter, bounds: &'a Bounds) -> Statement<'a> {

@@ -5,6 +5,7 @@
 
 mod asked;
 mod body;
+mod feed;
 mod names;
 mod problem;
 mod quotas;
@@ -32,5 +33,6 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/quotas", get(quotas::list))
         .route("/admin/v1/quotas/{caller}", get(quotas::show).put(quotas::put).delete(quotas::delete))
         .route("/admin/v1/usage/{caller}", get(usage::show))
+        .merge(feed::routes())
         .with_state(control)
 }
