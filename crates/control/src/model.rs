@@ -53,6 +53,15 @@ pub struct Stored {
     pub reason: String,
 }
 
+/// How far a follower has come. Two that are of different databases can't be compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// What tells the database from others.
+    pub of: String,
+    /// The last write that is known.
+    pub generation: u64,
+}
+
 /// A record as followers read it: what decides, and nothing else. A million of them pass by, so they are borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'r> {

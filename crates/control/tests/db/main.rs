@@ -38,7 +38,8 @@ suite! {
     writers: no_update_is_lost a_key_writes_once twins_write_once keys_are_forgotten_after_a_day
         a_write_that_nobody_waits_for_leaves_no_lock;
     follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
-        another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever;
+        another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever a_reader_has_its_own_pace
+        generations_of_two_databases_are_not_mixed;
     log: the_log_says_what_happened the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;

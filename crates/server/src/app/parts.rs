@@ -152,8 +152,10 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
-        let (following, shared) = (control.clone(), settings.control.snapshots.clone());
+        let (following, copying) = (control.clone(), control.clone());
+        let shared = settings.control.snapshots.clone();
         background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
+        background.push(Box::new(move |closing| Box::pin(copying.keep_copy(closing))));
         background.push(Box::new(move |closing| Box::pin(control.keep(shared, closing))));
         let mut tending = None;
         if let Some(redis) = redis.clone() {

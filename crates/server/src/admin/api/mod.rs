@@ -6,6 +6,7 @@
 mod asked;
 mod body;
 mod bulk;
+mod feed;
 mod names;
 mod problem;
 mod quotas;
@@ -36,5 +37,6 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/export", get(bulk::export))
         .route("/admin/v1/import", post(bulk::import))
         .route("/admin/v1/usage/{caller}", get(usage::show))
+        .merge(feed::routes())
         .with_state(control)
 }
