@@ -8,4 +8,5 @@ mod outage;
 #[allow(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../serve/server.rs"]
 mod server;
+mod walk;
 mod world;

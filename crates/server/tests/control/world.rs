@@ -64,6 +64,19 @@ pub(crate) fn get(url: &str) -> Answer {
     try_get(url).unwrap()
 }
 
+/// Sends a body.
+#[track_caller]
+pub(crate) fn send(method: &str, url: &str, kind: &str, body: String) -> Answer {
+    let request = http::Request::builder().method(method).uri(url).header("Content-Type", kind);
+    answer(agent().run(request.body(body).unwrap())).unwrap()
+}
+
+/// Sends JSON.
+#[track_caller]
+pub(crate) fn post(url: &str, body: &Value) -> Answer {
+    send("POST", url, "application/json", body.to_string())
+}
+
 /// Writes what a caller has, if it is as it was.
 #[track_caller]
 pub(crate) fn put(server: &Server, caller: &str, tag: Option<&str>, quota: &Value) -> Answer {
