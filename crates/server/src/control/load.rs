@@ -202,3 +202,50 @@ pub(super) fn record(record: &tollgate_control::Record<'_>) -> Option<Record> {
     let (domain, name) = (record.domain.to_owned(), record.name.to_owned());
     Some(Record { generation: record.generation, kind, domain, name, document })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A file as of a write, with one caller and perhaps a token.
+    fn file(path: &Path, of: &str, as_of: u64, caller: &str, token: bool) {
+        let token = if token { "{\"token\":\"t\",\"document\":\"{}\"}\n" } else { "" };
+        let text = format!(
+            "{{\"format\":1,\"of\":\"{of}\",\"as_of\":{as_of}}}\n{token}\
+             {{\"generation\":1,\"kind\":\"quota\",\"domain\":\"d\",\"name\":\"{caller}\",\"document\":{{\"tier\":\"pro\"}}}}\n\
+             {{\"records\":1}}\n"
+        );
+        fs::write(path, text).unwrap();
+    }
+
+    /// Which of two files is taken, if both are of the store `a` or the shared one is of another.
+    fn taken(own: Option<u64>, shared: Option<(&str, u64)>) -> (Point, usize) {
+        let home = TempDir::new().unwrap();
+        let sources =
+            Sources { place: None, copy: Some(home.path().join("own")), snapshots: Some(home.path().to_owned()) };
+        if let Some(as_of) = own {
+            file(sources.copy.as_deref().unwrap(), "a", as_of, "own", true);
+        }
+        if let Some((of, as_of)) = shared {
+            file(&snapshot_in(home.path()), of, as_of, "shared", false);
+        }
+        let mut loaded = Loaded::nothing();
+        loaded.fall_back(&sources, "it is gone");
+        assert!(loaded.trouble.unwrap().ends_with("it is gone"));
+        (loaded.at, loaded.tokens.len())
+    }
+
+    #[test]
+    fn the_newest_is_taken_and_tokens_are_not_lost() {
+        let at = |of: &str, generation| Point { of: of.to_owned(), generation };
+        assert_eq!(taken(Some(5), Some(("a", 4))), (at("a", 5), 1));
+        assert_eq!(taken(Some(5), Some(("a", 6))), (at("a", 6), 1));
+        assert_eq!(taken(Some(5), Some(("b", 6))), (at("a", 5), 1), "two histories can't be compared");
+        assert_eq!(taken(None, Some(("b", 6))), (at("b", 6), 0));
+        assert_eq!(taken(None, None), (Point::default(), 0));
+    }
+}

@@ -119,6 +119,8 @@ impl Reader for Snapshot {
     }
 
     async fn rest(&mut self) -> bool {
+        // Others get their turn, also where there is room at once.
+        tokio::task::yield_now().await;
         self.send(false).await
     }
 }

@@ -218,6 +218,41 @@ async fn a_service_follows_a_directory() {
     assert!(url.to_string().contains("http://tollgate:8070"), "{url}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_follows_over_tls_and_trusts_nobody_else() {
+    let _alone = alone();
+    let (database, home) = (Postgres::database(), TempDir::new().unwrap());
+    let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let stranger = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (cert, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    std::fs::write(&cert, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let paths = [cert.display().to_string(), key.display().to_string()];
+    let secured = server_on(database.url(), &["--admin-tls-cert", &paths[0], "--admin-tls-key", &paths[1]]);
+    let url = format!("https://{}", secured.address("admin"));
+    let plain = server_on(database.url(), &[]);
+    set_limit(&plain, "a", 70);
+    let trusting = |certificate: &rcgen::Certificate| {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        Arc::new(config.unwrap().with_root_certificates(roots).with_no_client_auth())
+    };
+    let limiters = [limiter(), limiter(), limiter()];
+    let follower = |n: usize| Follower::new(limiters[n].clone(), &url, None).unwrap();
+    let service = Service::following(follower(0).with_tls(trusting(&own.cert)), &limiters[0]);
+    service.until("a", 70);
+    set_limit(&plain, "a", 71);
+    service.until("a", 71);
+    for (n, follower) in [(1, follower(1).with_tls(trusting(&stranger.cert))), (2, follower(2))] {
+        let service = Service::following(follower, &limiters[n]);
+        let told = eventually(|| service.status().last_error).unwrap();
+        assert!(told.contains("can't be reached"), "{told}");
+        assert_eq!(service.decided("a")[0].1, 3);
+    }
+}
+
 /// What a watch says, line by line, as anybody may read it.
 #[test]
 fn a_watch_tells_what_comes_into_force() {

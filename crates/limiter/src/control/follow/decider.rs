@@ -24,6 +24,8 @@ pub(super) struct Decider<S> {
     changed: bool,
     /// What was compiled last.
     compiled: Option<(RuleFiles, Layer)>,
+    /// What is wrong with it.
+    trouble: Option<String>,
 }
 
 /// Rule files, and how they are read together.
@@ -43,6 +45,7 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
             own_counters: false,
             changed: false,
             compiled: None,
+            trouble: None,
         }
     }
 
@@ -59,12 +62,17 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
         self.own_counters = true;
     }
 
+    /// What is wrong with the rules; they are not in force then, or not all of them.
+    pub(super) fn trouble(&self) -> Option<&String> {
+        self.trouble.as_ref()
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.limiter.clock().now()
     }
 
     /// Puts others in the place of all records, and of the server's files.
-    pub(super) async fn replace(&mut self, controls: Controls, files: Option<FilesLine>) {
+    pub(super) fn replace(&mut self, controls: Controls, files: Option<FilesLine>) {
         self.controls = controls;
         if let Some(files) = files {
             self.files(&files);
@@ -102,8 +110,9 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
         loop {
             tokio::select! {
                 done = &mut waited => return done,
-                // What is wrong with the rules was told when they were compiled first.
-                () = self.switch_ends() => drop(self.compile().await),
+                () = self.switch_ends() => {
+                    self.compile().await;
+                }
             }
         }
     }
@@ -116,30 +125,27 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
         self.changed = true;
     }
 
-    /// Compiles the rules if they are others by now, on a thread of its own, and puts them in force.
-    ///
-    /// # Errors
-    /// What is wrong with them; then what is not wrong is in force, or the last good ones are.
-    pub(super) async fn compile(&mut self) -> Result<(), String> {
-        if !std::mem::take(&mut self.changed) {
-            return Ok(());
-        }
-        let Some(files) = self.files.clone() else { return Ok(()) };
+    /// Compiles the rules if they are others by now, on a thread of its own, and puts them in force: all of them, or what is not
+    /// wrong, or the last good ones stay. Whether there was something to do.
+    pub(super) async fn compile(&mut self) -> bool {
+        let Some(files) = self.files.clone().filter(|_| std::mem::take(&mut self.changed)) else { return false };
         let layer = self.controls.layer(self.now());
         if self.compiled.as_ref().is_some_and(|(before, under)| before.is(&files) && *under == layer) {
-            return Ok(());
+            return false;
         }
         self.compiled = Some((files.clone(), layer.clone()));
         let generation = self.limiter.rules().generation() + 1;
         let compiled = tokio::task::spawn_blocking(move || files.compile(&layer, generation)).await;
-        let (rules, errors) = compiled.map_err(|error| error.to_string())?;
-        if let Some(rules) = rules {
-            self.limiter.install(rules);
-        }
-        match errors.first() {
-            Some(first) => Err(format!("the rules have {} errors: {first}", errors.len())),
-            None => Ok(()),
-        }
+        self.trouble = match compiled {
+            Ok((rules, errors)) => {
+                if let Some(rules) = rules {
+                    self.limiter.install(rules);
+                }
+                errors.first().map(|first| format!("the rules have {} errors: {first}", errors.len()))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        true
     }
 }
 

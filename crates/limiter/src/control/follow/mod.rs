@@ -57,7 +57,7 @@ pub struct Status {
     pub generation: Option<u64>,
     /// Since when changes are heard of as they happen; `None` while they are not.
     pub connected_since: Option<Timestamp>,
-    /// What went wrong last; `None` since all went well.
+    /// What went wrong last; `None` once the server is followed again and the rules are as they should be.
     pub last_error: Option<String>,
 }
 
@@ -196,7 +196,10 @@ impl<S: Store + Send + Sync + 'static> Follower<S> {
             Err(Gone::Away(why)) => return Ended::Cut(why),
         };
         let now = self.decider.now();
-        self.status.send_modify(|status| status.connected_since = Some(now));
+        let trouble = self.decider.trouble().cloned();
+        self.status.send_modify(|status| {
+            (status.connected_since, status.last_error) = (Some(now), trouble);
+        });
         loop {
             let line = match self.decider.during(tokio::time::timeout(SILENCE, lines.next())).await {
                 Ok(Ok(Some(line))) => line,
@@ -254,18 +257,18 @@ impl<S: Store + Send + Sync + 'static> Follower<S> {
     async fn put_in_force(&mut self, taken: Snapshot) {
         let generation = taken.head.as_of;
         self.at = Some(taken.head);
-        let first_error = taken.unreadable.into_iter().next();
-        self.decider.replace(taken.controls, taken.files).await;
+        self.decider.replace(taken.controls, taken.files);
+        self.decider.compile().await;
+        let last_error = self.decider.trouble().cloned().or(taken.unreadable);
         self.status.send_modify(|status| {
-            status.generation = Some(generation);
-            status.last_error = first_error;
+            (status.generation, status.last_error) = (Some(generation), last_error);
         });
-        self.compile().await;
     }
 
     async fn compile(&mut self) {
-        if let Err(why) = self.decider.compile().await {
-            self.went_wrong(why);
+        if self.decider.compile().await {
+            let trouble = self.decider.trouble().cloned();
+            self.status.send_modify(|status| status.last_error = trouble);
         }
     }
 
