@@ -116,8 +116,12 @@ pub(crate) async fn put(
     let block: BlockBody = body::parsed(&sent)?;
     let now = api.now();
     let (name, range) = place.record(&api, &name, block.range)?;
-    if !name.domain.is_empty() {
-        names::domain(&api.limiter().rules(), Some(&name.domain))?;
+    if !name.domain.is_empty() || !range {
+        let rules = api.limiter().rules();
+        let domain = names::domain(&rules, Some(&name.domain))?;
+        if !range {
+            names::has_callers(domain)?;
+        }
     }
     let (document, who) = block.document(&name, range, now)?;
     let writing = Writing { asked: &asked, name, action: "block.put", reason: document.reason.clone(), body: &sent };

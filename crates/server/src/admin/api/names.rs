@@ -38,6 +38,16 @@ pub(super) fn domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r 
     }
 }
 
+/// Refuses what is about callers in a domain that does not say who one is.
+pub(super) fn has_callers(domain: &Domain) -> Result<(), Problem> {
+    if domain.entity().is_some() {
+        return Ok(());
+    }
+    let detail =
+        format!("domain {} does not say who a caller is; write `entity: …` in its file", quoted(domain.name()));
+    Err(Problem::bad_request("no_entity", detail))
+}
+
 /// The domain of a rule: the one that is named, the only one that there is, or else the only one that has callers.
 pub(super) fn any_domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r Domain, Problem> {
     match (rules.domains(), named) {

@@ -145,6 +145,7 @@ pub(crate) async fn put(
     }
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, named.domain.as_deref())?;
+    names::has_callers(domain)?;
     let quota: QuotaBody = body::parsed(&sent)?;
     let reset = quota.reset;
     let now = api.now();

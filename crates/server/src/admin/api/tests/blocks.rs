@@ -94,8 +94,17 @@ async fn what_is_wrong_with_a_block_is_told() {
     }
     let good = json!({"reason": "x"});
     assert_eq!(bench.put("/admin/v1/blocks/k?domain=bank", &good).await.code(404), "unknown_domain");
+    assert_eq!(bench.put("/admin/v1/blocks/k?domain=", &good).await.code(404), "unknown_domain");
     assert_eq!(bench.put("/admin/v1/blocks/10.0.0.1?domain=bank", &good).await.code(404), "unknown_domain");
     let refused = bench.ask_as(&[Scope::Quota], ("PUT", "/admin/v1/blocks/k"), &[], &good.to_string()).await;
     assert_eq!(refused.code(403), "forbidden");
     assert_eq!(bench.control.generation(), 0);
+}
+
+#[tokio::test]
+async fn a_domain_without_callers_has_none_to_block() {
+    let bench = Bench::new("domain: d\nrules:\n- {name: r, key: [user], limit: 1/hour}\n").await;
+    assert_eq!(bench.put("/admin/v1/blocks/k?domain=d", &json!({"reason": "x"})).await.code(400), "no_entity");
+    assert_eq!(bench.put("/admin/v1/quotas/k?domain=d", &json!({})).await.code(400), "no_entity");
+    bench.put("/admin/v1/blocks/10.0.0.1?domain=d", &json!({"reason": "x"})).await.ok();
 }

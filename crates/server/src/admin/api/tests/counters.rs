@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Bench, SHOP};
 use crate::admin::who::Scope;
+use crate::counters::Counters;
+use crate::counters::held::{Held, Mood};
 
 const K: &str = "/admin/v1/counters/k";
 
@@ -18,7 +20,7 @@ async fn counters_are_seen_and_changed() {
     assert!(bench.decide(&orders, 4).await.allowed());
     let told = bench.get(K).await.ok();
     assert_eq!((&of(&told, "per-key")["used"], &of(&told, "per-key")["remaining"]), (&json!(4), &json!(6)));
-    assert_eq!(of(&told, "per-key")["limit"], json!({"requests_per_unit": 10, "unit": "hour"}));
+    assert_eq!(of(&told, "per-key")["limit"], json!({"requests_per_unit": 10, "unit": "year"}));
     assert_eq!((&of(&told, "per-key")["key"], &of(&told, "per-key")["resolved_by"]), (&json!(["k"]), &json!("tier")));
     assert!(told["left_out"].as_array().unwrap().iter().any(|left| left["rule"] == "orders"), "{told}");
     let told = bench.get(&format!("{K}?rule=orders&endpoint=POST%20/orders")).await.ok();
@@ -92,4 +94,33 @@ async fn what_is_wrong_with_an_order_is_told() {
     let refused = bench.ask_as(&[Scope::Read, Scope::Rules], ("POST", K), &[], &reset.to_string()).await;
     assert_eq!(refused.code(403), "forbidden");
     assert_eq!(bench.control.generation(), 0);
+}
+
+#[tokio::test]
+async fn what_the_store_did_not_do_is_told_and_can_be_sent_again() {
+    let held = Held::new();
+    held.open();
+    let bench = Bench::on(SHOP, Counters::Shared(held.clone())).await;
+    let key = [("idempotency-key", "d1")];
+    let body = json!({"action": "debit", "units": 3, "rule": "per-key"}).to_string();
+    held.is(Mood::Away);
+    let away = bench.ask(("POST", K), &key, &body).await;
+    assert_eq!(away.code(503), "store_away");
+    assert!(away.body["detail"].as_str().unwrap().contains("per-key"), "{}", away.body);
+    held.is(Mood::Well);
+    let done = bench.ask(("POST", K), &key, &body).await;
+    assert!(done.headers.get("idempotent-replayed").is_none());
+    assert_eq!(of(&done.ok(), "per-key")["remaining"], 7);
+    let log = bench.get("/admin/v1/audit?kind=counter").await.ok();
+    let actions: Vec<_> = log["items"].as_array().unwrap().iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(actions, ["counter.debit", "counter.failed", "counter.debit"]);
+
+    // A quota that starts afresh is the same.
+    let quota = r#"{"tier": "pro", "reset": true}"#;
+    let key = [("idempotency-key", "q1")];
+    held.is(Mood::Away);
+    assert_eq!(bench.ask(("PUT", "/admin/v1/quotas/k"), &key, quota).await.code(503), "not_reset");
+    held.is(Mood::Well);
+    bench.ask(("PUT", "/admin/v1/quotas/k"), &key, quota).await.ok();
+    assert_eq!(of(&bench.get(K).await.ok(), "per-key")["used"], 0);
 }

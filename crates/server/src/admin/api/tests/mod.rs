@@ -32,15 +32,15 @@ use crate::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::rules_watch::{Follower, LayerHandle, RulesSource};
 
-/// The rules of most tests.
+/// The rules of most tests. Their windows are long, so that none ends while a test runs.
 pub(crate) const SHOP: &str = "\
 domain: shop
 entity: api_key
 tiers: {free: {paid: false}, pro: {}}
 default_tier: free
 rules:
-- {name: per-key, key: [api_key], limit: {free: 10/hour, pro: 1000/hour}, algorithm: fixed_window}
-- {name: orders, match: {endpoint: POST /orders}, key: [api_key, endpoint], limit: 5/hour, algorithm: fixed_window}
+- {name: per-key, key: [api_key], limit: {free: 10/year, pro: 1000/year}, algorithm: fixed_window}
+- {name: orders, match: {endpoint: POST /orders}, key: [api_key, endpoint], limit: 5/year, algorithm: fixed_window}
 - {name: busy, match: {slow: present}, key: [api_key], limit: 3 concurrent}
 ";
 
@@ -66,6 +66,11 @@ pub(crate) struct Answered {
 
 impl Bench {
     pub(crate) async fn new(file: &str) -> Bench {
+        Bench::on(file, Counters::Memory(MemoryConfig::default().build())).await
+    }
+
+    /// One whose counters are these.
+    pub(crate) async fn on(file: &str, counters: Counters) -> Bench {
         let home = TempDir::new().unwrap();
         let path = home.path().join("rules.yaml");
         std::fs::write(&path, file).unwrap();
@@ -74,8 +79,7 @@ impl Bench {
         let (clock, layer) = (ManualClock::at(START), LayerHandle::default());
         let rules = RulesSource::new(vec![path], LoadOptions::default(), layer.clone());
         let started = rules.start(None).unwrap();
-        let limiter = Limiter::new(started.rules, Counters::Memory(MemoryConfig::default().build()));
-        let limiter = Arc::new(limiter.with_clock(clock.clone()));
+        let limiter = Arc::new(Limiter::new(started.rules, counters).with_clock(clock.clone()));
         let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
         let parts = Parts {
             limiter: limiter.clone(),

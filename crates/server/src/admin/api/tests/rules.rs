@@ -1,5 +1,7 @@
 //! Rules by API: both forms, what is refused, versions, states, and what is decided then.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{Answered, Bench, SHOP};
@@ -7,7 +9,7 @@ use super::{Answered, Bench, SHOP};
 const RULE: &str = "/v1/ratelimit/config/extra";
 
 fn short() -> Value {
-    json!({"key_pattern": "user:{api_key}", "algorithm": "fixed_window", "rate": 2, "window": "1h"})
+    json!({"key_pattern": "user:{api_key}", "algorithm": "fixed_window", "rate": 2, "unit": "year"})
 }
 
 async fn allowed(bench: &Bench, caller: &str, times: usize) -> Vec<bool> {
@@ -29,12 +31,12 @@ async fn a_rule_is_in_force_when_its_write_is_answered() {
     let shown = bench.get(RULE).await;
     assert_eq!(shown.tag(), "\"1\"");
     let shown = shown.ok();
-    assert_eq!(shown["rule"], json!({"key": ["api_key"], "algorithm": "fixed_window", "limit": "2/1h"}));
+    assert_eq!(shown["rule"], json!({"key": ["api_key"], "algorithm": "fixed_window", "limit": "2/year"}));
     assert_eq!((&shown["author"], &shown["version"]), (&json!("token tests"), &json!(1)));
     assert_eq!(shown["created_at"], "2025-06-15T15:06:40Z");
 
     // The full form takes the place of a file's rule.
-    let body = json!({"rule": {"key": ["api_key"], "limit": "1/hour", "algorithm": "fixed_window"}, "reason": "less"});
+    let body = json!({"rule": {"key": ["api_key"], "limit": "1/year", "algorithm": "fixed_window"}, "reason": "less"});
     bench.put("/v1/ratelimit/config/per-key?domain=shop", &body).await.ok();
     assert_eq!(allowed(&bench, "other", 2).await, [true, false]);
     let items = bench.get("/v1/ratelimit/config").await.ok();
@@ -113,14 +115,14 @@ async fn a_dry_run_says_what_would_change() {
     let told = bench.put(&format!("{RULE}?dry_run"), &short()).await.ok();
     assert_eq!((&told["dry_run"], &told["valid"]), (&json!(true), &json!(true)));
     let changes = told["changes"].as_array().unwrap();
-    assert!(changes.contains(&json!({"path": "limit", "before": null, "after": "2/1h"})), "{changes:?}");
+    assert!(changes.contains(&json!({"path": "limit", "before": null, "after": "2/year"})), "{changes:?}");
     assert_eq!(bench.control.generation(), 0);
     bench.put(RULE, &short()).await.ok();
     let body =
-        json!({"key_pattern": "{api_key}", "algorithm": "fixed_window", "rate": 3, "window": "1h", "state": "shadow"});
+        json!({"key_pattern": "{api_key}", "algorithm": "fixed_window", "rate": 3, "unit": "year", "state": "shadow"});
     let told = bench.put(&format!("{RULE}?dry_run=true"), &body).await.ok();
     let expected = json!([
-        {"path": "limit", "before": "2/1h", "after": "3/1h"},
+        {"path": "limit", "before": "2/year", "after": "3/year"},
         {"path": "state", "before": "active", "after": "shadow"},
     ]);
     assert_eq!(told["changes"], expected);
@@ -206,10 +208,28 @@ async fn a_rule_that_no_longer_fits_can_be_mended() {
         let body = json!({"rule": {"key": ["api_key"], "limit": {"pro": "7/hour"}}});
         bench.put(&format!("/v1/ratelimit/config/{name}"), &body).await.ok();
     }
-    bench.rewrite(&SHOP.replace(", pro: {}", "").replace(", pro: 1000/hour", ""));
+    bench.rewrite(&SHOP.replace(", pro: {}", "").replace(", pro: 1000/year", ""));
     // The files wait for the rules above them.
     assert_eq!(bench.control.limiter().rules().domains()[0].tiers().len(), 2);
     bench.post("/v1/ratelimit/config/one/state", &json!({"state": "off"})).await.ok();
     bench.delete("/v1/ratelimit/config/two").await.ok();
     assert_eq!(bench.control.limiter().rules().domains()[0].tiers().len(), 1);
+}
+
+#[tokio::test]
+async fn many_writers_make_as_many_versions() {
+    const WRITERS: u64 = 30;
+    let bench = Arc::new(Bench::new(SHOP).await);
+    let mut writers = tokio::task::JoinSet::new();
+    for rate in 1..=WRITERS {
+        let bench = bench.clone();
+        let body = json!({"key_pattern": "{api_key}", "rate": rate, "unit": "hour"});
+        writers.spawn(async move { bench.put(RULE, &body).await.ok()["version"].as_u64().unwrap() });
+    }
+    let mut versions = writers.join_all().await;
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=WRITERS).collect::<Vec<_>>());
+    assert_eq!(bench.get(RULE).await.ok()["version"], WRITERS);
+    let kept = bench.get(&format!("{RULE}/versions")).await.ok();
+    assert_eq!(kept["items"].as_array().unwrap().len() as u64, WRITERS);
 }

@@ -55,6 +55,27 @@ async fn what_is_sent_twice_is_done_once() {
 }
 
 #[tokio::test]
+async fn what_was_answered_is_answered_again_whatever_there_is_now() {
+    let bench = Bench::new(SHOP).await;
+    for (made, path, body) in [
+        (3, "/admin/v1/emergencies/e/renew", r#"{"for": "2h"}"#),
+        (1, "/v1/ratelimit/config/r/state", r#"{"state": "shadow"}"#),
+        (1, "/v1/ratelimit/config/r/rollback", r#"{"version": 1}"#),
+    ] {
+        let (method, thing, content) = WRITES[made];
+        bench.ask((method, thing), &[], content).await.ok();
+        let key = [("idempotency-key", path)];
+        let first = bench.ask(("POST", path), &key, body).await;
+        bench.delete(thing).await.ok();
+        let second = bench.ask(("POST", path), &key, body).await;
+        assert_eq!(second.headers["idempotent-replayed"], "true", "{path}");
+        assert_eq!((first.tag(), &first.body), (second.tag(), &second.body), "{path}");
+        let lost = bench.ask(("POST", path), &[("if-match", "\"1\"")], body).await;
+        assert!([404, 412].contains(&lost.status), "{path}: {}", lost.body);
+    }
+}
+
+#[tokio::test]
 async fn bodies_must_be_json_and_short() {
     let huge = format!("{{\"reason\": \"{}\"}}", "x".repeat(10 << 20));
     for (method, path, body) in WRITES {
