@@ -21,6 +21,8 @@ pub enum Kind {
     Block,
     /// Who may ask.
     Token,
+    /// A caller's counters, which are kept elsewhere: what was done to them is in the audit log, and there is no record.
+    Counter,
 }
 
 /// What names a record.
@@ -151,7 +153,7 @@ pub enum Written {
 }
 
 impl Kind {
-    /// All of them.
+    /// All of which records are kept.
     pub const ALL: [Kind; 7] =
         [Kind::Quota, Kind::Rule, Kind::RuleVersion, Kind::Switch, Kind::Emergency, Kind::Block, Kind::Token];
 
@@ -165,12 +167,18 @@ impl Kind {
             Kind::Emergency => "emergency",
             Kind::Block => "block",
             Kind::Token => "token",
+            Kind::Counter => "counter",
         }
+    }
+
+    /// Whether there are records of it. What is written of others is in the audit log alone.
+    pub const fn is_kept(self) -> bool {
+        !matches!(self, Kind::Counter)
     }
 
     /// The kind of that name.
     pub fn parse(text: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == text)
+        Kind::ALL.into_iter().chain([Kind::Counter]).find(|kind| kind.as_str() == text)
     }
 }
 

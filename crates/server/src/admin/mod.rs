@@ -42,6 +42,7 @@ Tollgate
 /admin/v1/domains  the domains in force, as JSON (?offset=0&limit=100)
 /admin/v1/rules    the rules in force, as JSON (?domain=NAME&offset=0&limit=100)
 /rlconfig          the limits in force, as text
+/admin/openapi.json  what the admin API takes and answers
 ";
 
 /// Few connect here, and scrapers come every minute or so.
@@ -68,7 +69,9 @@ impl Admin {
 
     /// Serves one connection to its end.
     pub(crate) async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing) {
-        let service = TowerToHyperService::new(self.router.clone());
+        // So that an answer without end ends when the server is about to stop.
+        let router = self.router.clone().layer(axum::Extension(closing.clone()));
+        let service = TowerToHyperService::new(router);
         if let Err(error) = serve_http1(stream, closing, &SETTINGS, service).await {
             debug!(%error, "a connection to the admin listener ended");
         }

@@ -153,7 +153,6 @@ impl Control {
         &self.feed
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
     /// The layer above the files as it is in force, for trying out a change of it.
     pub(crate) fn current_layer(&self) -> tollgate::Layer {
         self.controls().layer(self.now())

@@ -164,7 +164,6 @@ impl RulesSource {
     ///
     /// # Errors
     /// All problems, if one of them is an error.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane, which is not there yet"))]
     pub(crate) fn try_out(&self, layer: &Layer) -> Compiled {
         let files = self.in_force().map_or_else(|| self.read(), |good| Files::of(good.sources.clone()));
         let errors = match self.compile(files, layer, NONE) {
