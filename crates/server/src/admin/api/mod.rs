@@ -9,6 +9,7 @@ mod names;
 mod problem;
 mod quotas;
 mod records;
+pub(super) mod tokens;
 mod usage;
 
 use std::sync::Arc;
