@@ -1,11 +1,12 @@
 //! Writing: one transaction, all or nothing.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use tollgate_core::Timestamp;
 
 use crate::error::{DbError, Fault, WriteError};
-use crate::model::{Change, Expect, Name, Once, Stored, Write, Written};
+use crate::model::{Change, Expect, Kind, Name, Once, Stored, Write, Written};
 use crate::pool::Lent;
 use crate::records::{COLUMNS, stored};
 use crate::statement::{Row, Statement};
@@ -233,11 +234,19 @@ async fn put(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
 }
 
 async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Option<Stored>]) -> Result<(), Fault> {
-    let changes: Vec<_> = write.changes.iter().zip(before).collect();
+    let with_before = write.changes.iter().zip(before);
+    let changes: Vec<_> = with_before
+        .map(|(change, before)| {
+            let before = before.as_ref().and_then(|before| before.document.as_deref());
+            let [before, after] =
+                [before, change.document.as_deref()].map(|document| logged(change.name.kind, document));
+            (change, before, after)
+        })
+        .collect();
     for changes in changes.chunks(ROWS) {
         let mut statement = Statement::new("INSERT INTO audit (");
         statement.and("generation, at, who, address, action, kind, domain, name, before, after, reason) VALUES ", []);
-        statement.rows(changes.iter().map(|(change, before)| {
+        statement.rows(changes.iter().map(|(change, before, after)| {
             [
                 generation.into(),
                 write.at.into(),
@@ -247,8 +256,8 @@ async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
                 change.name.kind.into(),
                 (&change.name.domain).into(),
                 (&change.name.name).into(),
-                before.as_ref().and_then(|before| before.document.as_deref()).into(),
-                change.document.as_deref().into(),
+                before.as_deref().into(),
+                after.as_deref().into(),
                 (&change.reason).into(),
             ]
         }));
@@ -256,6 +265,20 @@ async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
         lent.run(&statement).await?;
     }
     Ok(())
+}
+
+/// A document as the log has it. Of a token what its secret is known by is nobody's business who may read the log.
+fn logged(kind: Kind, document: Option<&str>) -> Option<Cow<'_, str>> {
+    const HASHES: [&str; 2] = ["hash", "old_hash"];
+    let text = document?;
+    if kind != Kind::Token {
+        return Some(Cow::Borrowed(text));
+    }
+    let Ok(serde_json::Value::Object(mut members)) = serde_json::from_str(text) else {
+        return Some(Cow::Borrowed("{}"));
+    };
+    members.retain(|name, _| !HASHES.contains(&name.as_str()));
+    Some(Cow::Owned(serde_json::Value::Object(members).to_string()))
 }
 
 async fn remember(lent: &mut Lent<'_>, once: &Once, write: &Write, generation: u64) -> Result<(), Fault> {

@@ -5,6 +5,7 @@ mod control;
 mod parts;
 mod receipts;
 mod store;
+mod who;
 
 use std::io;
 use std::process::ExitCode;

@@ -40,7 +40,8 @@ suite! {
     follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
         another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever a_reader_has_its_own_pace
         generations_of_two_databases_are_not_mixed;
-    log: the_log_says_what_happened what_is_not_kept_is_in_the_log_alone the_log_can_not_be_altered;
+    log: the_log_says_what_happened what_is_not_kept_is_in_the_log_alone
+        the_log_has_no_hashes_of_tokens the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;
     bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;

@@ -143,7 +143,6 @@ impl Control {
         *self.in_force.borrow()
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
     /// Who may ask: follows the records of tokens.
     pub(crate) fn tokens(&self) -> watch::Receiver<Arc<Tokens>> {
         self.tokens.subscribe()

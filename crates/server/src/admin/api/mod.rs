@@ -23,6 +23,7 @@ mod stream;
 mod switches;
 #[cfg(test)]
 pub(super) mod tests;
+pub(super) mod tokens;
 mod until;
 mod usage;
 

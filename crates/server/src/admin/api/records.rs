@@ -204,6 +204,11 @@ pub(super) fn missing(name: &Name) -> Problem {
     Problem::not_found("not_found", format!("there is no {} {:?}", name.kind, name.name))
 }
 
+/// Whether an answer is one that was given before.
+pub(super) fn is_replayed(response: &Response) -> bool {
+    response.headers().contains_key(&REPLAYED)
+}
+
 /// An answer that was given before.
 pub(super) fn replayed(generation: u64, answer: String) -> Response {
     let mut response = told(Some(generation), answer);
