@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
-use super::{Answer, Api, audit, blocks, counters, emergencies, quotas, rules, switches, usage};
+use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, switches, usage};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,6 +20,8 @@ use super::{Answer, Api, audit, blocks, counters, emergencies, quotas, rules, sw
         quotas::put,
         quotas::delete,
         usage::show,
+        bulk::export,
+        bulk::import,
         rules::list,
         rules::show,
         rules::delete,
