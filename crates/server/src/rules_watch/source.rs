@@ -184,6 +184,13 @@ fn of_layer_alone(problems: &[Problem]) -> bool {
 // === impl RulesChanges ===
 
 impl RulesChanges {
+    /// Whether they are, since this was asked last.
+    pub(crate) fn any(&mut self) -> bool {
+        let changed = self.0.has_changed().unwrap_or(false);
+        self.0.mark_unchanged();
+        changed
+    }
+
     /// Ends when they are.
     pub(crate) async fn next(&mut self) {
         if self.0.changed().await.is_err() {

@@ -121,11 +121,13 @@ fn busy(detail: &str) -> Problem {
 async fn tell(control: Arc<Control>, mut cursor: Cursor, mut rules: Option<RulesChanges>, out: mpsc::Sender<Chunk>) {
     let mut latest = control.feed().latest();
     let send = async |bytes: Bytes| out.send(Chunk { bytes, last: false }).await;
-    let mut told = None;
+    // What the files say is not gathered anew for every change of a caller.
+    let (mut told, mut look) = (None, rules.is_some());
     let telling = async {
         loop {
             latest.mark_unchanged();
-            if rules.is_some() {
+            look |= rules.as_mut().is_some_and(RulesChanges::any);
+            if std::mem::take(&mut look) {
                 // First, so that what is above the files is above the new ones.
                 let files = control.files();
                 if files != told {
@@ -150,7 +152,7 @@ async fn tell(control: Arc<Control>, mut cursor: Cursor, mut rules: Option<Rules
             };
             tokio::select! {
                 changed = latest.changed() => if changed.is_err() { return Ok(()) },
-                () = files_change => {}
+                () = files_change => look = true,
                 () = tokio::time::sleep(ALIVE_EVERY) => {}
             }
         }
