@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -82,7 +83,11 @@ impl Control {
         // One at a time: records are applied in the order of their generations.
         let mut copy = self.catching_up.lock().await;
         let (after, mut news) = (self.generation(), News::default());
-        let told = db.each_since(after, true, |stored| news.take(self, &stored)).await;
+        let told = match self.knows_tokens() {
+            true => db.each_since(after, true, |stored| news.take(self, &stored)).await,
+            // Those that are older than what this server began with would never be heard of.
+            false => Err(DbError::TooOld),
+        };
         let told = match told {
             Ok(generation) => Ok(generation),
             Err(DbError::TooOld) => self.load_again(db, &mut news).await,
@@ -95,6 +100,7 @@ impl Control {
                 return Err(error);
             }
         };
+        self.knows_tokens.store(true, Ordering::Release);
         let changed = generation != after;
         if changed {
             self.put_in_force(&mut news, generation);

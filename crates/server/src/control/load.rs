@@ -27,6 +27,9 @@ pub(crate) struct Loaded {
     pub(crate) db: Option<Db>,
     pub(crate) controls: Controls,
     pub(crate) tokens: Tokens,
+    /// Whether these are all tokens. Snapshots for other servers have none, and without the store of record nobody can say that there
+    /// are no tokens at all.
+    pub(crate) knows_tokens: bool,
     pub(crate) copy: Option<Copy>,
     /// Why it is not what the store of record says.
     pub(crate) trouble: Option<String>,
@@ -38,7 +41,14 @@ pub(crate) struct Loaded {
 /// If the store of record can't be used, and not only because it is away.
 pub(crate) async fn load(sources: &Sources) -> Result<Loaded, String> {
     let copy = sources.copy.as_deref().map(Copy::new);
-    let mut loaded = Loaded { db: None, controls: Controls::default(), tokens: Tokens::new(), copy, trouble: None };
+    let mut loaded = Loaded {
+        db: None,
+        controls: Controls::default(),
+        tokens: Tokens::new(),
+        knows_tokens: true,
+        copy,
+        trouble: None,
+    };
     let Some(place) = &sources.place else { return Ok(loaded) };
     let db = Db::open(place.clone()).await.map_err(|error| format!("the store of record can't be used: {error}"))?;
     let told = loaded.read_db(&db).await;
@@ -64,12 +74,17 @@ impl Loaded {
 
     /// The newest of what there is besides the database.
     fn fall_back(&mut self, sources: &Sources, why: &str) {
-        let places = [sources.copy.clone(), sources.snapshots.as_deref().map(snapshot_in)];
-        for path in places.into_iter().flatten() {
+        self.knows_tokens = false;
+        let places = [(sources.copy.clone(), true), (sources.snapshots.as_deref().map(snapshot_in), false)];
+        for (path, is_own) in places.into_iter().filter_map(|(path, is_own)| Some((path?, is_own))) {
             match read_file(&path) {
                 Ok((controls, tokens)) => {
-                    if controls.generation() >= self.controls.generation() {
-                        (self.controls, self.tokens) = (controls, tokens);
+                    // Old tokens are better than none.
+                    if is_own {
+                        self.tokens = tokens;
+                    }
+                    if is_own || controls.generation() > self.controls.generation() {
+                        (self.controls, self.knows_tokens) = (controls, is_own);
                     }
                     let generation = self.controls.generation();
                     tracing::warn!(generation, path = %path.display(), "the store of record is away: starting from a snapshot");

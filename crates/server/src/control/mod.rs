@@ -14,6 +14,7 @@ mod follow;
 mod load;
 mod write;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -45,6 +46,8 @@ pub(crate) struct Control {
     in_force: watch::Sender<u64>,
     /// Tokens, as their records say.
     tokens: watch::Sender<Arc<Tokens>>,
+    /// Whether these are all that there are.
+    knows_tokens: AtomicBool,
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
@@ -69,7 +72,7 @@ const PART: &str = "control";
 impl Control {
     /// What was loaded is in force from now on.
     pub(crate) fn new(loaded: Loaded, parts: Parts) -> Arc<Control> {
-        let Loaded { db, controls, tokens, copy, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, copy, trouble } = loaded;
         let Parts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.in_force(controls.generation(), controls.tenants().len());
@@ -87,6 +90,7 @@ impl Control {
             controls: Mutex::new(controls),
             catching_up: AsyncMutex::new(copy),
             tokens: watch::Sender::new(Arc::new(tokens)),
+            knows_tokens: AtomicBool::new(knows_tokens),
             health,
             metrics,
         })
@@ -100,8 +104,14 @@ impl Control {
         health: &Arc<Health>,
     ) -> Arc<Control> {
         let layer = LayerHandle::default();
-        let loaded =
-            Loaded { db: None, controls: Controls::default(), tokens: Tokens::new(), copy: None, trouble: None };
+        let loaded = Loaded {
+            db: None,
+            controls: Controls::default(),
+            tokens: Tokens::new(),
+            knows_tokens: true,
+            copy: None,
+            trouble: None,
+        };
         let parts = Parts {
             limiter,
             rules: RulesSource::new(Vec::new(), tollgate::LoadOptions::default(), layer.clone()),
@@ -140,6 +150,11 @@ impl Control {
     /// Who may ask: follows the records of tokens.
     pub(crate) fn tokens(&self) -> watch::Receiver<Arc<Tokens>> {
         self.tokens.subscribe()
+    }
+
+    /// Whether these are all tokens that there are. If not, that there is none means nothing.
+    pub(crate) fn knows_tokens(&self) -> bool {
+        self.knows_tokens.load(Ordering::Acquire)
     }
 
     #[expect(dead_code, reason = "for the parts of the API that are being written")]
