@@ -50,7 +50,13 @@ pub(super) fn build(
         ),
         None => {}
     }
-    if [settings.http.auth, settings.grpc.auth].contains(&DataAuth::Token) && !keys.are_there() {
+    if !control.knows_tokens() {
+        tracing::warn!(
+            "which tokens there are is not known while the store of record is away: those of this server's own copy are let in, and \
+             the one of admin_token_file"
+        );
+    }
+    if [settings.http.auth, settings.grpc.auth].contains(&DataAuth::Token) && !keys.may_be_there() {
         tracing::warn!(
             "checks need a token, and there is none: they are refused until `tollgate token create` has made one with the scope check"
         );

@@ -1,6 +1,7 @@
 //! Follows the store of record: what any server writes is in force here a moment later.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -91,13 +92,19 @@ impl Control {
         }
         let mut news = News::new(self);
         let past = (known.generation > 0).then_some(&*known);
-        let told = match db.read(past, true, &mut news).await {
+        let read = match self.knows_tokens() {
+            true => db.read(past, true, &mut news).await,
+            // Those that are older than what this server began with would never be heard of.
+            false => Err(DbError::TooOld),
+        };
+        let told = match read {
             Ok(Some(at)) => Ok(at),
             Ok(None) => Err(DbError::Away("nobody reads it".to_owned())),
             Err(DbError::TooOld) => self.load_again(db, &known, &mut news).await,
             Err(error) => Err(error),
         };
         let at = told.inspect_err(|error| self.is_away(error))?;
+        self.knows_tokens.store(true, Ordering::Release);
         if at != *known || news.too_many {
             self.put_in_force(&mut news, &at);
             *known = at.clone();

@@ -27,6 +27,9 @@ pub(crate) struct Loaded {
     pub(crate) db: Option<Db>,
     pub(crate) controls: Controls,
     pub(crate) tokens: Tokens,
+    /// Whether these are all tokens. Snapshots for other servers have none, and without the store of record nobody can say that there
+    /// are no tokens at all.
+    pub(crate) knows_tokens: bool,
     /// As of which write.
     pub(crate) at: Point,
     pub(crate) copy: Option<PathBuf>,
@@ -119,7 +122,7 @@ impl Reader for Everything {
 impl Loaded {
     pub(super) fn nothing() -> Loaded {
         let (controls, tokens) = (Controls::default(), Tokens::new());
-        Loaded { db: None, controls, tokens, at: Point::default(), copy: None, trouble: None }
+        Loaded { db: None, controls, tokens, knows_tokens: true, at: Point::default(), copy: None, trouble: None }
     }
 
     /// The newest of what there is besides the database.
@@ -130,6 +133,9 @@ impl Loaded {
         let newer = |shared: &Everything, own: &Everything| {
             shared.at.of == own.at.of && shared.at.generation > own.at.generation
         };
+        // Old tokens are better than none.
+        self.knows_tokens =
+            own.is_some() && !own.as_ref().zip(shared.as_ref()).is_some_and(|(own, shared)| newer(shared, own));
         let everything = match (own, shared) {
             // Who may ask is not in what is shared.
             (Some(own), Some(shared)) if newer(&shared, &own) => Some(Everything { tokens: own.tokens, ..shared }),

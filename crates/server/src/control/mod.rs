@@ -16,6 +16,7 @@ mod load;
 mod stream;
 mod write;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -52,6 +53,8 @@ pub(crate) struct Control {
     in_force: watch::Sender<u64>,
     /// Tokens, as their records say.
     tokens: watch::Sender<Arc<Tokens>>,
+    /// Whether these are all that there are.
+    knows_tokens: AtomicBool,
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
@@ -76,7 +79,7 @@ const PART: &str = "control";
 impl Control {
     /// What was loaded is in force from now on.
     pub(crate) fn new(loaded: Loaded, parts: Parts) -> Arc<Control> {
-        let Loaded { db, controls, tokens, at, copy, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, at, copy, trouble } = loaded;
         let Parts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.in_force(at.generation, controls.tenants().len());
@@ -95,6 +98,7 @@ impl Control {
             known: AsyncMutex::new(at),
             copy: copy.map(|path| Arc::new(Copy::new(&path))),
             tokens: watch::Sender::new(Arc::new(tokens)),
+            knows_tokens: AtomicBool::new(knows_tokens),
             health,
             metrics,
         })
@@ -146,6 +150,11 @@ impl Control {
     /// Who may ask: follows the records of tokens.
     pub(crate) fn tokens(&self) -> watch::Receiver<Arc<Tokens>> {
         self.tokens.subscribe()
+    }
+
+    /// Whether these are all tokens that there are. If not, that there is none means nothing.
+    pub(crate) fn knows_tokens(&self) -> bool {
+        self.knows_tokens.load(Ordering::Acquire)
     }
 
     pub(crate) fn feed(&self) -> &Feed {

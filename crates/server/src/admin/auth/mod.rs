@@ -132,9 +132,9 @@ impl Auth {
         Arc::new(Auth::new(Setup::default(), keys, control.clone(), metrics).unwrap())
     }
 
-    /// Whether anybody has set up who may come in.
+    /// Whether anybody has set up who may come in, or may have.
     pub(crate) fn is_set_up(&self) -> bool {
-        self.file.is_some() || !self.identities.is_empty() || self.keys.are_there()
+        self.file.is_some() || !self.identities.is_empty() || self.keys.may_be_there()
     }
 
     /// Why a server must not listen at an address as it is set up, with what to do.

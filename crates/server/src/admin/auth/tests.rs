@@ -11,7 +11,7 @@ use tollgate_control::Place;
 
 use super::*;
 use crate::admin::Admin;
-use crate::control::{Parts, Sources, load};
+use crate::control::{Loaded, Parts, Sources, load};
 use crate::health::Health;
 use crate::net::closing::Closer;
 use crate::rules_watch::{LayerHandle, RulesSource};
@@ -38,6 +38,10 @@ async fn served(setup: Setup) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let place = Some(Place::File(folder.path().join("control.db")));
     let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
+    served_from(setup, loaded, folder)
+}
+
+fn served_from(setup: Setup, loaded: Loaded, folder: TempDir) -> Served {
     let file = tollgate_rules::Source {
         name: "r.yaml".to_owned(),
         text: "domain: shop\nentity: api_key\nrules:\n- {name: per-key, key: [api_key], limit: 5/day}\n".to_owned(),
@@ -424,4 +428,36 @@ async fn a_listener_that_others_reach_needs_somebody_set_up() {
     assert_eq!(auth(Setup { identities, ..open() }).refusal(&address), None);
     served.first().await;
     assert_eq!(auth(open()).refusal(&address), None);
+}
+
+#[tokio::test]
+async fn while_nobody_knows_the_tokens_no_place_is_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = "{\"format\":1,\"as_of\":7}\n{\"records\":0}\n";
+    std::fs::write(folder.path().join("control-snapshot.jsonl"), snapshot).unwrap();
+    for (snapshots, generation) in [(None, 0), (Some(folder.path().to_owned()), 7)] {
+        let place = Some(Place::Postgres("postgres://nobody@127.0.0.1:1/none".to_owned()));
+        let loaded = load(&Sources { place, copy: None, snapshots }).await.unwrap();
+        assert!(!loaded.knows_tokens && loaded.trouble.is_some());
+        assert_eq!(loaded.controls.generation(), generation);
+        let served = served_from(Setup::default(), loaded, tempfile::tempdir().unwrap());
+        assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+    }
+}
+
+#[tokio::test]
+async fn tokens_from_before_a_snapshot_without_them_are_learnt() {
+    let first = served(Setup::default()).await;
+    let ops = first.first().await;
+    let place = Some(Place::File(first._folder.path().join("control.db")));
+    let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
+    assert!(loaded.knows_tokens && loaded.tokens.len() == 1);
+    // As if the database had been away, and a snapshot for other servers there.
+    let loaded = Loaded { tokens: crate::control::Tokens::new(), knows_tokens: false, ..loaded };
+    let served = served_from(Setup::default(), loaded, tempfile::tempdir().unwrap());
+    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 401);
+    assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+    served.control.catch_up(None).await.unwrap();
+    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
+    assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
 }
