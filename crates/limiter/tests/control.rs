@@ -177,6 +177,14 @@ fn what_can_not_be_read_changes_nothing() {
 }
 
 #[test]
+fn what_only_a_newer_tollgate_knows_is_passed_over() {
+    let line = br#"{"generation":9,"kind":"novelty","domain":"api","name":"x","document":{"a":1}}"#;
+    let Ok(Line::Record(record)) = lines::parse(line) else { panic!("it is a record") };
+    let mut controls = Controls::default();
+    assert_eq!((controls.apply(&record), controls.generation()), (Ok(Applied::Nothing), 9));
+}
+
+#[test]
 fn snapshots_there_and_back_and_cut_anywhere() {
     let records = [
         record(3, Kind::Quota, "api", "a", Some(r#"{"tier":"pro"}"#)),

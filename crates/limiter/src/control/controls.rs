@@ -31,6 +31,8 @@ pub enum Applied {
     Tenants,
     /// Rules or switches: the layer above the files is another one.
     Layer,
+    /// Nothing: it is of a kind that only a newer Tollgate knows.
+    Nothing,
 }
 
 impl Controls {
@@ -64,6 +66,7 @@ impl Controls {
             Kind::Block => self.block(domain, name, document),
             Kind::Rule => self.rule(domain, name, document),
             Kind::Switch => self.switch(domain, name, document),
+            Kind::Unknown => Ok(Applied::Nothing),
         };
         applied.map_err(|why| format!("the {kind} {name:?} of domain {domain:?} can't be read: {why}"))
     }

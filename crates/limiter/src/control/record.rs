@@ -52,10 +52,13 @@ pub enum Kind {
     Emergency,
     /// A caller or an address range that is not served: its name is the caller's, or the range's.
     Block,
+    /// Something that only a newer Tollgate knows: it is passed over.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Kind {
-    /// All of them.
+    /// All that are known.
     pub const ALL: [Kind; 5] = [Kind::Quota, Kind::Rule, Kind::Switch, Kind::Emergency, Kind::Block];
 
     /// The word for it.
@@ -66,6 +69,7 @@ impl Kind {
             Kind::Switch => "switch",
             Kind::Emergency => "emergency",
             Kind::Block => "block",
+            Kind::Unknown => "unknown",
         }
     }
 }
