@@ -10,7 +10,7 @@ use super::client::{Call, Remote};
 use super::path::Path;
 use super::server::ServerArgs;
 use super::show::{self, Columns};
-use super::{Done, Failure, complain, say};
+use super::{Done, Failure, Refusal, complain, say};
 
 /// The audit log.
 #[derive(Debug, Args)]
@@ -94,23 +94,21 @@ impl Audit {
     fn look(&self, remote: &Remote) -> Done {
         const NONE: &str = "nothing of this kind has happened";
         if self.since.is_some() || self.after.is_some() {
-            // Where the log begins is said once: pages say where they go on.
-            return self.pages(remote, NONE);
+            let after = self.after.map(|after| after.to_string());
+            return show::list_after(remote, &self.path(), after, None, COLUMNS, NONE);
         }
         let path = self.path().with("newest", Some("true"));
-        let answer =
-            remote.ask(Call::get(path.with("limit", Some(self.last.unwrap_or(USUAL).to_string()))))?.value()?;
+        let answer = remote.ask(Call::get(path.with("limit", Some(self.last.unwrap_or(USUAL).to_string()))))?;
         // As it happened, whichever way it was asked for.
-        let items: Vec<Value> = show::items(&answer)?.iter().rev().cloned().collect();
-        match (remote.json, items.is_empty()) {
-            (true, _) => say(items.iter().map(|item| format!("{item}\n")).collect::<String>()),
-            (false, true) => say(format!("{NONE}\n")),
-            (false, false) => say(show::Table::new(COLUMNS).lines(&items)),
+        if remote.json {
+            let items = show::as_they_are(&answer)?;
+            return say(items.iter().rev().map(|item| format!("{}\n", item.get())).collect::<String>());
         }
-    }
-
-    fn pages(&self, remote: &Remote, none: &str) -> Done {
-        show::list_after(remote, &self.path(), self.after.map(|after| after.to_string()), None, COLUMNS, none)
+        let items: Vec<Value> = show::items(&answer.value()?)?.iter().rev().cloned().collect();
+        match items.is_empty() {
+            true => say(format!("{NONE}\n")),
+            false => say(show::Table::new(COLUMNS).lines(&items)),
+        }
     }
 
     /// Tells what happens for as long as somebody listens. A server that goes away is asked again, for what came after the last
@@ -134,9 +132,8 @@ impl Audit {
                 // Servers end it after a while, so that connections do not grow old.
                 Ok(()) => is_first = false,
                 Err(Failure::Away(_)) if !is_first => {}
-                Err(Failure::Refused(refusal)) if !is_first && refusal.status >= 500 => {}
-                Err(other) if is_first || !matches!(other, Failure::Away(_)) => return Err(other),
-                Err(_) => {}
+                Err(Failure::Refused(Refusal { status: 500.., .. })) if !is_first => {}
+                Err(other) => return Err(other),
             }
             if !std::mem::replace(&mut is_gone, true) {
                 complain(format_args!("the log ended at entry {last}; asking again"));
