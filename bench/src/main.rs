@@ -1,6 +1,6 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -17,7 +17,7 @@ mod tenants;
 mod workload;
 
 /// What can be asked for, in the order in which it runs.
-const ALL: [(&str, fn()); 12] = [
+const ALL: [(&str, fn()); 13] = [
     ("decide", decide::run),
     ("rules", rules::run),
     ("memory", memory::run),
@@ -28,6 +28,7 @@ const ALL: [(&str, fn()); 12] = [
     ("receipts", server::receipts),
     ("resp", server::resp),
     ("latency", server::latency),
+    ("control", server::control),
     ("redis", store::run),
     ("fleet", server::fleet),
 ];

@@ -1,5 +1,6 @@
 //! The running server beside its peers: each a process on one core, with the load on another.
 
+mod control;
 mod fleet;
 mod grpc;
 mod http;
@@ -11,6 +12,7 @@ mod resp;
 mod tollgate;
 pub mod turns;
 
+pub use control::run as control;
 pub use fleet::run as fleet;
 pub use grpc::run as grpc;
 pub use http::run as http;

@@ -11,6 +11,7 @@ use tokio_stream::StreamExt;
 
 use crate::OPERATION;
 use crate::error::{DbError, Fault};
+use crate::follow::{Reader, record};
 use crate::place::Place;
 use crate::statement::{Row, Statement};
 
@@ -87,6 +88,25 @@ pub(crate) fn postgres_options(url: &str) -> Result<PgConnectOptions, DbError> {
     Ok(options.application_name("tollgate").disable_statement_logging())
 }
 
+/// Does something with each row that a statement gives. Not the whole must be there in time, but each row.
+macro_rules! each_row {
+    ($connection:expr, $statement:expr, $row:ident => $do:expr) => {
+        each_row!(@match $connection, $statement, $row => $do, Sqlite sqlite, Postgres postgres)
+    };
+    (@match $connection:expr, $statement:expr, $row:ident => $do:expr, $($kind:ident $query:ident),*) => {
+        match $connection {
+            $(Connection::$kind(connection) => {
+                let mut rows = $statement.$query().fetch(connection);
+                while let Some(row) = tokio::time::timeout(OPERATION, rows.next()).await.map_err(|_| Fault::Late)? {
+                    let row = row?;
+                    let $row = Row::$kind(&row);
+                    $do;
+                }
+            })*
+        }
+    };
+}
+
 impl Connection {
     /// Runs a statement and hands out its rows as they come.
     pub(crate) async fn each(
@@ -94,20 +114,21 @@ impl Connection {
         statement: &Statement<'_>,
         mut each: impl FnMut(Row<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        // Not the whole must be there in time, but each row.
-        macro_rules! each_row {
-            ($query:expr, $connection:expr, $row:path) => {{
-                let mut rows = $query.fetch($connection);
-                while let Some(row) = tokio::time::timeout(OPERATION, rows.next()).await.map_err(|_| Fault::Late)? {
-                    each($row(&row?))?;
-                }
-            }};
-        }
-        match self {
-            Connection::Sqlite(connection) => each_row!(statement.sqlite(), connection, Row::Sqlite),
-            Connection::Postgres(connection) => each_row!(statement.postgres(), connection, Row::Postgres),
-        }
+        each_row!(self, statement, row => each(row)?);
         Ok(())
+    }
+
+    /// Runs a statement that asks for the columns of a [`Record`](crate::Record) and hands out its rows as fast as the reader
+    /// takes them. `false` if it wanted no more.
+    pub(crate) async fn read(&mut self, statement: &Statement<'_>, reader: &mut impl Reader) -> Result<bool, Fault> {
+        each_row!(self, statement, row => {
+            let Some(record) = record(row)? else { continue };
+            reader.take(record);
+            if reader.is_full() && !reader.rest().await {
+                return Ok(false);
+            }
+        });
+        Ok(true)
     }
 
     /// Runs a statement and says how many rows it changed.

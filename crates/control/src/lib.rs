@@ -3,7 +3,7 @@
 //! Everything is a [`Stored`] record: a [`Name`] (kind, domain, name), a JSON document that this crate does not read, and the
 //! generation of the write that put it there. A [`Write`] is one transaction: the next generation, the records, what the audit
 //! log says of them, and what is remembered for an idempotency key. Generations commit in their order, so a follower that asks
-//! for what is past the last one it saw ([`Db::each_since`]) misses nothing. A deleted record stays for a while without its
+//! for what is past the last one it saw ([`Db::each_since`], [`Db::read`]) misses nothing. A deleted record stays for a while without its
 //! document, so that followers hear of it.
 //!
 //! Nothing here waits without end: a database that is away, frozen or cut off is [`DbError::Away`] within a bounded time, and
@@ -12,6 +12,7 @@
 mod audit;
 mod connection;
 mod error;
+mod follow;
 mod listen;
 mod migrate;
 mod model;
@@ -30,7 +31,8 @@ use tokio::sync::watch;
 
 pub use audit::{AuditEntry, AuditFilter, MOST_AUDITED};
 pub use error::{DbError, WriteError};
-pub use model::{Change, Expect, Kind, Name, Once, Record, Stored, Write, Written};
+pub use follow::Reader;
+pub use model::{Change, Expect, Kind, Name, Once, Point, Record, Stored, Write, Written};
 pub use place::Place;
 pub use records::{Filter, MOST_LISTED};
 pub use sweep::{KEEP_DELETED, KEEP_ONCE, Swept};

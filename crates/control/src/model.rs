@@ -21,6 +21,8 @@ pub enum Kind {
     Block,
     /// Who may ask.
     Token,
+    /// A caller's counters, which are kept elsewhere: what was done to them is in the audit log, and there is no record.
+    Counter,
 }
 
 /// What names a record.
@@ -51,6 +53,15 @@ pub struct Stored {
     pub updated_by: String,
     /// Why.
     pub reason: String,
+}
+
+/// How far a follower has come. Two that are of different databases can't be compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// What tells the database from others.
+    pub of: String,
+    /// The last write that is known.
+    pub generation: u64,
 }
 
 /// A record as followers read it: what decides, and nothing else. A million of them pass by, so they are borrowed.
@@ -142,7 +153,7 @@ pub enum Written {
 }
 
 impl Kind {
-    /// All of them.
+    /// All of which records are kept.
     pub const ALL: [Kind; 7] =
         [Kind::Quota, Kind::Rule, Kind::RuleVersion, Kind::Switch, Kind::Emergency, Kind::Block, Kind::Token];
 
@@ -156,12 +167,18 @@ impl Kind {
             Kind::Emergency => "emergency",
             Kind::Block => "block",
             Kind::Token => "token",
+            Kind::Counter => "counter",
         }
+    }
+
+    /// Whether there are records of it. What is written of others is in the audit log alone.
+    pub const fn is_kept(self) -> bool {
+        !matches!(self, Kind::Counter)
     }
 
     /// The kind of that name.
     pub fn parse(text: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == text)
+        Kind::ALL.into_iter().chain([Kind::Counter]).find(|kind| kind.as_str() == text)
     }
 }
 

@@ -4,6 +4,7 @@
 //! records would take seconds; as some thousand texts they take one.
 
 use crate::error::Fault;
+use crate::follow::Reader;
 use crate::model::{Kind, Record};
 use crate::pool::Lent;
 use crate::statement::Statement;
@@ -11,12 +12,9 @@ use crate::statement::Statement;
 /// Records in one row.
 const TOGETHER: u64 = 500;
 
-/// Hands out all records, in any order. The transaction that it is called in sees one moment.
-pub(crate) async fn each(
-    lent: &mut Lent<'_>,
-    with_deleted: bool,
-    each: &mut impl FnMut(Record<'_>),
-) -> Result<(), Fault> {
+/// Hands out all records, in any order, as fast as the reader takes them. The transaction that it is called in sees one moment.
+/// `false` if the reader wanted no more.
+pub(crate) async fn read(lent: &mut Lent<'_>, with_deleted: bool, reader: &mut impl Reader) -> Result<bool, Fault> {
     let mut last = 0;
     loop {
         let mut statement = Statement::new(
@@ -28,45 +26,49 @@ pub(crate) async fn each(
         statement.and("? AND ", [last.into()]);
         statement.and(if with_deleted { "true" } else { "document IS NOT NULL" }, []);
         statement.and(" ORDER BY rowid LIMIT ?)", [TOGETHER.into()]);
-        let mut count = 0;
+        let (mut count, mut text) = (0, String::new());
         lent.each(&statement, |row| {
             (count, last) = (row.number(0)?, row.number(1)?);
-            unpack(row.maybe(2)?.unwrap_or_default(), each)
-                .ok_or_else(|| Fault::Damaged("records that are not as they were put together".to_owned()))
+            text = row.maybe(2)?.unwrap_or_default().to_owned();
+            Ok(())
         })
         .await?;
+        let mut rest = &*text;
+        while !rest.is_empty() {
+            let damaged = || Fault::Damaged("records that are not as they were put together".to_owned());
+            let (record, others) = first(rest).ok_or_else(damaged)?;
+            rest = others;
+            let Some(record) = record else { continue };
+            reader.take(record);
+            if reader.is_full() && !reader.rest().await {
+                return Ok(false);
+            }
+        }
         if count < TOGETHER {
-            return Ok(());
+            return Ok(true);
         }
     }
 }
 
-/// Takes records apart: `LENGTH,LENGTH,LENGTH,GENERATION,LENGTH:` and then kind, domain, name and document, as long as that.
-/// A document that is not there has `-` for its length.
-fn unpack(mut text: &str, each: &mut impl FnMut(Record<'_>)) -> Option<()> {
-    while !text.is_empty() {
-        let (head, rest) = text.split_once(':')?;
-        let mut fields = head.split(',');
-        let mut rest = rest;
-        let mut take = |length: &str| {
-            let (part, others) = rest.split_at_checked(length.parse().ok()?)?;
-            rest = others;
-            Some(part)
-        };
-        let kind = take(fields.next()?)?;
-        let domain = take(fields.next()?)?;
-        let name = take(fields.next()?)?;
-        let generation = fields.next()?.parse().ok()?;
-        let document = match fields.next()? {
-            "-" => None,
-            length => Some(take(length)?),
-        };
-        if let Some(kind) = Kind::parse(kind) {
-            each(Record { kind, domain, name, generation, document });
-        }
-        text = rest;
-    }
-    Some(())
+/// The first record of several, and the others: `LENGTH,LENGTH,LENGTH,GENERATION,LENGTH:` and then kind, domain, name and document, as
+/// long as that. A document that is not there has `-` for its length. No record of a kind that is not known here.
+fn first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
+    let (head, mut rest) = text.split_once(':')?;
+    let mut fields = head.split(',');
+    let mut take = |length: &str| {
+        let (part, others) = rest.split_at_checked(length.parse().ok()?)?;
+        rest = others;
+        Some(part)
+    };
+    let kind = take(fields.next()?)?;
+    let domain = take(fields.next()?)?;
+    let name = take(fields.next()?)?;
+    let generation = fields.next()?.parse().ok()?;
+    let document = match fields.next()? {
+        "-" => None,
+        length => Some(take(length)?),
+    };
+    Some((Kind::parse(kind).map(|kind| Record { kind, domain, name, generation, document }), rest))
 }
 
 #[cfg(test)]
@@ -74,8 +76,13 @@ mod tests {
     use super::*;
 
     fn unpacked(text: &str) -> Option<Vec<String>> {
-        let mut seen = Vec::new();
-        unpack(text, &mut |record| seen.push(format!("{record:?}"))).map(|()| seen)
+        let (mut seen, mut rest) = (Vec::new(), text);
+        while !rest.is_empty() {
+            let (record, others) = first(rest)?;
+            seen.extend(record.map(|record| format!("{record:?}")));
+            rest = others;
+        }
+        Some(seen)
     }
 
     #[test]

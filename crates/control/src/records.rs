@@ -1,11 +1,9 @@
-//! Records, read: one, a page, all that changed.
+//! Records, read: one, or a page.
 
+use crate::Db;
 use crate::error::{DbError, Fault};
-use crate::model::{Kind, Name, Record, Stored};
-use crate::packed;
-use crate::pool::Lent;
+use crate::model::{Kind, Name, Stored};
 use crate::statement::{Row, Statement};
-use crate::{Begin, Db, OPERATION};
 
 /// Records of a page.
 pub const MOST_LISTED: usize = 1_000;
@@ -81,54 +79,6 @@ impl Db {
         Ok(count)
     }
 
-    /// Hands out the records that were written past a generation, as they are at one moment, and says the generation of that
-    /// moment. They come in the order of generations; all of them (`after` is 0) come in any order. Records of kinds that only a
-    /// newer Tollgate knows are left out.
-    ///
-    /// [`DbError::TooOld`]: deletions past `after` may have been forgotten, or this database has never been there. Then `after`
-    /// must be 0, and what is not handed out is not there.
-    pub async fn each_since(
-        &self,
-        after: u64,
-        with_deleted: bool,
-        mut each: impl FnMut(Record<'_>) + Send,
-    ) -> Result<u64, DbError> {
-        let heard = *self.0.heard.borrow();
-        let (mut lent, generation) = self
-            .within(OPERATION, async {
-                let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
-                let (mut generation, mut swept) = (0, 0);
-                lent.each(&Statement::new("SELECT generation, swept FROM control"), |row| {
-                    (generation, swept) = (row.number(0)?, row.number(1)?);
-                    Ok(())
-                })
-                .await?;
-                self.0.unhear(heard, generation);
-                let known = after == 0 || (swept..=generation).contains(&after);
-                known.then_some((lent, generation)).ok_or(Fault::TooOld)
-            })
-            .await?;
-        let read = async {
-            match after {
-                0 if !self.is_postgres() => packed::each(&mut lent, with_deleted, &mut each).await,
-                _ => each_row(&mut lent, after, with_deleted, &mut each).await,
-            }
-        };
-        // Each row has its own deadline.
-        let read = read.await.map_err(|fault| fault.told(&self.0.place));
-        if matches!(read, Err(DbError::Away(_))) {
-            self.0.readers.forget_idle();
-        }
-        read?;
-        self.within(OPERATION, async {
-            lent.script("COMMIT").await?;
-            lent.keep();
-            Ok(())
-        })
-        .await?;
-        Ok(generation)
-    }
-
     fn filtered<'a>(&self, columns: &str, filter: &'a Filter, bounds: &'a Bounds) -> Statement<'a> {
         let mut statement = Statement::new("SELECT ");
         statement.and(columns, []);
@@ -155,27 +105,6 @@ impl Db {
         }
         statement
     }
-}
-
-async fn each_row(
-    lent: &mut Lent<'_>,
-    after: u64,
-    with_deleted: bool,
-    each: &mut impl FnMut(Record<'_>),
-) -> Result<(), Fault> {
-    let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records WHERE ");
-    statement.and(if with_deleted { "true" } else { "document IS NOT NULL" }, []);
-    if after > 0 {
-        statement.and(" AND generation > ? ORDER BY generation", [after.into()]);
-    }
-    lent.each(&statement, |row| {
-        if let Some(kind) = Kind::parse(row.text(0)?) {
-            let (domain, name) = (row.text(1)?, row.text(2)?);
-            each(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? });
-        }
-        Ok(())
-    })
-    .await
 }
 
 /// What a filter means to a database.

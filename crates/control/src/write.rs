@@ -1,12 +1,15 @@
 //! Writing: one transaction, all or nothing.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use tollgate_core::Timestamp;
+
 use crate::error::{DbError, Fault, WriteError};
-use crate::model::{Change, Expect, Name, Once, Stored, Write, Written};
+use crate::model::{Change, Expect, Kind, Name, Once, Stored, Write, Written};
 use crate::pool::Lent;
 use crate::records::{COLUMNS, stored};
-use crate::statement::Statement;
+use crate::statement::{Row, Statement};
 use crate::sweep::KEEP_ONCE;
 use crate::{BULK, Begin, Db, OPERATION};
 
@@ -82,6 +85,32 @@ impl Db {
         Ok(Ok(Written::Now { generation, before }))
     }
 
+    /// What is answered to one who sends a write again under its idempotency key; none if it is the first time.
+    pub async fn met(&self, once: &Once, now: Timestamp) -> Result<Option<Written>, WriteError> {
+        let mut met = None;
+        let statement = of_key(once, now);
+        self.select(&statement, |row| {
+            met = Some(answered(row, once)?);
+            Ok(())
+        })
+        .await?;
+        met.transpose()
+    }
+
+    /// Forgets an idempotency key: what was written under it is undone, or was not done, and may be sent again.
+    pub async fn forget(&self, key: &str) -> Result<(), DbError> {
+        self.within(OPERATION, async {
+            let mut lent = self.begin(self.writer(), Begin::Write).await?;
+            let mut statement = Statement::new("DELETE FROM once WHERE key = ");
+            statement.and("?", [key.into()]);
+            lent.run(&statement).await?;
+            lent.script("COMMIT").await?;
+            lent.keep();
+            Ok(())
+        })
+        .await
+    }
+
     /// Takes the one row that all writers take. Others are told when this is committed, and not if it is not.
     async fn next_generation(&self, lent: &mut Lent<'_>) -> Result<u64, Fault> {
         let sql = match self.is_postgres() {
@@ -108,17 +137,25 @@ async fn met_before(
     write: &Write,
 ) -> Result<Option<Result<Written, WriteError>>, Fault> {
     let mut met = None;
-    let mut statement = Statement::new("SELECT digest, generation, answer FROM once WHERE key = ");
-    statement.and("? AND at > ?", [(&once.key).into(), write.at.before(KEEP_ONCE).into()]);
-    lent.each(&statement, |row| {
-        met = Some(match row.text(0)? == once.digest {
-            true => Ok(Written::Before { generation: row.number(1)?, answer: row.text(2)?.to_owned() }),
-            false => Err(WriteError::OnceConflict),
-        });
+    lent.each(&of_key(once, write.at), |row| {
+        met = Some(answered(row, once)?);
         Ok(())
     })
     .await?;
     Ok(met)
+}
+
+fn of_key(once: &Once, now: Timestamp) -> Statement<'_> {
+    let mut statement = Statement::new("SELECT digest, generation, answer FROM once WHERE key = ");
+    statement.and("? AND at > ?", [(&once.key).into(), now.before(KEEP_ONCE).into()]);
+    statement
+}
+
+fn answered(row: Row<'_>, once: &Once) -> Result<Result<Written, WriteError>, Fault> {
+    Ok(match row.text(0)? == once.digest {
+        true => Ok(Written::Before { generation: row.number(1)?, answer: row.text(2)?.to_owned() }),
+        false => Err(WriteError::OnceConflict),
+    })
 }
 
 /// What is there now, if it is what was expected.
@@ -162,9 +199,11 @@ async fn before(lent: &mut Lent<'_>, changes: &[Change]) -> Result<Result<Vec<Op
 
 async fn put(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Option<Stored>]) -> Result<(), Fault> {
     let with_before = write.changes.iter().zip(before);
-    // What is not there need not be deleted.
-    let changes: Vec<_> =
-        with_before.filter(|(change, before)| change.document.is_some() || before.is_some()).collect();
+    // What is not there need not be deleted, and of some there are no records.
+    let is_put = |change: &Change, before: &Option<Stored>| {
+        change.name.kind.is_kept() && (change.document.is_some() || before.is_some())
+    };
+    let changes: Vec<_> = with_before.filter(|(change, before)| is_put(change, before)).collect();
     for changes in changes.chunks(ROWS) {
         let mut statement = Statement::new("INSERT INTO records (");
         statement.and(COLUMNS, []).and(") VALUES ", []);
@@ -195,11 +234,19 @@ async fn put(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
 }
 
 async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Option<Stored>]) -> Result<(), Fault> {
-    let changes: Vec<_> = write.changes.iter().zip(before).collect();
+    let with_before = write.changes.iter().zip(before);
+    let changes: Vec<_> = with_before
+        .map(|(change, before)| {
+            let before = before.as_ref().and_then(|before| before.document.as_deref());
+            let [before, after] =
+                [before, change.document.as_deref()].map(|document| logged(change.name.kind, document));
+            (change, before, after)
+        })
+        .collect();
     for changes in changes.chunks(ROWS) {
         let mut statement = Statement::new("INSERT INTO audit (");
         statement.and("generation, at, who, address, action, kind, domain, name, before, after, reason) VALUES ", []);
-        statement.rows(changes.iter().map(|(change, before)| {
+        statement.rows(changes.iter().map(|(change, before, after)| {
             [
                 generation.into(),
                 write.at.into(),
@@ -209,8 +256,8 @@ async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
                 change.name.kind.into(),
                 (&change.name.domain).into(),
                 (&change.name.name).into(),
-                before.as_ref().and_then(|before| before.document.as_deref()).into(),
-                change.document.as_deref().into(),
+                before.as_deref().into(),
+                after.as_deref().into(),
                 (&change.reason).into(),
             ]
         }));
@@ -218,6 +265,20 @@ async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
         lent.run(&statement).await?;
     }
     Ok(())
+}
+
+/// A document as the log has it. Of a token what its secret is known by is nobody's business who may read the log.
+fn logged(kind: Kind, document: Option<&str>) -> Option<Cow<'_, str>> {
+    const HASHES: [&str; 2] = ["hash", "old_hash"];
+    let text = document?;
+    if kind != Kind::Token {
+        return Some(Cow::Borrowed(text));
+    }
+    let Ok(serde_json::Value::Object(mut members)) = serde_json::from_str(text) else {
+        return Some(Cow::Borrowed("{}"));
+    };
+    members.retain(|name, _| !HASHES.contains(&name.as_str()));
+    Some(Cow::Owned(serde_json::Value::Object(members).to_string()))
 }
 
 async fn remember(lent: &mut Lent<'_>, once: &Once, write: &Write, generation: u64) -> Result<(), Fault> {

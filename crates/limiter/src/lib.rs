@@ -10,6 +10,7 @@
 //! | `axum` | the same, with the path of the route that matched and the address of the peer |
 //! | `http` | decisions as HTTP headers and bodies: the module `told` |
 //! | `control` | what operators decide while the service runs: the module `control` |
+//! | `follow` | the same, followed from a server of Tollgate: `control::Follower` |
 //! | `receipts` | receipts that travel, signed |
 
 mod adjust;
@@ -63,6 +64,6 @@ pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemorySt
 struct Readme;
 
 /// So do those of the page on this library.
-#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+#[cfg(all(doctest, feature = "axum", feature = "follow", feature = "redis"))]
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryPage;

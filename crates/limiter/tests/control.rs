@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
 
 use tollgate::control::documents::{EmergencyDocument, Faults, QuotaDocument};
-use tollgate::control::lines::{self, End, Head, Line};
+use tollgate::control::lines::{self, Alive, End, Head, Line};
 use tollgate::control::{Applied, Controls, Kind, Moment, Record};
 use tollgate::{
     Decision, Descriptor, LayerMode, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, ResolvedBy, RuleMode,
@@ -184,13 +184,15 @@ fn snapshots_there_and_back_and_cut_anywhere() {
         record(6, Kind::Quota, "api", "a", None),
     ];
     let mut text = Vec::new();
-    lines::write(&mut text, &Head { format: lines::FORMAT, as_of: 5 }).unwrap();
+    lines::write(&mut text, &Head { format: lines::FORMAT, of: "a".to_owned(), as_of: 5 }).unwrap();
     for record in &records[..2] {
         lines::write(&mut text, record).unwrap();
     }
     lines::write(&mut text, &End { records: 2 }).unwrap();
     let whole = text.len();
     lines::write(&mut text, &records[2]).unwrap();
+    let added = text.len();
+    lines::write(&mut text, &Alive { alive: 7 }).unwrap();
 
     let read = |bytes: &[u8]| {
         let mut seen = Vec::new();
@@ -198,19 +200,24 @@ fn snapshots_there_and_back_and_cut_anywhere() {
             Line::Record(record) => seen.push((record.generation, record.document.is_some())),
             other => panic!("{other:?}"),
         });
-        as_of.map(|as_of| (as_of, seen)).map_err(|error| error.to_string())
+        as_of.map(|head| (head.as_of, seen)).map_err(|error| error.to_string())
     };
-    assert_eq!(read(&text), Ok((6, vec![(3, true), (5, true), (6, false)])));
+    assert_eq!(read(&text), Ok((7, vec![(3, true), (5, true), (6, false)])));
     for cut in 0..text.len() {
         match read(&text[..cut]) {
             Ok((as_of, seen)) => {
                 assert!(cut >= whole);
-                assert_eq!((as_of, seen.len()), (5, 2), "what was added is read if it is whole");
+                let expected = if cut < added { 2 } else { 3 };
+                assert_eq!((as_of, seen.len()), (5, expected), "what was added is read if it is whole");
             }
             Err(why) => assert!(cut < whole, "{why}"),
         }
     }
-    assert_eq!(read(b"{\"format\":2,\"as_of\":1}\n").unwrap_err(), "snapshot format 2 is not 1");
+    // A line that was only half on the disk when the power went.
+    let torn = [&text[..added], &[0; 20], b"\n", &text[added..]].concat();
+    assert_eq!(read(&torn), Ok((5, vec![(3, true), (5, true), (6, false)])));
+    let newer = b"{\"format\":2,\"of\":\"a\",\"as_of\":1}\n";
+    assert_eq!(read(newer).unwrap_err(), "snapshot format 2 is not 1");
     let moment: Moment = "2025-02-01T00:00:00+01:00".parse().unwrap();
     assert_eq!(moment.to_string(), "2025-01-31T23:00:00Z");
 }

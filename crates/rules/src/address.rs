@@ -1,6 +1,7 @@
 //! Addresses as attribute values.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use tollgate_core::Value;
@@ -39,6 +40,32 @@ impl Network {
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => same_bits(network, address, self.prefix),
             _ => false,
+        }
+    }
+
+    /// The same network, written with its first address: what stands for it among others.
+    pub fn canonical(&self) -> Network {
+        let masked = |bits: u128, beyond: u32| bits & u128::MAX.checked_shl(beyond).unwrap_or(0);
+        let address = match self.address {
+            IpAddr::V4(address) => {
+                let bits = masked(address.to_bits().into(), 32 - u32::from(self.prefix.min(32)));
+                Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or_default()).into()
+            }
+            IpAddr::V6(address) => {
+                let bits = masked(address.to_bits(), 128 - u32::from(self.prefix.min(128)));
+                Ipv6Addr::from_bits(bits).into()
+            }
+        };
+        Network { address, prefix: self.prefix }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = if self.address.is_ipv4() { 32 } else { 128 };
+        match self.prefix {
+            prefix if prefix >= longest => write!(f, "{}", self.address),
+            prefix => write!(f, "{}/{prefix}", self.address),
         }
     }
 }
@@ -100,6 +127,22 @@ mod tests {
         assert_eq!(counted("10.0.0.1", 56).to_string(), "10.0.0.1");
         assert_eq!(counted("fe80::1%eth0", 56), Value::Text("fe80::1%eth0"));
         assert_eq!(counted("", 56), Value::Text(""));
+    }
+
+    #[test]
+    fn networks_have_one_form() {
+        for (text, canonical) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.1.2.3", "10.1.2.3"),
+            ("10.1.2.3/32", "10.1.2.3"),
+            ("10.1.2.3/0", "0.0.0.0/0"),
+            ("2001:db8:1::7/32", "2001:db8::/32"),
+            ("2001:DB8::7/128", "2001:db8::7"),
+            ("::1/0", "::/0"),
+            ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
+        ] {
+            assert_eq!(text.parse::<Network>().unwrap().canonical().to_string(), canonical);
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl LayerRule {
     pub const LONGEST: usize = 256 << 10;
 
     /// What it is called in problems, where a file has its path.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         format!("rule {}{BY_API}", shown(&self.name))
     }
 }
@@ -113,6 +113,11 @@ impl Problem {
     /// Whether it is one of the layer above the files.
     pub fn is_by_api(&self) -> bool {
         self.file.ends_with(BY_API)
+    }
+
+    /// Where it is, in a word: `rules.yaml:7`, and `rule per-key:2` of a rule of the layer.
+    pub fn at(&self) -> String {
+        format!("{}:{}", self.file.strip_suffix(BY_API).unwrap_or(&self.file), self.line)
     }
 }
 

@@ -5,10 +5,12 @@ mod control;
 mod parts;
 mod receipts;
 mod store;
+mod who;
 
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -62,6 +64,9 @@ fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Re
     served.map_err(|reason| vec![reason])
 }
 
+/// How long the admin listener's last answers may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 /// From the first connection to the last.
 async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let unable = |error: io::Error| format!("the server can't run: {error}");
@@ -70,6 +75,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let (closer, closing) = Closer::new();
     let (alive, mut all_ended) = mpsc::channel(1);
     let (admin_closer, admin_closing) = Closer::new();
+    let (admin_alive, mut admin_ended) = mpsc::channel(1);
 
     banner::show(settings, &parts);
     first_words(&parts).await;
@@ -78,9 +84,9 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     }
     if let Some(door) = parts.admin {
         // Here, and until the end: operators see a server that is busy, and one that stops.
-        tokio::spawn(door.open(None, admin_closing, mpsc::channel(1).0));
+        tokio::spawn(door.open(None, admin_closing, admin_alive.clone()));
     }
-    drop(alive);
+    drop((alive, admin_alive));
     for task in parts.background {
         tokio::spawn(task(closing.clone()));
     }
@@ -101,6 +107,8 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
         () = signals.until_told_to_stop(|| {}) => tracing::warn!("told to stop twice: what is in flight is dropped"),
     }
     admin_closer.close();
+    // What operators wrote is answered, and what they follow has an end.
+    let _ = tokio::time::timeout(LAST_ANSWERS, admin_ended.recv()).await;
     if let Ok(workers) = Arc::try_unwrap(workers) {
         workers.stop();
     }

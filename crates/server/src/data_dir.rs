@@ -26,6 +26,8 @@ const LOCK: &str = "lock";
 /// Counters and rules are nobody else's business.
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
+/// What servers write for each other is their group's.
+const SHARED_FILE: u32 = 0o640;
 
 impl DataDir {
     /// Makes the directory if it is not there, and takes it.
@@ -75,10 +77,35 @@ impl DataDir {
     }
 }
 
+/// Who writes a file that is replaced, and who reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    /// This server alone.
+    Own,
+    /// Several servers write it, each all of it, and others of their group read it. This number is the writer's own.
+    Shared(u64),
+}
+
 /// Writes a file so that whoever reads it, also after a crash, finds the old content or the new, never half of one.
 pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    replace_as(path, Replaced::Own, write)
+}
+
+/// The same for a file that may be others' too.
+pub(crate) fn replace_as(
+    path: &Path,
+    replaced: Replaced,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
+    let mode = match replaced {
+        Replaced::Own => PRIVATE_FILE,
+        Replaced::Shared(writer) => {
+            name.push(format!(".{writer:016x}"));
+            SHARED_FILE
+        }
+    };
     name.push(".new");
     let temporary = directory.join(name);
     // What a crash left there may be readable by others.
@@ -86,10 +113,13 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&temporary)?;
-    write(&mut file)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    let written = write(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, path));
+    if let Err(error) = written {
+        // A disk that is full is not to stay so for half of a file.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     // The name is in the directory, which must reach the disk too.
     File::open(directory)?.sync_all()
 }
@@ -128,6 +158,21 @@ mod tests {
             Err(io::Error::other("full"))
         });
         assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "half of a file is left");
+    }
+
+    #[test]
+    fn two_writers_of_a_shared_file_do_not_meet() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        replace_as(&path, Replaced::Shared(1), |file| {
+            file.write_all(b"on")?;
+            replace_as(&path, Replaced::Shared(2), |file| file.write_all(b"two"))?;
+            assert_eq!(fs::read(&path)?, b"two");
+            file.write_all(b"e")
+        })
+        .unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
     }
 }

@@ -14,6 +14,7 @@ mod observe;
 mod receipts;
 mod rules_watch;
 mod snapshots;
+mod tokens;
 mod wire;
 mod words;
 

@@ -3,9 +3,11 @@ CREATE TABLE control (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     generation BIGINT NOT NULL,
     -- The highest generation among the deleted records that are forgotten.
-    swept BIGINT NOT NULL
+    swept BIGINT NOT NULL,
+    -- Tells this history of generations from all others: of other databases, and of this one before it was restored from a backup.
+    identity TEXT NOT NULL
 );
-INSERT INTO control (one, generation, swept) VALUES (1, 0, 0);
+INSERT INTO control (one, generation, swept, identity) VALUES (1, 0, 0, lower(hex(randomblob(16))));
 
 -- Times are microseconds since 1970. A document is a JSON object, kept as it was written; NULL means deleted.
 CREATE TABLE records (

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_control::{Db, DbError, Expect, Kind, Name};
+use tollgate_control::{Db, DbError, Expect, Kind, Name, Point, Reader, Record};
 
 use crate::world::{World, delete, numbered, put, quota, write, written};
 
@@ -164,4 +164,77 @@ pub(crate) async fn what_is_not_true_is_not_heard_of_for_ever(world: World) {
     becomes_quiet(&db, 1).await;
     written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(2))]).await;
     assert!(db.changed(1).await >= 2);
+}
+
+/// A reader that takes a few records at a time, and as many in all as it wants.
+#[derive(Default)]
+struct Slow {
+    at: Option<Point>,
+    names: Vec<String>,
+    rests: usize,
+    wanted: usize,
+}
+
+impl Reader for Slow {
+    fn begin(&mut self, at: &Point) {
+        assert!(self.at.replace(at.clone()).is_none() && self.names.is_empty());
+    }
+
+    fn take(&mut self, record: Record<'_>) {
+        assert!(self.at.is_some());
+        self.names.push(record.name.to_owned());
+    }
+
+    fn is_full(&self) -> bool {
+        self.names.len().is_multiple_of(3)
+    }
+
+    async fn rest(&mut self) -> bool {
+        self.rests += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.names.len() < self.wanted
+    }
+}
+
+pub(crate) async fn a_reader_has_its_own_pace(world: World) {
+    let db = world.open().await;
+    let changes = (0..10).map(|n| put(&quota(&n.to_string()), Expect::Absent, &numbered(n)));
+    written(&db, changes.collect()).await;
+    let mut reader = Slow { wanted: 100, ..Slow::default() };
+    let at = db.read(None, false, &mut reader).await.unwrap().unwrap();
+    assert_eq!((at.generation, &at), (1, reader.at.as_ref().unwrap()));
+    assert_eq!((reader.names.len(), reader.rests), (10, 3));
+    // One that has enough leaves a database that can be asked.
+    let mut reader = Slow { wanted: 6, ..Slow::default() };
+    assert_eq!(db.read(None, false, &mut reader).await, Ok(None));
+    assert_eq!(reader.names.len(), 6);
+    assert_eq!(db.generation().await, Ok(1));
+}
+
+pub(crate) async fn generations_of_two_databases_are_not_mixed(world: World) {
+    let db = world.open().await;
+    for n in 0..3 {
+        written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(n))]).await;
+    }
+    let of = db.identity().await.unwrap();
+    assert_eq!(of.len(), 32, "{of}");
+    let at = Point { of, generation: 3 };
+    assert_eq!(db.read(Some(&at), true, &mut Slow::default()).await, Ok(Some(at.clone())));
+    let other = Point { of: "another".to_owned(), ..at.clone() };
+    assert_eq!(db.read(Some(&other), true, &mut Slow::default()).await, Err(DbError::TooOld));
+
+    // A backup that was restored, and has come back to where it was by another way.
+    db.disown(&at).await.unwrap();
+    assert_eq!(db.identity().await.unwrap(), at.of, "it is where it is known to be");
+    world.ask("UPDATE control SET generation = 2").await.unwrap();
+    assert_eq!(db.read(Some(&at), true, &mut Slow::default()).await, Err(DbError::TooOld));
+    db.disown(&at).await.unwrap();
+    let identity = db.identity().await.unwrap();
+    assert_ne!(identity, at.of);
+    db.disown(&at).await.unwrap();
+    assert_eq!(db.identity().await.unwrap(), identity, "once is enough");
+    written(&db, vec![put(&quota("a"), Expect::Anything, &numbered(4))]).await;
+    assert_eq!(db.read(Some(&at), true, &mut Slow::default()).await, Err(DbError::TooOld));
+    let other = World::sqlite().open().await.identity().await.unwrap();
+    assert_ne!(other, identity);
 }

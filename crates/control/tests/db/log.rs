@@ -81,6 +81,39 @@ pub(crate) async fn the_log_says_what_happened(world: World) {
     assert!([sqlite, postgres].contains(&&*readable), "{readable}");
 }
 
+pub(crate) async fn what_is_not_kept_is_in_the_log_alone(world: World) {
+    let db = world.open().await;
+    let counter = Name::new(Kind::Counter, "shop", "k");
+    for number in 1..=2 {
+        db.write(&write(vec![put(&counter, Expect::Absent, &numbered(number))])).await.unwrap();
+    }
+    assert_eq!(db.get(&counter).await, Ok(None));
+    let mut told = 0;
+    assert_eq!(db.each_since(0, true, |_| told += 1).await, Ok(2));
+    assert_eq!(told, 0);
+    let of_counters = AuditFilter { kind: Some(Kind::Counter), ..AuditFilter::default() };
+    let log = db.audit(&of_counters, 0, 10).await.unwrap();
+    let after: Vec<_> = log.iter().map(|entry| (entry.before.clone(), entry.after.clone())).collect();
+    assert_eq!(after, [(None, Some(numbered(1))), (None, Some(numbered(2)))]);
+}
+
+pub(crate) async fn the_log_has_no_hashes_of_tokens(world: World) {
+    let db = world.open().await;
+    let name = Name::new(Kind::Token, "", "ops");
+    let documents = [
+        r#"{"hash":"aa","scopes":["read"]}"#,
+        r#"{"hash":"bb","old_hash":"aa","old_until":"2026-01-01T00:00:00Z","scopes":["read"]}"#,
+    ];
+    for document in documents {
+        db.write(&write(vec![put(&name, Expect::Anything, document)])).await.unwrap();
+    }
+    assert_eq!(db.get(&name).await.unwrap().unwrap().document.as_deref(), Some(documents[1]));
+    let log = db.audit(&AuditFilter::default(), 0, 100).await.unwrap();
+    let (first, second) = (r#"{"scopes":["read"]}"#, r#"{"old_until":"2026-01-01T00:00:00Z","scopes":["read"]}"#);
+    let told: Vec<_> = log.iter().map(|entry| (entry.before.as_deref(), entry.after.as_deref())).collect();
+    assert_eq!(told, [(None, Some(first)), (Some(first), Some(second))]);
+}
+
 pub(crate) async fn the_log_can_not_be_altered(world: World) {
     let db = world.open().await;
     db.write(&write(vec![put(&quota("a"), Expect::Anything, "{}")])).await.unwrap();

@@ -35,11 +35,13 @@ macro_rules! suite {
 suite! {
     records: what_is_written_is_read what_is_deleted_is_gone_and_may_come_back pages_follow_one_another
         filters_choose a_bulk_is_written_whole_or_not_at_all deletions_are_forgotten_in_time expectations_decide;
-    writers: no_update_is_lost a_key_writes_once twins_write_once keys_are_forgotten_after_a_day
+    writers: no_update_is_lost a_key_writes_once a_key_can_be_asked_for_and_forgotten twins_write_once keys_are_forgotten_after_a_day
         a_write_that_nobody_waits_for_leaves_no_lock;
     follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
-        another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever;
-    log: the_log_says_what_happened the_log_can_not_be_altered;
+        another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever a_reader_has_its_own_pace
+        generations_of_two_databases_are_not_mixed;
+    log: the_log_says_what_happened what_is_not_kept_is_in_the_log_alone
+        the_log_has_no_hashes_of_tokens the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;
     bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;

@@ -64,6 +64,20 @@ pub(crate) async fn a_key_writes_once(world: World) {
     assert_eq!(generation(db.write(&once("k3", "other")).await), 4);
 }
 
+pub(crate) async fn a_key_can_be_asked_for_and_forgotten(world: World) {
+    let db = world.open().await;
+    let named = |digest: &str| once("k", digest).once.unwrap();
+    assert_eq!(db.met(&named("d"), START).await, Ok(None));
+    assert_eq!(generation(db.write(&once("k", "d")).await), 1);
+    let before = Written::Before { generation: 1, answer: "answer of d".to_owned() };
+    assert_eq!(db.met(&named("d"), START).await, Ok(Some(before)));
+    assert_eq!(db.met(&named("other"), START).await, Err(WriteError::OnceConflict));
+    assert_eq!(db.met(&named("d"), START.after(KEEP_ONCE)).await, Ok(None));
+    db.forget("k").await.unwrap();
+    assert_eq!(db.met(&named("d"), START).await, Ok(None));
+    assert_eq!(generation(db.write(&once("k", "other")).await), 2);
+}
+
 pub(crate) async fn twins_write_once(world: World) {
     let (db, other) = (world.open().await, world.open().await);
     for round in 1..=5 {

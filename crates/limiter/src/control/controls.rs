@@ -125,6 +125,11 @@ impl Controls {
         let mut faults = Faults::default();
         let meant = document.meaning(domain, name, &mut faults);
         if let Some((who, block)) = understood(faults, meant)? {
+            // One that was the other of the two before is so no more.
+            let other = BlockDocument { range: !document.range, ..document };
+            if let Some(other) = other.who(domain, name, &mut Faults::default()) {
+                self.tenants.set_block(&other, None);
+            }
             self.tenants.set_block(&who, Some(block));
         }
         Ok(Applied::Tenants)

@@ -29,16 +29,21 @@ pub enum Line {
 pub struct Head {
     /// The version of what follows.
     pub format: u32,
+    /// Of which store of record: the generations of two of them can't be compared.
+    pub of: String,
     /// As of which write.
     pub as_of: u64,
 }
 
 /// Rule files.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesLine {
     /// Names and texts.
     pub files: Vec<FileText>,
+    /// Whether files of the same domain are one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge_domains: bool,
 }
 
 /// A rule file.
@@ -70,7 +75,7 @@ pub struct TokenLine {
     pub document: Option<String>,
 }
 
-/// A sign of life.
+/// A sign of life. In a watch it also ends what one write, or several, changed: who was cut off goes on after the last of them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alive {
@@ -94,6 +99,9 @@ pub const FORMAT: u32 = 1;
 
 /// The longest line.
 pub const LONGEST: usize = 32 << 20;
+
+/// The name of the snapshot in a directory of snapshots.
+pub const SNAPSHOT_FILE: &str = "control-snapshot.jsonl";
 
 /// Writes a line.
 ///
@@ -123,14 +131,15 @@ pub fn parse(line: &[u8]) -> Result<Line, String> {
     }
 }
 
-/// Reads a snapshot to its end, record by record; says as of which generation it is. A file to which records were added since has
-/// them after its end: they are read too, as far as they are whole.
+/// Reads a snapshot to its end, record by record, and says what it is a snapshot of. A file to which records were added since has
+/// them after its end: they are read too, as far as they are whole. Of the last write some may be missing, so it is as of the last
+/// [`Alive`] that it is.
 ///
 /// # Errors
 /// If it is none, or was cut short.
-pub fn read(mut input: impl BufRead, mut each: impl FnMut(Line)) -> io::Result<u64> {
+pub fn read(mut input: impl BufRead, mut each: impl FnMut(Line)) -> io::Result<Head> {
     let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let (mut as_of, mut ended, mut line) = (None, false, Vec::new());
+    let (mut head, mut ended, mut line): (Option<Head>, _, _) = (None, false, Vec::new());
     let mut records = 0;
     loop {
         line.clear();
@@ -142,25 +151,31 @@ pub fn read(mut input: impl BufRead, mut each: impl FnMut(Line)) -> io::Result<u
         if !is_whole {
             return Err(bad("the snapshot was cut short".to_owned()));
         }
-        match (parse(&line).map_err(bad)?, as_of) {
-            (Line::Head(head), None) if head.format == FORMAT => as_of = Some(head.as_of),
-            (Line::Head(head), None) => return Err(bad(format!("snapshot format {} is not {FORMAT}", head.format))),
+        let parsed = match parse(&line) {
+            Ok(parsed) => parsed,
+            // Whoever added it was cut off, or the machine was.
+            Err(_) if ended => break,
+            Err(what) => return Err(bad(what)),
+        };
+        match (parsed, &mut head) {
+            (Line::Head(first), None) if first.format == FORMAT => head = Some(first),
+            (Line::Head(first), None) => return Err(bad(format!("snapshot format {} is not {FORMAT}", first.format))),
             (_, None) => return Err(bad("a snapshot begins with its head".to_owned())),
-            (Line::Head(_) | Line::Alive(_), Some(_)) => {}
+            (Line::Head(_), Some(_)) => {}
+            (Line::Alive(alive), Some(head)) => head.as_of = head.as_of.max(alive.alive),
             (Line::End(end), Some(_)) if ended || end.records == records => ended = true,
             (Line::End(end), Some(_)) => {
                 return Err(bad(format!("the snapshot has {records} records of {}", end.records)));
             }
-            (Line::Record(record), Some(before)) => {
+            (Line::Record(record), Some(_)) => {
                 records += 1;
-                as_of = Some(before.max(record.generation));
                 each(Line::Record(record));
             }
             (line @ (Line::Files(_) | Line::Token(_)), Some(_)) => each(line),
         }
     }
-    match as_of {
-        Some(as_of) if ended => Ok(as_of),
+    match head {
+        Some(head) if ended => Ok(head),
         _ => Err(bad("the snapshot was cut short".to_owned())),
     }
 }

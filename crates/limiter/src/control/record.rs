@@ -25,6 +25,19 @@ pub struct Record {
     pub document: Option<Box<RawValue>>,
 }
 
+impl Record {
+    /// Whether the write that made a quota what it is asked for its caller's counters to start afresh.
+    pub fn asks_for_reset(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Reset {
+            reset_by: Option<u64>,
+        }
+        let document = self.document.as_ref().filter(|_| self.kind == Kind::Quota);
+        let reset = document.and_then(|document| serde_json::from_str::<Reset>(document.get()).ok());
+        reset.is_some_and(|reset| reset.reset_by.is_some())
+    }
+}
+
 /// What a record is.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -164,6 +164,19 @@ pub enum Blocked {
     },
 }
 
+/// How much there is that holds for many callers, ended or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WideCounts {
+    /// Quotas of globs.
+    pub quotas: usize,
+    /// Emergencies.
+    pub emergencies: usize,
+    /// Blocks of globs.
+    pub blocks: usize,
+    /// Blocked address ranges.
+    pub ranges: usize,
+}
+
 /// How a limit came to be the one that applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResolvedBy {
@@ -362,6 +375,11 @@ impl Tenants {
     /// How many callers have an entry of their own.
     pub fn len(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// How much there is that holds for many callers.
+    pub fn wide(&self) -> WideCounts {
+        self.wide.load().counts()
     }
 
     /// Whether nobody is known.

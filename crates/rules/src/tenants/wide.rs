@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use tollgate_core::Timestamp;
 
 use super::held::{Limited, OverrideRef, Stage, selects, stage};
-use super::{Block, ResolvedBy, Selector};
+use super::{Block, ResolvedBy, Selector, WideCounts};
 use crate::model::Network;
 use crate::pattern::Pattern;
 
@@ -46,6 +46,15 @@ pub(super) struct Ranges {
 }
 
 impl Wide {
+    pub(super) fn counts(&self) -> WideCounts {
+        WideCounts {
+            quotas: self.quotas.len(),
+            emergencies: self.emergencies.len(),
+            blocks: self.blocks.len(),
+            ranges: self.ranges.blocks.len(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.emergencies.is_empty() && self.blocks.is_empty() && self.ranges.blocks.is_empty()
     }

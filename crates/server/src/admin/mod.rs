@@ -1,8 +1,9 @@
 //! The operators' listener: metrics, health, and the rules in force.
 
 mod api;
+pub(crate) mod auth;
 mod rules;
-mod who;
+pub(crate) mod who;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,12 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::middleware::Next;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper_util::service::TowerToHyperService;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tower::ServiceExt as _;
 use tracing::debug;
 
 use crate::control::Control;
@@ -23,7 +26,7 @@ use crate::health::pages::{Reader, pages};
 use crate::net::http1::{Http1Settings, serve_http1};
 use crate::net::{Closing, Stream};
 use crate::observe::metrics::{Exposition, Metrics};
-use who::{Scopes, Who};
+use auth::{Auth, Peer};
 
 /// What answers on the admin listener.
 #[derive(Debug)]
@@ -42,6 +45,7 @@ Tollgate
 /admin/v1/domains  the domains in force, as JSON (?offset=0&limit=100)
 /admin/v1/rules    the rules in force, as JSON (?domain=NAME&offset=0&limit=100)
 /rlconfig          the limits in force, as text
+/admin/openapi.json  what the admin API takes and answers
 ";
 
 /// Few connect here, and scrapers come every minute or so.
@@ -53,33 +57,46 @@ const SETTINGS: Http1Settings = Http1Settings {
 };
 
 impl Admin {
-    pub(crate) fn new(metrics: Arc<Metrics>, health: Arc<Health>, control: Arc<Control>) -> Arc<Admin> {
+    /// What scrapers and probes ask is open to whoever can reach the listener; for all else `auth` says who asks.
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        health: Arc<Health>,
+        control: Arc<Control>,
+        auth: Arc<Auth>,
+    ) -> Arc<Admin> {
         let limiter = control.limiter().clone();
+        let guarded = rules::routes(limiter)
+            .layer(from_fn(auth::reading))
+            .merge(api::tokens::routes(control.clone(), auth.clone()))
+            .merge(api::routes(control))
+            .layer(from_fn_with_state(auth, auth::known));
         let router = Router::new()
             .route("/", get(INDEX))
             .route("/metrics", get(scrape).with_state(metrics))
             .merge(pages(health, Reader::Operator))
-            .merge(rules::routes(limiter))
-            .merge(api::routes(control))
-            .layer(axum::middleware::from_fn(known))
+            .merge(guarded)
             .fallback((StatusCode::NOT_FOUND, "there is no such page: / names those that there are\n"));
         Arc::new(Admin { router })
     }
 
     /// Serves one connection to its end.
     pub(crate) async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing) {
-        let service = TowerToHyperService::new(self.router.clone());
+        let peer = Peer::of(&stream);
+        self.serve_peer(stream, closing, peer).await;
+    }
+
+    async fn serve_peer(self: Arc<Admin>, stream: Stream, closing: Closing, peer: Peer) {
+        let ended = closing.clone();
+        let service = service_fn(|mut request: http::Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            // So that an answer without end ends when the server is about to stop.
+            request.extensions_mut().insert(ended.clone());
+            self.router.clone().oneshot(request)
+        });
         if let Err(error) = serve_http1(stream, closing, &SETTINGS, service).await {
             debug!(%error, "a connection to the admin listener ended");
         }
     }
-}
-
-/// Says who asks.
-async fn known(mut request: Request, next: Next) -> Response {
-    let who = Who { name: "loopback".to_owned(), from: String::new(), scopes: Scopes::all() };
-    request.extensions_mut().insert(who);
-    next.run(request).await
 }
 
 async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Response {

@@ -40,7 +40,8 @@ fn served(files: &[&str]) -> Served {
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
     metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone());
     let control = Control::off(limiter, &metrics, &health);
-    Served { admin: Admin::new(metrics.clone(), health.clone(), control), health, metrics }
+    let auth = Auth::of_this_machine(&control, &metrics);
+    Served { admin: Admin::new(metrics.clone(), health.clone(), control, auth), health, metrics }
 }
 
 impl Served {

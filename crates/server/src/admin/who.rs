@@ -1,5 +1,8 @@
 //! Who asks the admin API, and what they may.
 
+use http::StatusCode;
+
+use super::api::Problem;
 use crate::control::Author;
 
 /// One who asks.
@@ -38,6 +41,14 @@ impl Scope {
     pub(crate) const ALL: [Scope; 6] =
         [Scope::Read, Scope::Quota, Scope::Rules, Scope::Emergency, Scope::Audit, Scope::Check];
 
+    /// Those of the admin API. Who has all of them may manage tokens.
+    pub(crate) const ADMIN: [Scope; 5] = [Scope::Read, Scope::Quota, Scope::Rules, Scope::Emergency, Scope::Audit];
+
+    /// What a word means.
+    pub(crate) fn parse(word: &str) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == word)
+    }
+
     /// The word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -52,9 +63,19 @@ impl Scope {
 }
 
 impl Scopes {
-    /// Everything.
+    /// Everything on the admin API.
     pub(crate) fn all() -> Scopes {
-        Scope::ALL.into_iter().collect()
+        Scope::ADMIN.into_iter().collect()
+    }
+
+    /// Whether nothing on the admin API is kept from who has these.
+    pub(crate) fn are_all_of_admin(self) -> bool {
+        Scope::ADMIN.into_iter().all(|scope| self.has(scope))
+    }
+
+    /// These and those.
+    pub(crate) fn and(self, others: Scopes) -> Scopes {
+        Scopes(self.0 | others.0)
     }
 
     pub(crate) fn has(self, scope: Scope) -> bool {
@@ -69,6 +90,15 @@ impl FromIterator<Scope> for Scopes {
 }
 
 impl Who {
+    /// Refuses one who may not.
+    pub(super) fn may(&self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.has(scope) {
+            return Ok(());
+        }
+        let detail = format!("{} lacks the scope `{}`", self.name, scope.name());
+        Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+    }
+
     pub(crate) fn author(&self) -> Author {
         Author { name: self.name.clone(), from: self.from.clone() }
     }

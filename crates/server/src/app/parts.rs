@@ -14,8 +14,9 @@ use tollgate_store::Tending;
 
 use super::receipts::Signing;
 use super::store;
+use super::who::{self, Guards};
 use crate::admin::Admin;
-use crate::config::{self, Data, Listen, RulesSettings, Settings, Workers};
+use crate::config::{self, Data, DataAuth, Listen, RulesSettings, Settings, Workers};
 use crate::control;
 use crate::counters::redis::InRedis;
 use crate::counters::{Counters, Shared, watch};
@@ -33,6 +34,7 @@ use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
 use crate::rules_watch::{self, Follower, LastGood, LayerHandle, RulesSource, Waker};
 use crate::snapshots::{Snapshots, Watched};
+use crate::tokens::Keys;
 use crate::wire::envoy::{self, Envoy, Extras, HeaderNames};
 use crate::wire::grpc::{self, Grpc, GrpcConfig, Others};
 use crate::wire::http::{self, Http, HttpConfig};
@@ -131,11 +133,16 @@ impl Parts {
             let gate = Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire));
             Arc::new(gate.traced(wire, tracer.clone()))
         };
+        let Guards { keys, auth } =
+            who::build(settings, &control, &metrics, &health, &mut background).map_err(|reason| vec![reason])?;
+        let keys_of = |auth| (auth == DataAuth::Token).then(|| keys.clone());
         let grpc = grpc(settings, gate("grpc", settings.grpc.max_in_flight), &health, &mut background)?;
+        let grpc = Arc::new(grpc.guarded_by(keys_of(settings.grpc.auth)));
         let grpc = doors.open("grpc", &settings.grpc.listen, grpc);
-        let http = http(settings, gate("http", settings.http.max_in_flight), receipts, &health);
+        let http =
+            http(settings, gate("http", settings.http.max_in_flight), receipts, &health, keys_of(settings.http.auth));
         let http = doors.open("http", &settings.http.listen, http);
-        let admin = Admin::new(metrics.clone(), health.clone(), control.clone());
+        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth);
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
         let resp = doors.open("resp", &settings.resp.listen, resp);
@@ -152,8 +159,10 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
-        let (following, shared) = (control.clone(), settings.control.snapshots.clone());
+        let (following, copying) = (control.clone(), control.clone());
+        let shared = settings.control.snapshots.clone();
         background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
+        background.push(Box::new(move |closing| Box::pin(copying.keep_copy(closing))));
         background.push(Box::new(move |closing| Box::pin(control.keep(shared, closing))));
         let mut tending = None;
         if let Some(redis) = redis.clone() {
@@ -291,7 +300,7 @@ fn grpc(
     gate: Arc<Gate>,
     health: &Arc<Health>,
     background: &mut Vec<Task>,
-) -> Result<Arc<Grpc>, Vec<String>> {
+) -> Result<Grpc, Vec<String>> {
     let grpc = &settings.grpc;
     let (others, reporter) = Others::new().map_err(|error| vec![format!("reflection: {error}")])?;
     let health = health.clone();
@@ -305,7 +314,7 @@ fn grpc(
         keepalive_timeout: grpc.keepalive_timeout,
         body_timeout: settings.http.body_timeout,
     };
-    Ok(Arc::new(Grpc::new(Arc::new(Envoy::new(gate, extras(settings))), others, config)))
+    Ok(Grpc::new(Arc::new(Envoy::new(gate, extras(settings))), others, config))
 }
 
 fn extras(settings: &Settings) -> Extras {
@@ -317,7 +326,13 @@ fn extras(settings: &Settings) -> Extras {
     Extras { headers, metadata: settings.grpc.dynamic_metadata }
 }
 
-fn http(settings: &Settings, gate: Arc<Gate>, receipts: Arc<Receipts>, health: &Arc<Health>) -> Arc<Http> {
+fn http(
+    settings: &Settings,
+    gate: Arc<Gate>,
+    receipts: Arc<Receipts>,
+    health: &Arc<Health>,
+    keys: Option<Arc<Keys>>,
+) -> Arc<Http> {
     let envoy = Arc::new(Envoy::new(gate.clone(), extras(settings)));
     HttpConfig {
         gate,
@@ -326,6 +341,7 @@ fn http(settings: &Settings, gate: Arc<Gate>, receipts: Arc<Receipts>, health: &
         told: told(settings),
         authorize: settings.http.authorize.clone(),
         times: http::Times { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
+        keys,
         extra: Some(envoy::routes(envoy, settings.http.body_timeout)),
         extra_docs: Some(envoy::description()),
     }

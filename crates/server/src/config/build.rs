@@ -8,8 +8,8 @@ use tollgate_rules::problem::{Fault, quoted};
 use super::origin::Origin;
 use super::read::{Reader, mismatch, time_of};
 use super::settings::{
-    AdminSettings, Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, RespSettings, ResponseHeaders,
-    RulesSettings, Settings, Tls, TlsClients, Url, Workers,
+    Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, RespSettings, ResponseHeaders, RulesSettings,
+    Settings, Tls, TlsClients, Url, Workers,
 };
 use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
 use super::text;
@@ -71,6 +71,7 @@ impl Reader<'_> {
             keepalive_timeout: self.time("grpc_keepalive_timeout"),
             response_headers: self.response_headers(),
             dynamic_metadata: self.switch("grpc_dynamic_metadata"),
+            auth: self.data_auth("grpc_auth"),
         })
     }
 
@@ -98,6 +99,7 @@ impl Reader<'_> {
                 &[ScopeValues::Shortened, ScopeValues::Full, ScopeValues::Hidden,]
             ),
             authorize: self.authorize(),
+            auth: self.data_auth("http_auth"),
         })
     }
 
@@ -143,10 +145,6 @@ impl Reader<'_> {
         })
     }
 
-    fn admin(&mut self) -> Option<AdminSettings> {
-        whole!(AdminSettings { listen: self.listen("admin") })
-    }
-
     fn resp(&mut self) -> Option<RespSettings> {
         whole!(RespSettings { listen: self.listen("resp"), max_in_flight: self.count("resp_max_in_flight") })
     }
@@ -180,7 +178,7 @@ impl Reader<'_> {
         })
     }
 
-    fn listen(&mut self, name: &str) -> Option<Listen> {
+    pub(super) fn listen(&mut self, name: &str) -> Option<Listen> {
         whole!(Listen {
             address: self.read(name, |text, _| text.parse::<Address>()),
             tls: self.tls(name),

@@ -4,6 +4,7 @@
 //! Every setting is a row of one [table](table::table). Every value is a text that knows where it came from; the strongest
 //! becomes a part of [`Settings`], or a [`Problem`]. All problems are told at once.
 
+mod auth;
 mod build;
 mod control;
 mod environment;
@@ -43,8 +44,8 @@ use settings::{
     Percent, RespSettings, ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
-    ControlPlace, Data, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings, Store, Tls,
-    Workers,
+    ControlPlace, Data, DataAuth, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings,
+    Store, Tls, Workers,
 };
 
 /// What was gathered at the start.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tollgate_store::redis::{Address as RedisAddress, Password};
 
+use crate::admin::auth::Identity;
 use crate::net::Address;
 use tollgate::told::{Dialects, ScopeValues};
 
@@ -103,6 +104,7 @@ pub(crate) struct GrpcSettings {
     pub(crate) response_headers: Option<ResponseHeaders>,
     /// Whether the metadata of rules is in the answer.
     pub(crate) dynamic_metadata: bool,
+    pub(crate) auth: DataAuth,
 }
 
 /// The names of the headers that Envoy is asked to add.
@@ -129,12 +131,28 @@ pub(crate) struct HttpSettings {
     pub(crate) retry_jitter: Option<Percent>,
     pub(crate) scope_values: ScopeValues,
     pub(crate) authorize: AuthorizeSettings,
+    pub(crate) auth: DataAuth,
 }
 
 /// What operators see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminSettings {
     pub(crate) listen: Listen,
+    /// A file with a token that may do everything.
+    pub(crate) token_file: Option<PathBuf>,
+    /// What the names in clients' certificates may.
+    pub(crate) identities: Vec<Identity>,
+    /// The address is what envoyproxy/ratelimit's environment says, or does not say.
+    pub(crate) as_envoy: bool,
+}
+
+/// Whom a wire lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataAuth {
+    /// Whoever can reach it.
+    Off,
+    /// Those who show a token that may check.
+    Token,
 }
 
 /// Redis's protocol.

@@ -119,6 +119,8 @@ pub(crate) const DIALECTS: &[&str] =
 pub(crate) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 /// How a line of the log looks.
 pub(crate) const LOG_FORMATS: &[&str] = &["text", "json"];
+/// Whom a wire lets in.
+pub(crate) const DATA_AUTH: &[&str] = &["off", "token"];
 /// How much is logged.
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 /// The file that is read if it is there and nobody names another.

@@ -1,17 +1,17 @@
 //! Follows the store of record: what any server writes is in force here a moment later.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tollgate::control::{Applied, Controls, Record};
-use tollgate::tenants::Tenants;
+use tollgate::control::Applied;
 use tollgate::{Adjustment, Timestamp};
-use tollgate_control::{Db, DbError, Kind};
+use tollgate_control::{Db, DbError, Kind, Point, Reader, Record};
 
-use super::copy::{line, write_all};
-use super::load::{record, snapshot_in};
+use super::feed::{MOST_BYTES, MOST_LINES};
+use super::load::{AT_ONCE, Everything, record};
+use super::stream::line;
 use super::{Control, PART, Tokens};
 use crate::net::Closing;
 
@@ -19,15 +19,16 @@ use crate::net::Closing;
 const POLL: Duration = Duration::from_secs(5);
 /// How long to wait before a database that is away is asked again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How often a snapshot is written for other servers.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(60);
-/// How often what is only kept for a while is looked through.
-const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 
-/// What one look at the store of record brought.
-#[derive(Default)]
-struct News {
+/// What one look at the store of record brings.
+struct News<'c> {
+    control: &'c Control,
+    taken: u64,
+    /// What followers are told, and the copy: with tokens, which are for the copy alone.
     lines: Vec<(u64, Bytes)>,
+    bytes: usize,
+    /// It is too much to be told line by line.
+    too_many: bool,
     layer: bool,
     tokens: Vec<(String, Option<String>)>,
     /// Callers whose counters start afresh: domain and name.
@@ -36,85 +37,89 @@ struct News {
 
 impl Control {
     /// Follows until the server is about to stop.
-    pub(crate) async fn follow(self: Arc<Control>, mut closing: Closing) {
+    pub(crate) async fn follow(self: Arc<Control>, closing: Closing) {
+        // A database that is away may be waited for; a switch that ends may not.
+        tokio::join!(self.follow_records(closing.clone()), self.follow_switches(closing));
+    }
+
+    async fn follow_records(self: &Arc<Control>, mut closing: Closing) {
         let Some(db) = self.db.clone() else { return };
-        let mut is_away = self.catch_up().await.is_err();
+        let mut is_away = self.catch_up(None).await.is_err();
         loop {
-            let now = self.now();
-            let layer_changes = self.controls().layer_changes_at(now).map(|at| until(at, now));
             tokio::select! {
                 _ = db.changed(self.generation()), if !is_away => {}
                 () = tokio::time::sleep(if is_away { TRY_AGAIN } else { POLL }) => {}
-                () = tokio::time::sleep(layer_changes.unwrap_or(POLL)) => self.replace_layer(),
                 () = closing.begun() => return,
             }
-            is_away = self.catch_up().await.is_err();
+            is_away = self.catch_up(None).await.is_err();
         }
     }
 
-    /// Writes snapshots for other servers, and forgets what is old, until the server is about to stop.
-    pub(crate) async fn keep(self: Arc<Control>, snapshots: Option<PathBuf>, mut closing: Closing) {
-        let Some(db) = self.db.clone() else { return };
-        let (mut written, mut sweep) = (0, tokio::time::interval(SWEEP_EVERY));
-        let mut snapshot = tokio::time::interval(SNAPSHOT_EVERY);
+    /// Switches that end.
+    async fn follow_switches(&self, mut closing: Closing) {
+        let mut in_force = self.in_force.subscribe();
         loop {
+            let now = self.now();
+            let ends = self.controls().layer_changes_at(now).map(|at| until(at, now));
+            let end = async {
+                match ends {
+                    Some(end) => tokio::time::sleep(end).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                _ = snapshot.tick() => {
-                    let Some(directory) = snapshots.as_ref().filter(|_| self.generation() != written) else { continue };
-                    match write_all(&db, &snapshot_in(directory), false).await {
-                        Ok(generation) => written = generation,
-                        Err(why) => tracing::warn!("no snapshot was written: {why}"),
-                    }
-                }
-                _ = sweep.tick() => {
-                    if let Err(error) = db.sweep(self.now()).await {
-                        tracing::debug!(%error, "nothing was swept");
-                    }
-                }
+                () = end => self.replace_layer(),
+                changed = in_force.changed() => if changed.is_err() { return },
                 () = closing.begun() => return,
             }
         }
     }
 
-    /// Applies all that was written past the generation in force.
-    pub(crate) async fn catch_up(&self) -> Result<u64, DbError> {
+    /// Applies all that was written past the generation in force, or up to one at least.
+    pub(crate) async fn catch_up(self: &Arc<Control>, at_least: Option<u64>) -> Result<u64, DbError> {
+        let control = self.clone();
+        // Of its own: half of it is not to be left undone because somebody hung up.
+        let caught_up = tokio::spawn(async move { control.catch_up_now(at_least).await }).await;
+        caught_up.unwrap_or_else(|error| Err(DbError::Away(error.to_string())))
+    }
+
+    async fn catch_up_now(&self, at_least: Option<u64>) -> Result<u64, DbError> {
         let Some(db) = &self.db else { return Ok(0) };
         // One at a time: records are applied in the order of their generations.
-        let mut copy = self.catching_up.lock().await;
-        let (after, mut news) = (self.generation(), News::default());
-        let told = db.each_since(after, true, |stored| news.take(self, &stored)).await;
-        let told = match told {
-            Ok(generation) => Ok(generation),
-            Err(DbError::TooOld) => self.load_again(db, &mut news).await,
+        let mut known = self.known.lock().await;
+        if at_least.is_some_and(|wanted| wanted <= known.generation) {
+            return Ok(known.generation);
+        }
+        let mut news = News::new(self);
+        let past = (known.generation > 0).then_some(&*known);
+        let read = match self.knows_tokens() {
+            true => db.read(past, true, &mut news).await,
+            // Those that are older than what this server began with would never be heard of.
+            false => Err(DbError::TooOld),
+        };
+        let told = match read {
+            Ok(Some(at)) => Ok(at),
+            Ok(None) => Err(DbError::Away("nobody reads it".to_owned())),
+            Err(DbError::TooOld) => self.load_again(db, &known, &mut news).await,
             Err(error) => Err(error),
         };
-        let generation = match told {
-            Ok(generation) => generation,
-            Err(error) => {
-                self.is_away(&error);
-                return Err(error);
-            }
-        };
-        let changed = generation != after;
-        if changed {
-            self.put_in_force(&mut news, generation);
+        let at = told.inspect_err(|error| self.is_away(error))?;
+        self.knows_tokens.store(true, Ordering::Release);
+        if at != *known || news.too_many {
+            self.put_in_force(&mut news, &at);
+            *known = at.clone();
         }
-        if let Some(copy) = copy.as_mut() {
-            let lines: Vec<u8> = news.lines.iter().flat_map(|(_, line)| line.iter().copied()).collect();
-            if let Err(why) = copy.keep(db, &lines, news.lines.len() as u64).await {
-                tracing::warn!("this server's copy of the store of record is old: {why}");
-            }
-        }
-        drop(copy);
+        drop(known);
+        self.copy.iter().for_each(|copy| copy.begin());
         for (domain, caller) in std::mem::take(&mut news.resets) {
             self.reset(&domain, &caller).await;
         }
         self.is_back();
-        Ok(generation)
+        Ok(at.generation)
     }
 
-    fn put_in_force(&self, news: &mut News, generation: u64) {
-        self.controls().reached(generation);
+    fn put_in_force(&self, news: &mut News<'_>, at: &Point) {
+        self.controls().reached(at.generation);
         if news.layer {
             self.replace_layer();
         }
@@ -130,34 +135,35 @@ impl Control {
                 *tokens = Arc::new(changed);
             });
         }
-        self.in_force.send_replace(generation);
-        self.feed.add(news.lines.iter().filter(|(_, line)| !is_token(line)).cloned(), generation);
-        self.metrics.in_force(generation, self.limiter.tenants().len());
+        self.in_force.send_replace(at.generation);
+        match (&self.copy, news.too_many) {
+            (Some(copy), true) => copy.begin_again(),
+            (Some(copy), false) => copy.add(&news.lines, at.generation),
+            (None, _) => {}
+        }
+        if news.too_many {
+            self.feed.begin_again(at.clone());
+        } else {
+            self.feed.add(news.lines.drain(..).filter(|(_, line)| !is_token(line)), at.generation);
+        }
+        self.metrics.in_force(at.generation, self.limiter.tenants().len());
     }
 
     /// Loads everything into a place of its own, and swaps it in.
-    async fn load_again(&self, db: &Db, news: &mut News) -> Result<u64, DbError> {
-        tracing::info!("what is known of the store of record is too old: loading all of it");
-        let (mut controls, mut tokens) = (Controls::default(), Tokens::new());
-        let generation = db
-            .each_since(0, false, |stored| match (stored.kind, record(&stored)) {
-                (Kind::Token, _) => {
-                    tokens.extend(stored.document.map(|document| (stored.name.to_owned(), document.to_owned())));
-                }
-                (_, Some(record)) => {
-                    self.told(controls.apply(&record));
-                }
-                _ => {}
-            })
-            .await?;
-        controls.reached(generation);
-        let tenants: Arc<Tenants> = controls.tenants().clone();
+    async fn load_again<'c>(&'c self, db: &Db, known: &Point, news: &mut News<'c>) -> Result<Point, DbError> {
+        tracing::info!("what is known of the store of record is too old, or of another one: loading all of it");
+        // If it was restored from a backup, its generations will come to where they were by another way.
+        if let Err(error) = db.disown(known).await {
+            tracing::warn!(%error, "a store of record that was restored could not be marked as another");
+        }
+        let Everything { controls, tokens, at, unreadable, .. } = Everything::read(db).await?;
+        (0..unreadable).for_each(|_| self.metrics.unreadable());
+        let tenants = controls.tenants().clone();
         *self.controls() = controls;
         self.limiter.install_tenants(tenants);
         self.tokens.send_replace(Arc::new(tokens));
-        self.feed.begin_again(generation);
-        *news = News { layer: true, ..News::default() };
-        Ok(generation)
+        *news = News { layer: true, too_many: true, ..News::new(self) };
+        Ok(at)
     }
 
     fn replace_layer(&self) {
@@ -205,33 +211,51 @@ impl Control {
     }
 }
 
-impl News {
-    fn take(&mut self, control: &Control, stored: &tollgate_control::Record<'_>) {
-        if let Some(line) = line(stored, true) {
+impl News<'_> {
+    fn new(control: &Control) -> News<'_> {
+        News {
+            control,
+            taken: 0,
+            lines: Vec::new(),
+            bytes: 0,
+            too_many: false,
+            layer: false,
+            tokens: Vec::new(),
+            resets: Vec::new(),
+        }
+    }
+}
+
+impl Reader for News<'_> {
+    fn take(&mut self, stored: Record<'_>) {
+        self.taken += 1;
+        if let Some(line) = line(&stored).filter(|_| !self.too_many) {
+            self.bytes += line.len();
             self.lines.push((stored.generation, Bytes::from(line)));
+        }
+        if self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES {
+            (self.too_many, self.lines, self.bytes) = (true, Vec::new(), 0);
         }
         if stored.kind == Kind::Token {
             self.tokens.push((stored.name.to_owned(), stored.document.map(str::to_owned)));
             return;
         }
-        let Some(record) = record(stored) else { return };
-        let applied = control.controls().apply(&record);
-        self.layer |= control.told(applied);
-        if control.limiter.store().shared().is_none() && asks_for_reset(&record) {
+        let Some(record) = record(&stored) else { return };
+        let applied = self.control.controls().apply(&record);
+        self.layer |= self.control.told(applied);
+        if self.control.limiter.store().shared().is_none() && record.asks_for_reset() {
             self.resets.push((record.domain, record.name));
         }
     }
-}
 
-/// Whether the write that made a quota what it is asked for its caller to start afresh.
-fn asks_for_reset(record: &Record) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Reset {
-        reset_by: Option<u64>,
+    fn is_full(&self) -> bool {
+        self.taken.is_multiple_of(AT_ONCE)
     }
-    let document = record.document.as_ref().filter(|_| record.kind == tollgate::control::Kind::Quota);
-    let reset = document.and_then(|document| serde_json::from_str::<Reset>(document.get()).ok());
-    reset.is_some_and(|reset| reset.reset_by.is_some())
+
+    async fn rest(&mut self) -> bool {
+        tokio::task::yield_now().await;
+        true
+    }
 }
 
 fn is_token(line: &[u8]) -> bool {

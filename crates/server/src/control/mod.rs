@@ -1,7 +1,7 @@
 //! The control plane of one server: what operators decided, followed from the store of record, and written to it.
 //!
 //! ```text
-//! Db (SQLite, PostgreSQL) ─ each_since ─▶ Controls ─▶ Tenants, in force at once; a Layer, which the rules' thread compiles
+//! Db (SQLite, PostgreSQL) ─ read ─▶ Controls ─▶ Tenants, in force at once; a Layer, which the rules' thread compiles
 //!        ▲                                   └──────▶ the copy on disk, and the lines of the feed
 //!      write ◀─ the admin API: one transaction, then the server catches up before it answers
 //! ```
@@ -11,24 +11,31 @@
 mod copy;
 mod feed;
 mod follow;
+mod keep;
 mod load;
+mod stream;
 mod write;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::control::Controls;
 use tollgate::{Clock, Limiter, Timestamp};
-use tollgate_control::Db;
+use tollgate_control::{Db, Point};
 
 use crate::counters::Counters;
 use crate::health::Health;
 use crate::observe::metrics::ControlMetrics;
 use crate::rules_watch::{LayerHandle, RulesSource};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tollgate::control::lines;
 
-pub(crate) use copy::Copy;
-pub(crate) use feed::Feed;
+use copy::Copy;
+pub(crate) use feed::{Cursor, Feed, Followed};
 pub(crate) use load::{Loaded, Sources, load};
+pub(crate) use stream::{Chunk, WAITING, written};
 pub(crate) use write::{Author, NotWritten};
 
 /// What the rest of the server knows of the store of record.
@@ -39,12 +46,15 @@ pub(crate) struct Control {
     layer: LayerHandle,
     clock: Box<dyn Clock>,
     controls: Mutex<Controls>,
-    /// One catches up at a time.
-    catching_up: AsyncMutex<Option<Copy>>,
+    /// As of which write they are. One catches up at a time.
+    known: AsyncMutex<Point>,
+    copy: Option<Arc<Copy>>,
     /// The generation that is in force.
     in_force: watch::Sender<u64>,
     /// Tokens, as their records say.
     tokens: watch::Sender<Arc<Tokens>>,
+    /// Whether these are all that there are.
+    knows_tokens: AtomicBool,
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
@@ -69,10 +79,10 @@ const PART: &str = "control";
 impl Control {
     /// What was loaded is in force from now on.
     pub(crate) fn new(loaded: Loaded, parts: Parts) -> Arc<Control> {
-        let Loaded { db, controls, tokens, copy, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, at, copy, trouble } = loaded;
         let Parts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
-        metrics.in_force(controls.generation(), controls.tenants().len());
+        metrics.in_force(at.generation, controls.tenants().len());
         if let Some(trouble) = trouble {
             health.degrade(PART, trouble);
         }
@@ -82,11 +92,13 @@ impl Control {
             rules,
             layer,
             clock,
-            in_force: watch::Sender::new(controls.generation()),
-            feed: Feed::new(controls.generation()),
+            in_force: watch::Sender::new(at.generation),
+            feed: Feed::new(at.clone()),
             controls: Mutex::new(controls),
-            catching_up: AsyncMutex::new(copy),
+            known: AsyncMutex::new(at),
+            copy: copy.map(|path| Arc::new(Copy::new(&path))),
             tokens: watch::Sender::new(Arc::new(tokens)),
+            knows_tokens: AtomicBool::new(knows_tokens),
             health,
             metrics,
         })
@@ -100,8 +112,7 @@ impl Control {
         health: &Arc<Health>,
     ) -> Arc<Control> {
         let layer = LayerHandle::default();
-        let loaded =
-            Loaded { db: None, controls: Controls::default(), tokens: Tokens::new(), copy: None, trouble: None };
+        let loaded = Loaded::nothing();
         let parts = Parts {
             limiter,
             rules: RulesSource::new(Vec::new(), tollgate::LoadOptions::default(), layer.clone()),
@@ -122,8 +133,7 @@ impl Control {
         &self.limiter
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
-    /// Where rules come from: for trying out what is about to be written.
+    /// Where rules come from: for trying out what is about to be written, and for those who decide by them elsewhere.
     pub(crate) fn rules(&self) -> &RulesSource {
         &self.rules
     }
@@ -137,21 +147,44 @@ impl Control {
         *self.in_force.borrow()
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
     /// Who may ask: follows the records of tokens.
     pub(crate) fn tokens(&self) -> watch::Receiver<Arc<Tokens>> {
         self.tokens.subscribe()
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
+    /// Whether these are all tokens that there are. If not, that there is none means nothing.
+    pub(crate) fn knows_tokens(&self) -> bool {
+        self.knows_tokens.load(Ordering::Acquire)
+    }
+
     pub(crate) fn feed(&self) -> &Feed {
         &self.feed
     }
 
-    #[expect(dead_code, reason = "for the parts of the API that are being written")]
     /// The layer above the files as it is in force, for trying out a change of it.
     pub(crate) fn current_layer(&self) -> tollgate::Layer {
         self.controls().layer(self.now())
+    }
+
+    /// The line of the rule files that are in force. None if there are so many that nobody would take it.
+    pub(crate) fn files(&self) -> Option<Bytes> {
+        let line = written(&self.rules.files());
+        (line.len() < lines::LONGEST).then(|| Bytes::from(line))
+    }
+
+    /// Sends all that the store of record says.
+    ///
+    /// # Errors
+    /// If it can't be asked; something may have been sent then.
+    pub(crate) async fn send_snapshot(&self, out: mpsc::Sender<Chunk>) -> Result<(), tollgate_control::DbError> {
+        let Some(db) = &self.db else { return Ok(()) };
+        stream::send(db, stream::Tokens::LeftOut, self.files(), out).await.map(drop)
+    }
+
+    /// Sends this server's own copy of it, if there is one.
+    pub(crate) async fn send_copy(&self, out: mpsc::Sender<Chunk>) {
+        let Some(copy) = &self.copy else { return };
+        copy::send_copy(copy.path(), self.files(), out).await;
     }
 
     fn controls(&self) -> MutexGuard<'_, Controls> {

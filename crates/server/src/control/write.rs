@@ -38,11 +38,16 @@ impl Control {
     ) -> Result<Written, NotWritten> {
         let db = self.db().ok_or(NotWritten::Off)?;
         let write = Write { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, changes };
+        let before = self.generation();
         let written = db.write(&write).await.map_err(NotWritten::Refused);
         self.metrics.written(written.is_ok());
         let written = written?;
-        // If this fails, the follower tries again; it is written all the same.
-        let _ = self.catch_up().await;
+        if let Written::Now { generation, .. } = &written {
+            // A generation that has been there before is of a store of record that was restored from a backup.
+            let at_least = Some(*generation).filter(|generation| *generation > before);
+            // If this fails, the follower tries again; it is written all the same.
+            let _ = self.catch_up(at_least).await;
+        }
         Ok(written)
     }
 }

@@ -1,9 +1,11 @@
 //! A connection, however it came.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -15,6 +17,32 @@ pub(crate) enum Stream {
     Unix(UnixStream),
     TlsTcp(Box<TlsStream<TcpStream>>),
     TlsUnix(Box<TlsStream<UnixStream>>),
+}
+
+impl Stream {
+    /// Where it comes from; `None` if that is a Unix socket, or gone.
+    pub(crate) fn peer_address(&self) -> Option<IpAddr> {
+        let stream = match self {
+            Stream::Tcp(stream) => stream,
+            Stream::TlsTcp(stream) => stream.get_ref().0,
+            Stream::Unix(_) | Stream::TlsUnix(_) => return None,
+        };
+        stream.peer_addr().ok().map(|peer| peer.ip().to_canonical())
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Stream::Unix(_) | Stream::TlsUnix(_))
+    }
+
+    /// What the client showed in the handshake, which was verified then.
+    pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        let shown = match self {
+            Stream::Tcp(_) | Stream::Unix(_) => None,
+            Stream::TlsTcp(stream) => stream.get_ref().1.peer_certificates(),
+            Stream::TlsUnix(stream) => stream.get_ref().1.peer_certificates(),
+        };
+        shown.and_then(<[_]>::first)
+    }
 }
 
 /// Calls a method of whichever stream it is.

@@ -4,7 +4,7 @@
 //! established go on as they are.
 
 mod load;
-mod sans;
+pub(crate) mod sans;
 #[cfg(test)]
 mod tests;
 

@@ -18,7 +18,7 @@ use crate::observe::metrics::RulesMetrics;
 
 pub(crate) use last_good::LastGood;
 pub(crate) use layer::LayerHandle;
-pub(crate) use source::{RulesSource, Seen};
+pub(crate) use source::{RulesChanges, RulesSource, Seen};
 pub(crate) use watch::{Waker, watch};
 
 /// Follows the files, and the layer above them.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+use tollgate::control::lines::{FileText, FilesLine};
 use tollgate::{Layer, LoadOptions, Problem, Ruleset, Severity};
 use tollgate_rules::{Files, Source};
 
@@ -17,7 +19,7 @@ pub(crate) struct RulesSource {
     pub(super) paths: Vec<PathBuf>,
     pub(super) options: LoadOptions,
     pub(super) layer: LayerHandle,
-    in_force: Arc<ArcSwapOption<InForce>>,
+    in_force: Arc<watch::Sender<Option<Arc<InForce>>>>,
     /// Files that wait for rules by API to be corrected: nothing else is wrong with them.
     waiting: Arc<ArcSwapOption<Vec<Source>>>,
 }
@@ -28,6 +30,10 @@ pub(super) struct InForce {
     pub(super) sources: Vec<Source>,
     pub(super) layer: Arc<Layer>,
 }
+
+/// Tells when the rules in force are others.
+#[derive(Debug)]
+pub(crate) struct RulesChanges(watch::Receiver<Option<Arc<InForce>>>);
 
 /// What was looked at last, good or bad.
 #[derive(Clone, Debug)]
@@ -77,7 +83,7 @@ impl RulesSource {
     }
 
     pub(super) fn in_force(&self) -> Option<Arc<InForce>> {
-        self.in_force.load_full()
+        self.in_force.borrow().clone()
     }
 
     /// Whether the rules in force were made of these files.
@@ -89,7 +95,20 @@ impl RulesSource {
 
     /// Remembers what the rules in force were made of.
     pub(super) fn put_in_force(&self, sources: Vec<Source>, layer: Arc<Layer>) {
-        self.in_force.store(Some(Arc::new(InForce { sources, layer })));
+        self.in_force.send_replace(Some(Arc::new(InForce { sources, layer })));
+    }
+
+    /// The files that are in force, for those who decide by them elsewhere.
+    pub(crate) fn files(&self) -> FilesLine {
+        let good = self.in_force();
+        let sources = good.iter().flat_map(|good| &good.sources);
+        let files = sources.map(|source| FileText { name: source.name.clone(), text: source.text.clone() }).collect();
+        FilesLine { files, merge_domains: self.options.merge_domains }
+    }
+
+    /// Tells when others may be.
+    pub(crate) fn changes(&self) -> RulesChanges {
+        RulesChanges(self.in_force.subscribe())
     }
 
     /// Remembers files that were refused, if that is for the layer's sake alone; none, once others are in force.
@@ -145,7 +164,6 @@ impl RulesSource {
     ///
     /// # Errors
     /// All problems, if one of them is an error.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane, which is not there yet"))]
     pub(crate) fn try_out(&self, layer: &Layer) -> Compiled {
         let files = self.in_force().map_or_else(|| self.read(), |good| Files::of(good.sources.clone()));
         let errors = match self.compile(files, layer, NONE) {
@@ -161,6 +179,25 @@ impl RulesSource {
 /// Whether files can't be put in force for the layer's sake alone.
 fn of_layer_alone(problems: &[Problem]) -> bool {
     problems.iter().filter(|problem| problem.severity == Severity::Error).all(Problem::is_by_api)
+}
+
+// === impl RulesChanges ===
+
+impl RulesChanges {
+    /// Whether they are, since this was asked last.
+    pub(crate) fn any(&mut self) -> bool {
+        let changed = self.0.has_changed().unwrap_or(false);
+        self.0.mark_unchanged();
+        changed
+    }
+
+    /// Ends when they are.
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // The server is gone.
+            std::future::pending().await
+        }
+    }
 }
 
 // === impl Seen ===

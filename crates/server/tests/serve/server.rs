@@ -36,6 +36,8 @@ pub(crate) struct Start {
     args: Vec<String>,
     env: Vec<(String, String)>,
     listeners: Vec<String>,
+    /// Listeners of which nothing is said.
+    unsaid: Vec<String>,
     home: TempDir,
 }
 
@@ -44,7 +46,13 @@ const LISTENERS: [&str; 4] = ["grpc", "http", "admin", "resp"];
 impl Start {
     /// The server with a data directory of its own and nothing listening but what is asked for.
     pub(crate) fn new() -> Start {
-        Start { args: Vec::new(), env: Vec::new(), listeners: Vec::new(), home: TempDir::new().unwrap() }
+        Start {
+            args: Vec::new(),
+            env: Vec::new(),
+            listeners: Vec::new(),
+            unsaid: Vec::new(),
+            home: TempDir::new().unwrap(),
+        }
     }
 
     /// With these rules, in a file that can be written to: see [`Server::write_rules`].
@@ -57,6 +65,13 @@ impl Start {
     /// With these listeners (`grpc`, `http`, …) on free ports.
     pub(crate) fn listen(mut self, listeners: &[&str]) -> Start {
         self.listeners.extend(listeners.iter().map(|listener| (*listener).to_owned()));
+        self
+    }
+
+    /// With a listener that neither listens nor is off by a flag: something else says where it is.
+    #[allow(dead_code, reason = "not every binary with this file has such a listener")]
+    pub(crate) fn without(mut self, listener: &str) -> Start {
+        self.unsaid.push(listener.to_owned());
         self
     }
 
@@ -73,8 +88,11 @@ impl Start {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.arg("serve").args(&self.args).current_dir(self.home.path()).env_clear().envs(self.env.clone());
-        for listener in LISTENERS.iter().filter(|listener| !self.args.iter().any(|arg| *arg == format!("--{listener}")))
-        {
+        let said = |listener: &&&str| {
+            self.args.iter().any(|arg| *arg == format!("--{listener}"))
+                || self.unsaid.iter().any(|one| one == **listener)
+        };
+        for listener in LISTENERS.iter().filter(|listener| !said(listener)) {
             let on = self.listeners.iter().any(|wanted| wanted == listener);
             command.arg(format!("--{listener}={}", if on { "127.0.0.1:0" } else { "off" }));
         }

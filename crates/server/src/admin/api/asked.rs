@@ -34,11 +34,7 @@ const DIGEST: (u64, u64) = (0x746f_6c6c_6761_7465, 0x6164_6d69_6e2f_7631);
 impl Asked {
     /// Refuses one who may not.
     pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
-        if self.who.scopes.has(scope) {
-            return Ok(());
-        }
-        let detail = format!("{} lacks the scope `{}`", self.who.name, scope.name());
-        Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+        self.who.may(scope)
     }
 
     /// The idempotency record of a write with this body, if one is asked for; `answer` is what is answered if it is sent again.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use tollgate::control::Fault;
 
@@ -13,6 +13,8 @@ use super::Problem;
 
 /// The longest body of a write.
 pub(super) const MOST_BYTES: usize = 1 << 20;
+/// How much of one that is longer is read, so that its sender hears of it.
+const MOST_DROPPED: usize = 64 << 20;
 /// How long it may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -27,18 +29,31 @@ pub(super) async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes, Prob
         let detail = "write Content-Type: application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
     }
-    match tokio::time::timeout(PATIENCE, Limited::new(body, MOST_BYTES).collect()).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let detail = format!("the body is longer than {MOST_BYTES} bytes; send many records to /admin/v1/import");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
-        }
-        Ok(Err(_)) => Err(Problem::bad_request("broken_body", "the body ended before its end; send all of it")),
-        Err(_) => {
-            let detail = format!("the body did not arrive within {PATIENCE:?}");
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
+    tokio::time::timeout(PATIENCE, gathered(body)).await.unwrap_or_else(|_| {
+        let detail = format!("the body did not arrive within {PATIENCE:?}");
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
+    })
+}
+
+/// All of a body within its bound. What is past that is read and dropped: a client that is still sending would not hear the answer.
+async fn gathered(mut body: Body) -> Result<Bytes, Problem> {
+    let (mut all, mut length) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let broken = |_| Problem::bad_request("broken_body", "the body ended before its end; send all of it");
+        // Trailers say nothing here.
+        let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+        length += piece.len();
+        match length {
+            ..=MOST_BYTES => all.extend_from_slice(&piece),
+            ..=MOST_DROPPED => all.clear(),
+            _ => break,
         }
     }
+    if length <= MOST_BYTES {
+        return Ok(all.freeze());
+    }
+    let detail = format!("the body is longer than {MOST_BYTES} bytes; send many records to /admin/v1/import");
+    Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
 }
 
 /// What a body says.

@@ -31,7 +31,7 @@ use crate::control::Author;
 /// Which quotas are told, or where they belong.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Bulk {
+pub(crate) struct Bulk {
     domain: Option<String>,
     tier: Option<String>,
     prefix: Option<String>,
@@ -62,7 +62,17 @@ const MOST_FAULTS: usize = 100;
 /// The longest name of a caller.
 const LONGEST_NAME: usize = tollgate_control::LONGEST_NAME;
 
-pub(super) async fn export(State(api): State<Api>, asked: Asked, Query(bulk): Query<Bulk>) -> Answer {
+#[utoipa::path(
+    get, path = "/admin/v1/export", operation_id = "quotas_export", tag = "quotas",
+    params(
+        ("domain" = Option<String>, Query), ("tier" = Option<String>, Query), ("prefix" = Option<String>, Query),
+    ),
+    responses(
+        (status = 200, body = String, content_type = "application/jsonl", description = "A quota a line"),
+        (status = "default", response = super::openapi::Failed)
+    )
+)]
+pub(crate) async fn export(State(api): State<Api>, asked: Asked, Query(bulk): Query<Bulk>) -> Answer {
     asked.may(Scope::Read)?;
     let db = db(&api)?.clone();
     let rules = api.limiter().rules();
@@ -99,7 +109,19 @@ pub(super) async fn export(State(api): State<Api>, asked: Asked, Query(bulk): Qu
     Ok(response)
 }
 
-pub(super) async fn import(
+#[utoipa::path(
+    post, path = "/admin/v1/import", operation_id = "quotas_import", tag = "quotas",
+    params(
+        ("domain" = Option<String>, Query, description = "Where those belong that do not say"),
+        ("dry_run" = Option<bool>, Query, description = "Nothing is written"),
+    ),
+    request_body(content = String, content_type = "application/jsonl", description = "A quota a line, as they are exported"),
+    responses(
+        (status = 200, body = String, content_type = "application/jsonl", description = "How far it is, line by line; the last says whether all is written"),
+        (status = "default", response = super::openapi::Failed)
+    )
+)]
+pub(crate) async fn import(
     State(api): State<Api>,
     asked: Asked,
     Query(bulk): Query<Bulk>,

@@ -38,6 +38,45 @@ pub(super) fn domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r 
     }
 }
 
+/// Refuses what is about callers in a domain that does not say who one is.
+pub(super) fn has_callers(domain: &Domain) -> Result<(), Problem> {
+    if domain.entity().is_some() {
+        return Ok(());
+    }
+    let detail =
+        format!("domain {} does not say who a caller is; write `entity: …` in its file", quoted(domain.name()));
+    Err(Problem::bad_request("no_entity", detail))
+}
+
+/// The domain of a rule: the one that is named, the only one that there is, or else the only one that has callers.
+pub(super) fn any_domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r Domain, Problem> {
+    match (rules.domains(), named) {
+        ([one], None) => Ok(one),
+        _ => domain(rules, named),
+    }
+}
+
+/// A rule of a domain, or which there are.
+pub(super) fn rule<'r>(domain: &'r Domain, name: &str) -> Result<&'r Rule, Problem> {
+    let found = domain.rules().iter().find(|rule| rule.name() == name);
+    found.ok_or_else(|| {
+        let names = domain.rules().iter().map(|rule| quoted(rule.name())).collect();
+        let of = quoted(domain.name());
+        let detail = format!("domain {of} has no rule {}; it has {}", quoted(name), some(names));
+        Problem::not_found("unknown_rule", detail)
+    })
+}
+
+/// Some of these texts, and how many more there are.
+pub(super) fn some(candidates: Vec<String>) -> String {
+    let more = candidates.len().saturating_sub(MOST_NAMED);
+    let mut text = candidates.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
 /// A limit as the seed documents write it, where it can be; else as rule files do.
 pub(super) fn limit(limit: &Limit) -> Value {
     match unit(limit) {

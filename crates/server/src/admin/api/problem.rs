@@ -1,7 +1,7 @@
 //! What is told to one whose request can't be served: `application/problem+json` (RFC 9457), with every fault named.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use tollgate::control::Fault;
@@ -128,6 +128,10 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON.clone());
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer realm=\"tollgate\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         response
     }

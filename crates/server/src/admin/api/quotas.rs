@@ -1,37 +1,30 @@
 //! What callers have: tiers and overrides.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tollgate::control::Moment;
 use tollgate::control::documents::{Faults, OverrideDocument, QuotaDocument};
-use tollgate::control::{Fault, Moment};
-use tollgate::tenants::OverrideCap;
-use tollgate::{Adjustment, Algorithm, Timestamp};
+use tollgate::tenants::MOST_WIDE;
+use tollgate::{Adjustment, Timestamp};
 use tollgate_control::{Filter, Kind, Name, Stored};
-use tollgate_rules::{Domain, Rule, quoted};
+use tollgate_rules::pattern::Pattern;
+use tollgate_rules::{Domain, quoted};
 
-use super::names::{self, MOST_NAMED, Page};
+use super::extract::{InDomain, Path, Query};
+use super::names::{self, Page};
 use super::records::{self, Made, Writing, db};
-use super::{Answer, Api, Asked, Problem, body};
+use super::{Answer, Api, Asked, Problem, body, fits, until};
 use crate::admin::who::Scope;
-
-/// Which domain.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InDomain {
-    pub(super) domain: Option<String>,
-}
 
 /// Which quotas.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     domain: Option<String>,
     tier: Option<String>,
     prefix: Option<String>,
@@ -40,13 +33,17 @@ pub(super) struct Listed {
 }
 
 /// What is written.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct QuotaBody {
+pub(crate) struct QuotaBody {
     tier: Option<String>,
+    /// Limits that take the place of rules'.
     #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
     overrides: Vec<OverrideDocument>,
+    #[schema(value_type = Option<String>)]
     effective_at: Option<Moment>,
+    #[schema(value_type = Option<String>)]
     expires_at: Option<Moment>,
     reason: Option<String>,
     /// The caller's counters start afresh.
@@ -66,18 +63,19 @@ struct Item {
     updated_by: String,
 }
 
-/// How many quotas a page has that does not say.
-const ITEMS: usize = 100;
-/// How far in the past something may begin and still mean now: clocks differ.
-const NOW_IS: Duration = Duration::from_secs(1);
-
-pub(super) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
+/// Quotas, page by page
+#[utoipa::path(
+    get, path = "/admin/v1/quotas", operation_id = "quotas_list", tag = "quotas",
+    params(
+        super::openapi::Listing,
+        ("tier" = Option<String>, Query, description = "Of callers in this tier"),
+        ("prefix" = Option<String>, Query, description = "Of callers whose names begin like this")
+    ),
+    responses((status = 200, body = super::openapi::ListBody), (status = "default", response = super::openapi::Failed))
+)]
+pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     asked.may(Scope::Read)?;
-    let most = listed.limit.unwrap_or(ITEMS);
-    if !(1..=tollgate_control::MOST_LISTED).contains(&most) {
-        let detail = format!("limit={most}: write a number from 1 to {}", tollgate_control::MOST_LISTED);
-        return Err(Problem::bad_request("bad_limit", detail));
-    }
+    let most = records::most(listed.limit)?;
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, listed.domain.as_deref())?.name().to_owned();
     let member = listed.tier.map(|tier| ("tier".to_owned(), tier));
@@ -100,7 +98,13 @@ fn item(stored: Stored) -> Item {
     }
 }
 
-pub(super) async fn show(
+/// What a caller has
+#[utoipa::path(
+    get, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_show", tag = "quotas",
+    params(super::openapi::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(crate) async fn show(
     State(api): State<Api>,
     asked: Asked,
     Path(caller): Path<String>,
@@ -110,7 +114,7 @@ pub(super) async fn show(
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, named.domain.as_deref())?;
     let stored = records::get(&api, &Name::new(Kind::Quota, domain.name(), &caller)).await?;
-    let document = parsed(&stored)?;
+    let document = records::parsed(&stored)?;
     let mut answer = answer(domain, &caller, &document, stored.updated_at);
     answer["updated_by"] = json!(stored.updated_by);
     answer["created_at"] = json!(Moment(stored.created_at));
@@ -120,7 +124,13 @@ pub(super) async fn show(
     Ok(records::shown(stored.generation, &answer))
 }
 
-pub(super) async fn put(
+/// Says what a caller has
+#[utoipa::path(
+    put, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_put", tag = "quotas",
+    params(super::openapi::OfDomain, super::openapi::Conditions), request_body = QuotaBody,
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(crate) async fn put(
     State(api): State<Api>,
     asked: Asked,
     Path(caller): Path<String>,
@@ -130,8 +140,12 @@ pub(super) async fn put(
 ) -> Answer {
     asked.may(Scope::Quota)?;
     let sent = body::whole(&headers, sent).await?;
+    if let Some(again) = records::again(&api, &asked, &sent).await? {
+        return Ok(again);
+    }
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, named.domain.as_deref())?;
+    names::has_callers(domain)?;
     let quota: QuotaBody = body::parsed(&sent)?;
     let reset = quota.reset;
     let now = api.now();
@@ -145,18 +159,24 @@ pub(super) async fn put(
     };
     let answered = records::write(&api, writing, |stored| {
         let mut document = match stored {
-            Some(stored) => scheduled(parsed(stored)?, wanted.clone(), now),
+            Some(stored) => scheduled(records::parsed(stored)?, wanted.clone(), now),
             None => wanted.clone(),
         };
+        if stored.is_none() && !matches!(Pattern::new(&caller), Pattern::Exact(_)) {
+            let there = api.limiter().tenants().wide().quotas;
+            records::has_room(there, MOST_WIDE, "quotas whose names have a *")?;
+        }
         document.reset_by = reset.then(|| now.as_micros());
         let answer = answer(domain, &caller, &document, now);
-        Ok(Made { document: Some(text(&document)), answer, beside: Vec::new() })
+        Ok(Made { document: Some(records::text(&document)), answer, beside: Vec::new() })
     })
     .await?;
     if reset && api.limiter().store().shared().is_some() {
         // Counters that are this server's alone were reset when the write came into force.
         let told = api.limiter().adjust(Some(domain.name()), None, &caller, &[], None, Adjustment::Reset).await;
         if !told.is_ok_and(|told| told.is_some_and(|told| told.is_stored())) {
+            // Sent again, it is not to be answered as if all were done.
+            records::forget(&api, &asked, &sent).await;
             let detail =
                 "the quota is in force, but the counters could not be reset: their store is away; send it again";
             return Err(Problem::new(http::StatusCode::SERVICE_UNAVAILABLE, "not_reset", detail));
@@ -165,7 +185,13 @@ pub(super) async fn put(
     Ok(answered)
 }
 
-pub(super) async fn delete(
+/// A caller has nothing of its own any more
+#[utoipa::path(
+    delete, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_delete", tag = "quotas",
+    params(super::openapi::OfDomain, super::openapi::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(crate) async fn delete(
     State(api): State<Api>,
     asked: Asked,
     Path(caller): Path<String>,
@@ -175,9 +201,7 @@ pub(super) async fn delete(
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, named.domain.as_deref())?;
     let name = Name::new(Kind::Quota, domain.name(), &caller);
-    let writing = Writing { asked: &asked, name, action: "quota.delete", reason: String::new(), body: b"" };
-    let gone = || Made { document: None, answer: json!({"api_key": caller, "deleted": true}), beside: Vec::new() };
-    records::write(&api, writing, |_| Ok(gone())).await
+    records::delete(&api, &asked, name, "quota.delete", json!({"api_key": caller, "deleted": true})).await
 }
 
 /// What is there stays until what is wanted begins, if that is later.
@@ -208,14 +232,11 @@ impl QuotaBody {
         };
         let mut faults = Faults::default();
         check(&document, domain, &mut faults);
-        let late = Timestamp::from_micros(now.as_micros().saturating_sub(NOW_IS.as_micros() as u64));
-        if document.expires_at.is_some_and(|end| end.0 <= late) {
-            faults.add("expires_at", "it is over already");
+        if let Some(end) = document.expires_at {
+            until::not_over(end, now, &mut faults);
         }
         let reason = self.reason.unwrap_or_default();
-        if reason.len() > tollgate_control::LONGEST_REASON {
-            faults.add("reason", format!("it is longer than {} bytes", tollgate_control::LONGEST_REASON));
-        }
+        until::reason_fits(&reason, &mut faults);
         faults.unless((reason, document)).map_err(Problem::invalid)
     }
 }
@@ -231,67 +252,17 @@ pub(super) fn check(document: &QuotaDocument, domain: &Domain, faults: &mut Faul
     }
     for (number, one) in document.overrides.iter().enumerate() {
         let at = format!("overrides[{number}].");
-        let selected = selected(one, domain);
+        let (rule, descriptor) = (one.rule.as_deref(), one.descriptor.as_deref());
+        let selected = fits::selected(rule, descriptor, domain);
         if selected.is_empty() {
-            faults.add(format!("{at}{}", if one.rule.is_some() { "rule" } else { "descriptor" }), none(one, domain));
+            let place = if rule.is_some() { "rule" } else { "descriptor" };
+            faults.add(format!("{at}{place}"), fits::none(rule, descriptor, domain));
         }
         // What is wrong with the limit itself has been told.
         if let Some(cap) = one.limited().meaning(&at, &mut Faults::default()) {
-            faults.0.extend(selected.iter().filter_map(|rule| unfit(rule, &cap, &at)));
+            faults.0.extend(selected.iter().filter_map(|rule| fits::unfit(rule, &cap, &at)));
         }
     }
-}
-
-/// The rules that an override means.
-fn selected<'r>(one: &OverrideDocument, domain: &'r Domain) -> Vec<&'r Rule> {
-    match (one.rule.as_deref(), one.descriptor.as_deref()) {
-        (Some(name), _) => domain.rules().iter().filter(|rule| rule.name() == name).collect(),
-        (None, Some("default")) => domain.default_rule().into_iter().collect(),
-        (None, Some(text)) => domain.selected(text),
-        (None, None) => Vec::new(),
-    }
-}
-
-/// What to say of an override that means no rule.
-fn none(one: &OverrideDocument, domain: &Domain) -> String {
-    let some = |candidates: Vec<String>| {
-        let more = candidates.len().saturating_sub(MOST_NAMED);
-        let mut text = candidates.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-        if more > 0 {
-            text.push_str(&format!(" and {more} more"));
-        }
-        text
-    };
-    match (&one.rule, one.descriptor.as_deref()) {
-        (Some(name), _) => {
-            let names = domain.rules().iter().map(|rule| quoted(rule.name()).to_string()).collect();
-            format!("there is no rule {}; there are {}", quoted(name), some(names))
-        }
-        (None, Some("default")) => "the domain has no default rule; set `default_rule` in its file".to_owned(),
-        (None, text) => {
-            let candidates = domain.descriptors().iter().map(|text| quoted(text).to_string()).collect();
-            format!("no rule has {}; there are {}", quoted(text.unwrap_or_default()), some(candidates))
-        }
-    }
-}
-
-/// Why a limit can't take the place of a rule's.
-fn unfit(rule: &Rule, cap: &OverrideCap, at: &str) -> Option<Fault> {
-    let holds = rule.is_concurrency();
-    let (place, what) = match cap {
-        OverrideCap::Unlimited | OverrideCap::Scaled(_) => return None,
-        OverrideCap::Amount(_) if holds => return None,
-        OverrideCap::Amount(_) => ("limit", "counts a rate: write for instance 100/minute"),
-        OverrideCap::Rate { .. } if holds => ("limit", "counts requests in flight: write `limit: \"20 concurrent\"`"),
-        OverrideCap::Rate { amount, period, burst } => match rule.would_be(*amount, period, *burst) {
-            Some(limit) if burst.is_some() && !matches!(limit.algorithm(), Algorithm::Bucket { .. }) => {
-                ("burst", "is no bucket, and has no burst")
-            }
-            Some(_) => return None,
-            None => ("requests_per_unit", "can't count so many exactly over this period"),
-        },
-    };
-    Some(Fault { at: format!("{at}{place}"), what: format!("the rule {} {what}", quoted(rule.name())) })
 }
 
 /// A quota as the seed documents answer it.
@@ -315,17 +286,4 @@ fn answer(domain: &Domain, caller: &str, document: &QuotaDocument, updated_at: T
         answer["scheduled"] = json!(next);
     }
     answer
-}
-
-fn parsed(stored: &Stored) -> Result<QuotaDocument, Problem> {
-    let text = stored.document.as_deref().unwrap_or_default();
-    serde_json::from_str(text).map_err(|error| {
-        let detail = format!("the stored quota can't be read, a newer Tollgate may have written it: {error}");
-        Problem::new(http::StatusCode::INTERNAL_SERVER_ERROR, "control_failed", detail)
-    })
-}
-
-fn text(document: &QuotaDocument) -> String {
-    // Texts, numbers and lists of them always have a form in JSON.
-    serde_json::to_string(document).unwrap_or_default()
 }

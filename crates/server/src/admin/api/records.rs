@@ -5,7 +5,10 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{ETAG, HeaderName};
 use serde::Serialize;
-use tollgate_control::{Change, Db, Expect, Name, Stored, WriteError, Written};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tollgate::control::Moment;
+use tollgate_control::{Change, Db, Expect, Filter, MOST_LISTED, Name, Stored, WriteError, Written};
 
 use super::{Api, Asked, Problem};
 use crate::control::NotWritten;
@@ -14,6 +17,9 @@ static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// How often a write is tried whose document depends on what was there.
 const TRIES: usize = 100;
+
+/// How many items a page has that does not say.
+const ITEMS: usize = 100;
 
 /// A write that is about to happen.
 pub(super) struct Writing<'a> {
@@ -31,7 +37,7 @@ pub(super) struct Made {
     /// `None` deletes.
     pub(super) document: Option<String>,
     /// What is answered.
-    pub(super) answer: serde_json::Value,
+    pub(super) answer: Value,
     /// Other records that are written with it.
     pub(super) beside: Vec<Change>,
 }
@@ -45,6 +51,113 @@ pub(super) fn db(api: &Api) -> Result<&Db, Problem> {
 pub(super) async fn get(api: &Api, name: &Name) -> Result<Stored, Problem> {
     let found = db(api)?.get(name).await?;
     found.ok_or_else(|| missing(name))
+}
+
+/// How many items a page is to have.
+pub(super) fn most(limit: Option<usize>) -> Result<usize, Problem> {
+    let most = limit.unwrap_or(ITEMS);
+    if (1..=MOST_LISTED).contains(&most) {
+        return Ok(most);
+    }
+    Err(Problem::bad_request("bad_limit", format!("limit={most}: write a number from 1 to {MOST_LISTED}")))
+}
+
+/// A page of records of any domains, and where the next one begins: `after` is what the page before said.
+pub(super) async fn page(
+    api: &Api,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: Option<usize>,
+) -> Result<(Vec<Stored>, Option<String>), Problem> {
+    let most = most(limit)?;
+    let bad = || Problem::bad_request("bad_after", "after: write the `next` of the page before");
+    let after = after.map(|after| place(filter, after).ok_or_else(bad)).transpose()?;
+    let page = db(api)?.list(filter, after.as_ref(), most).await?;
+    let last = page.last().filter(|_| page.len() == most);
+    let next = last.map(|Stored { name, .. }| format!("{}:{}{}", name.domain.len(), name.domain, name.name));
+    Ok((page, next))
+}
+
+/// Where a page begins, as the one before said it: the length of the domain, the domain and the name.
+fn place(filter: &Filter, after: &str) -> Option<Name> {
+    let (length, both) = after.split_once(':')?;
+    let (domain, name) = both.split_at_checked(length.parse().ok()?)?;
+    Some(Name::new(filter.kind, domain, name))
+}
+
+/// What a stored document says.
+pub(super) fn parsed<T: DeserializeOwned>(stored: &Stored) -> Result<T, Problem> {
+    serde_json::from_str(stored.document.as_deref().unwrap_or_default()).map_err(|error| {
+        let kind = stored.name.kind;
+        let detail = format!("the stored {kind} can't be read, a newer Tollgate may have written it: {error}");
+        Problem::new(http::StatusCode::INTERNAL_SERVER_ERROR, "control_failed", detail)
+    })
+}
+
+/// A document as it is stored. Texts, numbers and lists of them always have a form in JSON.
+pub(super) fn text(document: &impl Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_default()
+}
+
+/// An answer with who wrote the record, and when.
+pub(super) fn with_history(mut answer: Value, stored: &Stored) -> Value {
+    answer["created_at"] = json!(Moment(stored.created_at));
+    answer["updated_at"] = json!(Moment(stored.updated_at));
+    answer["updated_by"] = json!(stored.updated_by);
+    answer["generation"] = json!(stored.generation);
+    answer
+}
+
+/// Refuses one more of what is looked at one by one.
+pub(super) fn has_room(there: usize, most: usize, what: &str) -> Result<(), Problem> {
+    if there < most {
+        return Ok(());
+    }
+    let detail = format!("there are {there} {what}, and no more than {most} may be; delete those that are over");
+    Err(Problem::new(http::StatusCode::UNPROCESSABLE_ENTITY, "too_many", detail))
+}
+
+/// What was answered when the same was sent before, under the same idempotency key. Whatever has become of the world since, it is
+/// answered again.
+pub(super) async fn again(api: &Api, asked: &Asked, body: &[u8]) -> Result<Option<Response>, Problem> {
+    let Some(once) = asked.once(body, String::new()) else { return Ok(None) };
+    match db(api)?.met(&once, api.now()).await {
+        Ok(Some(Written::Before { generation, answer })) => Ok(Some(replayed(generation, answer))),
+        Ok(_) => Ok(None),
+        Err(why) => Err(NotWritten::Refused(why).into()),
+    }
+}
+
+/// Forgets the idempotency key of what was not done after all, so that it can be sent again. If this fails too, a new key is needed.
+pub(super) async fn forget(api: &Api, asked: &Asked, body: &[u8]) {
+    if let (Some(once), Some(db)) = (asked.once(body, String::new()), api.db())
+        && let Err(error) = db.forget(&once.key).await
+    {
+        tracing::debug!(%error, "an idempotency key could not be forgotten");
+    }
+}
+
+/// Whether a record is as the asker takes for granted: for those who write nothing.
+pub(super) fn holds(asked: &Asked, stored: Option<&Stored>) -> Result<(), Problem> {
+    let now = stored.map(|stored| stored.generation);
+    match (asked.expect, now) {
+        (Expect::Absent, Some(now)) => Err(Problem::exists(now)),
+        (Expect::Present, None) | (Expect::Generation(_), None) => Err(Problem::lost(None)),
+        (Expect::Generation(generation), Some(now)) if generation != now => Err(Problem::lost(Some(now))),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a record, which must be there.
+pub(super) async fn delete(
+    api: &Api,
+    asked: &Asked,
+    name: Name,
+    action: &'static str,
+    answer: Value,
+) -> Result<Response, Problem> {
+    let writing = Writing { asked, name, action, reason: String::new(), body: b"" };
+    write(api, writing, |_| Ok(Made { document: None, answer: answer.clone(), beside: Vec::new() })).await
 }
 
 /// Writes what `make` makes of what is there. Nobody's write gets lost: if somebody else was faster, it is made again of what they
@@ -86,11 +199,18 @@ pub(super) async fn write(
     }
 }
 
-fn missing(name: &Name) -> Problem {
+/// That it is not there.
+pub(super) fn missing(name: &Name) -> Problem {
     Problem::not_found("not_found", format!("there is no {} {:?}", name.kind, name.name))
 }
 
-fn replayed(generation: u64, answer: String) -> Response {
+/// Whether an answer is one that was given before.
+pub(super) fn is_replayed(response: &Response) -> bool {
+    response.headers().contains_key(&REPLAYED)
+}
+
+/// An answer that was given before.
+pub(super) fn replayed(generation: u64, answer: String) -> Response {
     let mut response = told(Some(generation), answer);
     response.headers_mut().insert(&REPLAYED, HeaderValue::from_static("true"));
     response

@@ -1,17 +1,23 @@
 //! How much of its quotas a caller has used.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 use tollgate::control::Moment;
 use tollgate::{Algorithm, Limit, Timestamp};
 
-use super::quotas::InDomain;
+use super::extract::{InDomain, Path, Query};
 use super::{Answer, Api, Asked, Problem, names};
 use crate::admin::who::Scope;
 
-pub(super) async fn show(
+/// How much of its quotas a caller has used
+#[utoipa::path(
+    get, path = "/admin/v1/usage/{caller}", operation_id = "usage_show", tag = "quotas",
+    params(super::openapi::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(crate) async fn show(
     State(api): State<Api>,
     asked: Asked,
     Path(caller): Path<String>,
@@ -34,7 +40,8 @@ pub(super) async fn show(
         }
         let (amount, remaining) = (counter.limit.amount(), counter.reading.remaining);
         let one = json!({
-            "used": amount.saturating_sub(remaining),
+            // What a bucket holds when it is full may be more than it gets in a period.
+            "used": counter.limit.quota().saturating_sub(remaining),
             "limit": amount,
             "remaining": remaining,
             "rule": name.name,

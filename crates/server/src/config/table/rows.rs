@@ -1,5 +1,6 @@
 //! The rows of the table.
 
+mod auth;
 mod control;
 mod receipts;
 
@@ -26,6 +27,7 @@ pub(super) fn all() -> Vec<Setting> {
         state(),
         redis(),
         control::rows(),
+        auth::rows(),
         receipts::rows(),
         observe(),
     ];

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::{Start, start};
 use crate::config::{Data, Settings};
 
-/// What the printed settings, as a file, come to. Whoever writes the default data directory down has asked for it.
+/// What the printed settings, as a file, come to. Whoever writes the default data directory down has asked for it,
+/// and whoever writes an address down means it.
 fn again(start: &Start) -> (Settings, Settings) {
     let gathered = start.gathered();
     let printed = Start { file: Some(gathered.print()), ..Start::default() };
@@ -13,6 +14,7 @@ fn again(start: &Start) -> (Settings, Settings) {
     if let Data::Directory { asked_for, .. } = &mut first.data {
         *asked_for = true;
     }
+    first.admin.as_envoy = false;
     (printed.gathered().settings, first)
 }
 

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use super::{Start, start};
+use crate::admin::auth::Identity;
+use crate::admin::who::{Scope, Scopes};
 use crate::config::table::{Said, table};
 use crate::config::*;
 use crate::net::Address;
@@ -164,6 +166,10 @@ store_cool_down: 1s
 last_resort: 300/second
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
+admin_token_file: /run/token
+admin_identities: ['spiffe://corp/ops=all', billing.internal=read+quota]
+http_auth: token
+grpc_auth: token
 receipt_keys: [a new secret of the fleet, an old secret of the fleet]
 receipt_keys_file: none
 idempotency_ttl: 1h
@@ -222,6 +228,7 @@ fn everything_can_be_said() {
                 reset: "X-Reset".to_owned(),
             }),
             dynamic_metadata: true,
+            auth: DataAuth::Token,
         },
         http: HttpSettings {
             listen: listen("[::1]:9", 'h', &["three.example"], 21),
@@ -249,8 +256,20 @@ fn everything_can_be_said() {
                 cost_header: header("x-cost"),
                 trusted_hops: 2,
             },
+            auth: DataAuth::Token,
         },
-        admin: AdminSettings { listen: listen("off", 'a', &["four.example"], 31) },
+        admin: AdminSettings {
+            listen: listen("off", 'a', &["four.example"], 31),
+            token_file: Some("/run/token".into()),
+            identities: vec![
+                Identity { name: "spiffe://corp/ops".to_owned(), scopes: Scopes::all() },
+                Identity {
+                    name: "billing.internal".to_owned(),
+                    scopes: [Scope::Read, Scope::Quota].into_iter().collect(),
+                },
+            ],
+            as_envoy: false,
+        },
         resp: RespSettings { listen: listen("localhost:0", 'r', &["five.example"], 41), max_in_flight: 42 },
         store: Store::Redis(Box::new(RedisSettings {
             address: "rediss+cluster://a:1,b:2".parse().unwrap(),

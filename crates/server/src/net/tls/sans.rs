@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// A subject alternative name. What a CA lets its users choose differs by kind, so an e-mail address is never taken for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum San {
+pub(crate) enum San {
     /// In lower case.
     Dns(String),
     Uri(String),
@@ -28,7 +28,7 @@ pub(super) struct OnlyNamed {
 
 impl San {
     /// What an operator means by a text.
-    pub(super) fn meant(text: &str) -> San {
+    pub(crate) fn meant(text: &str) -> San {
         if let Ok(address) = text.parse() {
             San::Ip(address)
         } else if text.contains(':') {
@@ -38,6 +38,13 @@ impl San {
         } else {
             San::Dns(text.to_ascii_lowercase())
         }
+    }
+
+    /// Those of a certificate; none if it can't be read.
+    pub(crate) fn all_of(certificate: &CertificateDer<'_>) -> Option<Vec<San>> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let names = certificate.subject_alternative_name().ok()?;
+        Some(names.iter().flat_map(|names| &names.value.general_names).filter_map(San::of).collect())
     }
 
     fn of(name: &GeneralName<'_>) -> Option<San> {
@@ -60,11 +67,8 @@ impl OnlyNamed {
     }
 
     fn is_allowed(&self, certificate: &CertificateDer<'_>) -> Result<bool, Error> {
-        let unreadable = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
-        let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| unreadable(()))?;
-        let names = certificate.subject_alternative_name().map_err(|_| unreadable(()))?;
-        let mut names = names.iter().flat_map(|names| &names.value.general_names).filter_map(San::of);
-        Ok(names.any(|name| self.allowed.contains(&name)))
+        let names = San::all_of(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        Ok(names.iter().any(|name| self.allowed.contains(name)))
     }
 }
 

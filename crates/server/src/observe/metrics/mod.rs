@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     receipts: ReceiptMetrics,
     control: ControlMetrics,
     log_lines_lost: Counter,
+    admin_logins_failed: Counter,
     /// What is read when somebody asks.
     parts: Arc<OnceLock<Parts>>,
 }
@@ -134,6 +135,12 @@ impl Metrics {
         ours.register_collector(Box::new(Scrape(parts.clone())));
         let log_lines_lost = Counter::default();
         ours.register("log_lines_lost", "Log lines that standard error did not take in time", log_lines_lost.clone());
+        let admin_logins_failed = Counter::default();
+        ours.register(
+            "admin_logins_failed",
+            "Requests to the admin listener with a token that is not known or no longer in force",
+            admin_logins_failed.clone(),
+        );
         let (by_wire, by_listener) = (ByWire::register(ours), ByListener::register(ours));
         let rules = families::rules(ours);
         let (snapshots, traces) = (families::snapshots(ours), families::traces(ours));
@@ -148,6 +155,7 @@ impl Metrics {
             receipts,
             control,
             log_lines_lost,
+            admin_logins_failed,
             parts,
         })
     }
@@ -191,6 +199,11 @@ impl Metrics {
     /// For the log, which counts what it could not write.
     pub(crate) fn log_lines_lost(&self) -> Counter {
         self.log_lines_lost.clone()
+    }
+
+    /// For who guards the admin listener.
+    pub(crate) fn admin_logins_failed(&self) -> Counter {
+        self.admin_logins_failed.clone()
     }
 
     /// All of it as text.

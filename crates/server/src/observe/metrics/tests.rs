@@ -36,7 +36,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 68] = [
+const FAMILIES: [&str; 69] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -47,6 +47,7 @@ const FAMILIES: [&str; 68] = [
     "ratelimit_circuit_state",
     "ratelimit_failopen_total",
     "ratelimit_redis_errors_total",
+    "tollgate_admin_logins_failed_total",
     "tollgate_authorize_bad_cost_total",
     "tollgate_authorize_unmatched_total",
     "tollgate_bad_requests_total",

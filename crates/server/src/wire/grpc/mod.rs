@@ -29,6 +29,7 @@ use tollgate::now;
 use crate::gate::patience;
 use crate::net::budget::Budget;
 use crate::net::{Closing, Stream, within};
+use crate::tokens::Keys;
 use crate::wire::envoy::{Envoy, Refusal};
 use body::Body;
 use status::Status;
@@ -59,6 +60,8 @@ pub(crate) struct Grpc {
     envoy: Arc<Envoy>,
     others: Others,
     config: GrpcConfig,
+    /// Who may check; `None`: whoever can reach the listener.
+    keys: Option<Arc<Keys>>,
     /// What calls hold that are still arriving, on all connections.
     arriving: Budget,
 }
@@ -84,7 +87,12 @@ pub(crate) struct GrpcConfig {
 
 impl Grpc {
     pub(crate) fn new(envoy: Arc<Envoy>, others: Others, config: GrpcConfig) -> Grpc {
-        Grpc { envoy, others, config, arriving: Budget::new(MOST_ARRIVING) }
+        Grpc { envoy, others, config, keys: None, arriving: Budget::new(MOST_ARRIVING) }
+    }
+
+    /// Only those may check who show one of these, if there are any.
+    pub(crate) fn guarded_by(self, keys: Option<Arc<Keys>>) -> Grpc {
+        Grpc { keys, ..self }
     }
 
     /// Serves one connection until it ends.
@@ -137,6 +145,9 @@ impl Grpc {
 
     async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<Bytes, Status> {
         let (head, body) = request.into_parts();
+        if self.keys.as_ref().is_some_and(|keys| !keys.may_check(&head.headers)) {
+            return Err(Status::no_token());
+        }
         let message = self.read(&head.headers, body).await?;
         let request = RateLimitRequest::decode(message)
             .map_err(|error| Status::invalid(format!("not a RateLimitRequest: {error}")))?;

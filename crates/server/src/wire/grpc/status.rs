@@ -18,6 +18,7 @@ const INVALID_ARGUMENT: u8 = 3;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNIMPLEMENTED: u8 = 12;
 const INTERNAL: u8 = 13;
+const UNAUTHENTICATED: u8 = 16;
 
 impl Status {
     pub(super) fn invalid(message: String) -> Status {
@@ -46,6 +47,11 @@ impl Status {
 
     pub(super) fn compressed() -> Status {
         Status { code: UNIMPLEMENTED, message: "compressed messages are not read; send them as they are".to_owned() }
+    }
+
+    pub(super) fn no_token() -> Status {
+        let message = "show a token that may check: metadata `authorization: Bearer tg_…` with the scope `check`";
+        Status { code: UNAUTHENTICATED, message: message.to_owned() }
     }
 
     /// An answer of headers alone.

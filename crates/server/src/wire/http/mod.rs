@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -39,6 +39,7 @@ use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::{Closing, Stream};
 use crate::receipts::Receipts;
+use crate::tokens::Keys;
 use problem::Problem;
 pub(crate) use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, Times};
 
@@ -50,6 +51,8 @@ pub(crate) struct HttpConfig {
     pub(crate) told: Told,
     pub(crate) authorize: AuthorizeSettings,
     pub(crate) times: Times,
+    /// Who may check; `None`: whoever can reach the listener.
+    pub(crate) keys: Option<Arc<Keys>>,
     /// Routes that others bring.
     pub(crate) extra: Option<Router>,
     /// What those say in `/openapi.json`.
@@ -60,6 +63,7 @@ pub(crate) struct HttpConfig {
 #[derive(Debug)]
 pub(crate) struct Http {
     wire: Arc<Wire>,
+    keys: Option<Arc<Keys>>,
     router: Router,
 }
 
@@ -80,6 +84,9 @@ const CHECK: &str = "/v1/ratelimit/check";
 const SETTLE: &str = "/v1/ratelimit/settle";
 const AUTHORIZE: &str = "/v1/ratelimit/authorize";
 
+/// What needs no token, whatever the others need: probes have none, and the description says nothing of anybody.
+const OPEN: [&str; 4] = ["/healthcheck", "/livez", "/readyz", "/openapi.json"];
+
 /// The longest head of a request; past it the client is told so (431). Of headers there may be a hundred, hyper's own bound.
 const MOST_HEAD_BYTES: usize = 32 * 1024;
 /// The most of a request that a connection holds at a time.
@@ -87,7 +94,7 @@ const MOST_BUFFERED: usize = 64 * 1024;
 
 impl HttpConfig {
     pub(crate) fn build(self) -> Arc<Http> {
-        let HttpConfig { gate, receipts, health, told, authorize, times, extra, extra_docs } = self;
+        let HttpConfig { gate, receipts, health, told, authorize, times, keys, extra, extra_docs } = self;
         let wire = Arc::new(Wire { gate, receipts, health, told, authorize, times });
         let document = Bytes::from(openapi::document(extra_docs));
         let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
@@ -106,7 +113,7 @@ impl HttpConfig {
             router = router.merge(extra);
         }
         let router = router.method_not_allowed_fallback(wrong_method).fallback(unknown_path);
-        Arc::new(Http { wire, router })
+        Arc::new(Http { wire, keys, router })
     }
 }
 
@@ -147,6 +154,12 @@ impl Http {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if let Some(keys) = &self.keys
+            && !is_let_in(keys, request.uri().path(), request.headers())
+        {
+            self.wire.gate.metrics().refused_request();
+            return Problem::no_token().into_answer().map(Either::Left);
+        }
         match (request.method(), request.uri().path()) {
             (&Method::POST, CHECK) => {
                 let (head, body) = request.into_parts();
@@ -164,6 +177,16 @@ impl Http {
                 Err(never) => match never {},
             },
         }
+    }
+}
+
+/// Whether a request may be answered where tokens are needed.
+fn is_let_in(keys: &Keys, path: &str, headers: &HeaderMap) -> bool {
+    match path {
+        path if OPEN.contains(&path) => true,
+        // Its headers are those of somebody else's request, `Authorization` among them.
+        AUTHORIZE => keys.may_check_by_own_header(headers),
+        _ => keys.may_check(headers),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 use tollgate::told::PROBLEM_JSON;
@@ -45,6 +45,13 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_answer", "the store did not answer at once; try again")
     }
 
+    /// Who asks did not show that they may.
+    pub(super) fn no_token() -> Problem {
+        let detail =
+            "show a token that may check: Authorization: Bearer tg_… or X-Tollgate-Token: tg_… with the scope `check`";
+        Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
     /// What is wrong with a request that could be read and can't be decided.
     pub(super) fn of_request(error: &RequestError, domain: Option<&str>, rules: &Ruleset) -> Problem {
         let code = match error {
@@ -84,6 +91,10 @@ impl Problem {
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON.clone());
+        if self.status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer realm=\"tollgate\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+        }
         response
     }
 }

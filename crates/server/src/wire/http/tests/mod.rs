@@ -70,6 +70,7 @@ fn config(rules: &str, shadow: bool, most_in_flight: usize) -> HttpConfig {
         told: Told { dialects: Dialects::default(), jitter: Jitter::Off, scope_values: ScopeValues::Shortened },
         authorize: super::AuthorizeSettings::default(),
         times: Times::default(),
+        keys: None,
         extra: None,
         extra_docs: None,
     }

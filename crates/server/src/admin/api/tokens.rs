@@ -1,0 +1,355 @@
+//! Tokens: made, listed, rotated, deleted. Their secrets are shown once, and kept nowhere.
+//!
+//! Who manages tokens could make one that may do everything, so nobody may who lacks a scope of the admin API. And somebody must
+//! always be able to: as long as anybody is set up to come in, there is a token with all of these scopes and without an end, or a
+//! token file, or an identity that may do everything.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRef, Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate::Span;
+use tollgate::control::Moment;
+use tollgate::control::documents::Faults;
+use tollgate_control::{Expect, Filter, Kind, Name, Stored};
+use tollgate_rules::limit_text;
+
+use super::names::Page;
+use super::records::{self, Made, Writing, db};
+use super::{Answer, Api, Asked, Problem, body};
+use crate::admin::auth::Auth;
+use crate::admin::who::Scope;
+use crate::tokens::{TokenDocument, drawn, hash, to_hex};
+
+/// What the handlers of tokens have at hand.
+#[derive(Clone)]
+struct Tokens {
+    api: Api,
+    auth: Arc<Auth>,
+}
+
+/// A token that is to be made.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenBody {
+    name: String,
+    scopes: Vec<String>,
+    expires_at: Option<Moment>,
+    r#for: Option<String>,
+    reason: Option<String>,
+}
+
+/// A secret that is to be replaced.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RotateBody {
+    grace: Option<String>,
+    reason: Option<String>,
+}
+
+/// Which tokens.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The domain of tokens' records: they belong to none.
+const DOMAIN: &str = "";
+/// The most tokens.
+const MOST_TOKENS: usize = 10_000;
+/// The longest name.
+const LONGEST_NAME: usize = 64;
+/// How many tokens a page has that does not say.
+const ITEMS: usize = 100;
+/// How long the old secret holds where nobody says: programs have that long to learn the new one.
+const GRACE: Span = Span::from_secs(3_600);
+/// The longest that an old secret may hold.
+const LONGEST_GRACE: Span = Span::from_secs(30 * 86_400);
+/// The longest that a token may hold which has an end; one without an end holds for ever.
+const LONGEST_LIFE: Span = Span::from_secs(10 * 366 * 86_400);
+
+pub(crate) fn routes(api: Api, auth: Arc<Auth>) -> Router {
+    Router::new()
+        .route("/admin/v1/tokens", get(list).post(create))
+        .route("/admin/v1/tokens/{name}", get(show).delete(delete))
+        .route("/admin/v1/tokens/{name}/rotate", post(rotate))
+        .with_state(Tokens { api, auth })
+}
+
+impl FromRef<Tokens> for Api {
+    fn from_ref(tokens: &Tokens) -> Api {
+        tokens.api.clone()
+    }
+}
+
+/// Refuses one who may not manage tokens.
+fn may_manage(asked: &Asked) -> Result<(), Problem> {
+    Scope::ADMIN.into_iter().try_for_each(|scope| asked.may(scope))
+}
+
+async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
+    may_manage(&asked)?;
+    let most = listed.limit.unwrap_or(ITEMS);
+    if !(1..=tollgate_control::MOST_LISTED).contains(&most) {
+        let detail = format!("limit={most}: write a number from 1 to {}", tollgate_control::MOST_LISTED);
+        return Err(Problem::bad_request("bad_limit", detail));
+    }
+    let after = listed.after.map(|after| Name::new(Kind::Token, DOMAIN, after));
+    let page = db(&api)?.list(&Filter::of(Kind::Token), after.as_ref(), most).await?;
+    let next = (page.len() == most).then(|| page.last().map(|last| last.name.name.clone())).flatten();
+    let items: Vec<Value> = page.iter().map(|stored| item(stored, &api)).collect();
+    Ok(Json(Page { items, next }).into_response())
+}
+
+async fn show(State(api): State<Api>, asked: Asked, Path(name): Path<String>) -> Answer {
+    may_manage(&asked)?;
+    let stored = records::get(&api, &named(&name)).await?;
+    Ok(records::shown(stored.generation, &item(&stored, &api)))
+}
+
+async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderMap, sent: Body) -> Answer {
+    may_manage(&asked)?;
+    let sent = body::whole(&headers, sent).await?;
+    let wanted: TokenBody = body::parsed(&sent)?;
+    let secret = secret()?;
+    let (name, reason, document) = tokens.document(wanted, &asked, &secret)?;
+    // Nobody's token is replaced by a new one of the same name, whatever the writer expects.
+    asked.expect = Expect::Absent;
+    let writing = Writing { asked: &asked, name: named(&name), action: "token.create", reason, body: &sent };
+    let answer = told(&name, &document);
+    let made =
+        |_: Option<&Stored>| Ok(Made { document: Some(document.text()), answer: answer.clone(), beside: Vec::new() });
+    let written = records::write(&tokens.api, writing, made).await;
+    let written = written.map_err(|problem| match problem.status {
+        StatusCode::PRECONDITION_FAILED => {
+            let detail = format!("there is a token {name} already; rotate it, or choose another name");
+            Problem::new(StatusCode::CONFLICT, "exists", detail)
+        }
+        _ => problem,
+    })?;
+    Ok(shown_once(written, answer, &secret))
+}
+
+async fn rotate(
+    State(tokens): State<Tokens>,
+    asked: Asked,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Answer {
+    may_manage(&asked)?;
+    let sent = body::whole(&headers, sent).await?;
+    let wanted: RotateBody = body::parsed(&sent)?;
+    let mut faults = Faults::default();
+    let grace = wanted.grace.as_deref().map_or(Some(GRACE), |text| span(text, "grace", LONGEST_GRACE, &mut faults));
+    let reason = reason(wanted.reason, &mut faults);
+    let grace = faults.unless(grace.unwrap_or(GRACE)).map_err(Problem::invalid)?;
+    let secret = secret()?;
+    let old_until = Moment(tokens.api.now().after(grace));
+    let rotated = |stored: Option<&Stored>| -> Result<TokenDocument, Problem> {
+        let before = stored.map(parsed).transpose()?.ok_or_else(|| missing(&name))?;
+        let hash = to_hex(&hash(secret.as_bytes()));
+        Ok(TokenDocument { old_hash: Some(before.hash), old_until: Some(old_until), hash, ..before })
+    };
+    let writing = Writing { asked: &asked, name: named(&name), action: "token.rotate", reason, body: &sent };
+    let answer = std::sync::Mutex::new(Value::Null);
+    let written = records::write(&tokens.api, writing, |stored| {
+        let document = rotated(stored)?;
+        let told = told(&name, &document);
+        *answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = told.clone();
+        Ok(Made { document: Some(document.text()), answer: told, beside: Vec::new() })
+    })
+    .await?;
+    Ok(shown_once(written, answer.into_inner().unwrap_or_default(), &secret))
+}
+
+async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
+    may_manage(&asked)?;
+    let writing =
+        Writing { asked: &asked, name: named(&name), action: "token.delete", reason: String::new(), body: b"" };
+    records::write(&tokens.api, writing, |stored| {
+        if stored.is_some() {
+            tokens.may_go(&name)?;
+        }
+        Ok(Made { document: None, answer: json!({"name": name, "deleted": true}), beside: Vec::new() })
+    })
+    .await
+}
+
+impl Tokens {
+    /// What is to be stored of a token that somebody wants.
+    fn document(
+        &self,
+        wanted: TokenBody,
+        asked: &Asked,
+        secret: &str,
+    ) -> Result<(String, String, TokenDocument), Problem> {
+        let (now, mut faults) = (self.api.now(), Faults::default());
+        let is_sound = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if wanted.name.is_empty() || wanted.name.len() > LONGEST_NAME || !wanted.name.chars().all(is_sound) {
+            let what = format!("write 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores");
+            faults.add("name", what);
+        }
+        let words: Vec<&str> = Scope::ALL.into_iter().map(Scope::name).collect();
+        for (number, word) in wanted.scopes.iter().enumerate() {
+            if Scope::parse(word).is_none() {
+                let what = format!("{word:?} is no scope; write some of {}", words.join(", "));
+                faults.add(format!("scopes[{number}]"), what);
+            } else if wanted.scopes.iter().take(number).any(|before| before == word) {
+                faults.add(format!("scopes[{number}]"), format!("{word:?} is there twice"));
+            }
+        }
+        if wanted.scopes.is_empty() {
+            faults.add("scopes", format!("write some of {}", words.join(", ")));
+        }
+        let expires_at = match (wanted.expires_at, wanted.r#for.as_deref()) {
+            (Some(_), Some(_)) => {
+                faults.add("for", "`expires_at` says when it ends too; keep one of the two");
+                None
+            }
+            (end, None) => end,
+            (None, Some(text)) => span(text, "for", LONGEST_LIFE, &mut faults).map(|life| Moment(now.after(life))),
+        };
+        if expires_at.is_some_and(|end| end.0 <= now) {
+            faults.add("expires_at", "it is over already");
+        }
+        let document = TokenDocument {
+            hash: to_hex(&hash(secret.as_bytes())),
+            old_hash: None,
+            old_until: None,
+            scopes: wanted.scopes,
+            created_by: asked.who.name.clone(),
+            created_at: Moment(now),
+            expires_at,
+        };
+        if faults.0.is_empty() && !document.is_keeper() && !self.is_kept_without(&wanted.name) {
+            faults.add(
+                "scopes",
+                "the first token must have every scope of the admin API (read, quota, rules, emergency, audit) and no end, or \
+                 nobody could make another",
+            );
+        }
+        let others = self.api.tokens().borrow().len();
+        if others >= MOST_TOKENS {
+            faults
+                .add("name", format!("there are {others} tokens, and no more than {MOST_TOKENS} can be; delete some"));
+        }
+        let reason = reason(wanted.reason, &mut faults);
+        faults.unless((wanted.name, reason, document)).map_err(Problem::invalid)
+    }
+
+    /// Whether somebody may manage tokens if this one is not there.
+    fn is_kept_without(&self, name: &str) -> bool {
+        let is_keeper = |text: &str| TokenDocument::parse(text).is_some_and(|document| document.is_keeper());
+        self.auth.has_keeper()
+            || self.api.tokens().borrow().iter().any(|(other, text)| other != name && is_keeper(text))
+    }
+
+    /// Refuses to let a token go that keeps the door.
+    fn may_go(&self, name: &str) -> Result<(), Problem> {
+        let others = self.api.tokens().borrow().keys().any(|other| other != name);
+        let last = |detail: &str| Err(Problem::new(StatusCode::CONFLICT, "last_token", detail));
+        if self.is_kept_without(name) {
+            return Ok(());
+        }
+        if others || self.auth.has_identities() {
+            return last(
+                "without this token nobody could manage tokens, and others are in force; delete those first, or make another \
+                 with every scope of the admin API and no end",
+            );
+        }
+        if !self.auth.is_local() {
+            return last(
+                "without a token only this machine would be let in, but the listener is reached from elsewhere; rotate it, or \
+                 make another first",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn named(name: &str) -> Name {
+    Name::new(Kind::Token, DOMAIN, name)
+}
+
+fn missing(name: &str) -> Problem {
+    Problem::not_found("not_found", format!("there is no token {name:?}"))
+}
+
+fn secret() -> Result<String, Problem> {
+    drawn().map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_secret", why))
+}
+
+fn span(text: &str, at: &str, most: Span, faults: &mut Faults) -> Option<Span> {
+    match limit_text::duration(text) {
+        Ok(span) if span <= most => return Some(span),
+        Ok(_) => faults.add(at, format!("it is longer than {} days", most.as_micros() / 86_400_000_000)),
+        Err(fault) => faults.add(at, fault.to_string()),
+    }
+    None
+}
+
+fn reason(given: Option<String>, faults: &mut Faults) -> String {
+    let reason = given.unwrap_or_default();
+    if reason.len() > tollgate_control::LONGEST_REASON {
+        faults.add("reason", format!("it is longer than {} bytes", tollgate_control::LONGEST_REASON));
+    }
+    reason
+}
+
+/// What is told of a token, and kept for those who send the same write again: all but the secret.
+fn told(name: &str, document: &TokenDocument) -> Value {
+    let mut told = json!({"name": name, "scopes": document.scopes, "expires_at": document.expires_at});
+    if let Some(until) = document.old_until {
+        told["old_until"] = json!(until);
+    }
+    told
+}
+
+/// The answer to a write that was done now, with the secret. A write that was done before is answered without.
+fn shown_once(written: Response, mut answer: Value, secret: &str) -> Response {
+    if records::is_replayed(&written) {
+        return written;
+    }
+    answer["token"] = json!(secret);
+    written.map(|_| Body::from(answer.to_string()))
+}
+
+fn item(stored: &Stored, api: &Api) -> Value {
+    let mut item = json!({
+        "name": stored.name.name,
+        "generation": stored.generation,
+        "updated_at": Moment(stored.updated_at),
+        "updated_by": stored.updated_by,
+    });
+    if !stored.reason.is_empty() {
+        item["reason"] = json!(stored.reason);
+    }
+    let now = api.now();
+    if let Ok(document) = parsed(stored) {
+        item["scopes"] = json!(document.scopes);
+        item["created_by"] = json!(document.created_by);
+        item["created_at"] = json!(document.created_at);
+        item["expires_at"] = json!(document.expires_at);
+        item["expired"] = json!(document.expires_at.is_some_and(|end| end.0 <= now));
+        if let Some(until) = document.old_until.filter(|until| until.0 > now) {
+            item["old_until"] = json!(until);
+        }
+    }
+    item
+}
+
+fn parsed(stored: &Stored) -> Result<TokenDocument, Problem> {
+    TokenDocument::parse(stored.document.as_deref().unwrap_or_default()).ok_or_else(|| {
+        let detail = "the stored token can't be read, a newer Tollgate may have written it";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "control_failed", detail)
+    })
+}

@@ -1,0 +1,150 @@
+//! Servers that share a store of record, and short ways to ask and to write.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollgate_store::{Clock as _, SystemClock};
+
+use crate::server::{Server, Start};
+
+pub(crate) const RULES: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: per-key, key: [api_key], limit: {free: 100/m, pro: 1000/m, enterprise: 5000/m}}
+";
+
+/// These tests measure time, on machines with few processors: one at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) tag: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+fn agent() -> &'static ureq::Agent {
+    static AGENT: OnceLock<ureq::Agent> = OnceLock::new();
+    AGENT.get_or_init(|| {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        config.timeout_global(Some(Duration::from_secs(20))).build().new_agent()
+    })
+}
+
+fn answer(response: Result<http::Response<ureq::Body>, ureq::Error>) -> Option<Answer> {
+    let mut response = response.ok()?;
+    let tag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned()).unwrap_or_default();
+    let status = response.status().as_u16();
+    // More than a snapshot of these tests has.
+    let body = response.body_mut().with_config().limit(64 << 20).read_to_string().ok()?;
+    Some(Answer { status, tag, body })
+}
+
+/// Nothing where nobody answers.
+pub(crate) fn try_get(url: &str) -> Option<Answer> {
+    answer(agent().get(url).call())
+}
+
+#[track_caller]
+pub(crate) fn get(url: &str) -> Answer {
+    try_get(url).unwrap()
+}
+
+/// Sends a body.
+#[track_caller]
+pub(crate) fn send(method: &str, url: &str, kind: &str, body: String) -> Answer {
+    let request = http::Request::builder().method(method).uri(url).header("Content-Type", kind);
+    answer(agent().run(request.body(body).unwrap())).unwrap()
+}
+
+/// Sends JSON.
+#[track_caller]
+pub(crate) fn post(url: &str, body: &Value) -> Answer {
+    send("POST", url, "application/json", body.to_string())
+}
+
+/// Writes what a caller has, if it is as it was.
+#[track_caller]
+pub(crate) fn put(server: &Server, caller: &str, tag: Option<&str>, quota: &Value) -> Answer {
+    let url = server.url("admin", &format!("/admin/v1/quotas/{caller}"));
+    let mut request = agent().put(&url).header("Content-Type", "application/json");
+    if let Some(tag) = tag {
+        request = request.header("If-Match", tag);
+    }
+    answer(request.send(quota.to_string())).unwrap()
+}
+
+/// Gives a caller a limit of its own.
+#[track_caller]
+pub(crate) fn set_limit(server: &Server, caller: &str, limit: u64) {
+    let told = put(server, caller, None, &limited(limit));
+    assert_eq!(told.status, 200, "{told:?}");
+}
+
+pub(crate) fn limited(limit: u64) -> Value {
+    json!({"overrides": [{"rule": "per-key", "requests_per_unit": limit, "unit": "minute"}]})
+}
+
+/// What a server decides a caller by: its limit, and why. A look takes nothing.
+pub(crate) fn try_decided(server: &Server, caller: &str) -> Option<(u64, String)> {
+    let body = json!({"attributes": {"api_key": caller}, "cost": 0}).to_string();
+    let told = answer(agent().post(&server.url("http", "/v1/ratelimit/check")).send(body))?;
+    let told = told.json();
+    Some((told["limit"].as_u64()?, told["resolved_by"].as_str()?.to_owned()))
+}
+
+#[track_caller]
+pub(crate) fn decided(server: &Server, caller: &str) -> (u64, String) {
+    try_decided(server, caller).unwrap()
+}
+
+/// A server on this store of record, with what else is said.
+pub(crate) fn server_on(control: &str, args: &[&str]) -> Server {
+    on(Start::new().rules(RULES), control, args).ready()
+}
+
+pub(crate) fn on(start: Start, control: &str, args: &[&str]) -> Start {
+    start.listen(&["http", "admin"]).args(&["--control", control]).args(args)
+}
+
+/// Microseconds on the clock that all processes of this machine share.
+pub(crate) fn now() -> u64 {
+    static CLOCK: OnceLock<SystemClock> = OnceLock::new();
+    CLOCK.get_or_init(SystemClock::default).now().as_micros()
+}
+
+/// A pause of a test that has nothing to look at meanwhile.
+pub(crate) fn pause(span: Duration) {
+    let (_keep, pause) = std::sync::mpsc::channel::<()>();
+    let _ = pause.recv_timeout(span);
+}
+
+/// Whether a server keeps this in its copy.
+pub(crate) fn is_kept(server: &Server, text: &str) -> bool {
+    contains(&server.home().join("data/control-copy.jsonl"), text)
+}
+
+pub(crate) fn contains(path: &Path, text: &str) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|kept| kept.contains(text))
+}
+
+/// The generation that is in force on a server.
+pub(crate) fn generation(server: &Server) -> u64 {
+    let metrics = get(&server.url("admin", "/metrics")).body;
+    let line = metrics.lines().find(|line| line.starts_with("tollgate_control_generation ")).unwrap();
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
