@@ -41,30 +41,16 @@ impl Running {
     pub(crate) fn with(flags: &[&str], before: &str) -> Running {
         let home = TempDir::new().unwrap();
         std::fs::write(home.path().join("rules.yaml"), RULES).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--http", "off", "--data", "data"])
-            .args(flags)
-            .current_dir(home.path())
-            .env_clear()
-            // Other commands' variables are none of its business.
-            .envs([("TOLLGATE_SERVER", "http://127.0.0.1:1"), ("TOLLGATE_TOKEN", "x")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut url = String::new();
-        loop {
-            let line = lines.next().expect("the server ended before it was ready").unwrap();
-            let mut words = line.split_whitespace();
-            match words.next() {
-                Some("admin") => url = format!("{before}{}", words.next().unwrap()),
-                Some("ready") => break,
-                _ => {}
-            }
-        }
-        Running { child, url, home }
+        let (child, address) = spawned(&home, flags);
+        Running { child, url: format!("{before}{address}"), home }
+    }
+
+    /// Killed, and started again with what it had written.
+    pub(crate) fn restarted(mut self, flags: &[&str]) -> Running {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.child, _) = spawned(&self.home, flags);
+        self
     }
 
     /// Runs a command against it.
@@ -103,5 +89,32 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A server that is ready, and where its admin listener is.
+fn spawned(home: &TempDir, flags: &[&str]) -> (Child, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--http", "off", "--data", "data"])
+        .args(flags)
+        .current_dir(home.path())
+        .env_clear()
+        // Other commands' variables are none of its business.
+        .envs([("TOLLGATE_SERVER", "http://127.0.0.1:1"), ("TOLLGATE_TOKEN", "x")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut address = String::new();
+    loop {
+        let line = lines.next().expect("the server ended before it was ready").unwrap();
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("admin") => address = words.next().unwrap().to_owned(),
+            Some("ready") => return (child, address),
+            _ => {}
+        }
     }
 }

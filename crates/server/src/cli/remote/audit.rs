@@ -114,25 +114,25 @@ impl Audit {
     /// Tells what happens for as long as somebody listens. A server that goes away is asked again, for what came after the last
     /// entry that was told.
     fn go_on(&self, remote: &Remote) -> Done {
+        // Asked in any case: a server that is away from the beginning is not waited for.
+        let newest = latest(remote)?;
         let mut last = match (self.after, &self.since) {
             (Some(after), _) => after,
             (None, Some(_)) => 0,
-            (None, None) => latest(remote)?,
+            (None, None) => newest,
         };
-        let (mut pause, mut is_gone, mut is_first) = (FIRST_PAUSE, false, true);
+        let (mut pause, mut is_gone) = (FIRST_PAUSE, false);
         loop {
             let path = self.path().with("after", Some(last.to_string())).with("follow", Some("true"));
             let followed = remote.each_line(Call::get(path), |line| {
                 let entry: Value = serde_json::from_slice(line).unwrap_or_default();
                 last = entry["id"].as_u64().unwrap_or(last);
-                (pause, is_gone, is_first) = (FIRST_PAUSE, false, false);
+                (pause, is_gone) = (FIRST_PAUSE, false);
                 say([line, b"\n"].concat())
             });
             match followed {
                 // Servers end it after a while, so that connections do not grow old.
-                Ok(()) => is_first = false,
-                Err(Failure::Away(_)) if !is_first => {}
-                Err(Failure::Refused(Refusal { status: 500.., .. })) if !is_first => {}
+                Ok(()) | Err(Failure::Away(_) | Failure::Refused(Refusal { status: 500.., .. })) => {}
                 Err(other) => return Err(other),
             }
             if !std::mem::replace(&mut is_gone, true) {

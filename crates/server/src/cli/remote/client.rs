@@ -165,7 +165,8 @@ impl Remote {
 
     /// Lets time pass.
     pub(super) fn pause(&self, length: Duration) {
-        self.runtime.block_on(tokio::time::sleep(length));
+        // The future is made inside: it needs the runtime from its first moment.
+        self.runtime.block_on(async { tokio::time::sleep(length).await });
     }
 
     /// Asks, and gives an answer that begins well.
