@@ -68,6 +68,11 @@ const WEIGHT_OF_VALUE: usize = 32;
 /// The documents of a text, as far as they can be read, and the faults with their lines.
 pub type Documents = (Vec<Yaml>, Vec<(usize, Fault)>);
 
+/// Reads JSON, or else YAML.
+pub fn read_either(text: &str) -> Documents {
+    json::read(text).unwrap_or_else(|| read(text))
+}
+
 /// Reads YAML.
 pub fn read(text: &str) -> Documents {
     let mut builder = Builder::default();
@@ -346,6 +351,11 @@ impl OpenMap {
 // === impl Yaml ===
 
 impl Yaml {
+    /// The same as JSON. Whole numbers, `true`, `false` and null stay what they are; all else is text.
+    pub fn to_json(&self) -> String {
+        json::write(self)
+    }
+
     /// Nothing: `null`, `~`, or no value at all.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())

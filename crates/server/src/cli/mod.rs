@@ -2,8 +2,11 @@
 
 mod explain;
 mod lint;
+mod remote;
 mod replay;
 mod serve;
+
+pub(crate) use remote::VARIABLES;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -30,6 +33,26 @@ enum Command {
     Explain(explain::Explain),
     /// Decide recorded requests, one JSON object a line on standard input, on their own time
     Replay(replay::Replay),
+    /// What callers have: tiers and limits of their own, one by one or many at once
+    Quota(remote::quota::Quota),
+    /// Tiers: which there are, and who is of which
+    Tier(remote::tier::Tier),
+    /// How much of its limits a caller has used
+    Usage(remote::usage::Usage),
+    /// One caller's counters: look, reset, credit, debit
+    Counters(remote::counters::Counters),
+    /// Rules by API, above the rule files: versions, states, what differs
+    Rule(remote::rule::Rule),
+    /// Switch a rule, a domain or everything to off, shadow, soft or enforce
+    Switch(remote::switch::Switch),
+    /// Block callers and address ranges
+    Block(remote::block::Block),
+    /// Limits that go before all others, for an hour or so
+    Emergency(remote::emergency::Emergency),
+    /// Who did what, when, from where
+    Audit(remote::audit::Audit),
+    /// Who may ask the admin API, and what for
+    Token(remote::token::Token),
 }
 
 /// Which rules.
@@ -55,8 +78,11 @@ Examples:
   tollgate lint rules/
   tollgate explain --rules rules/ api_key=k1 endpoint='GET /orders'
   tollgate replay --rules rules/ < requests.jsonl > decisions.jsonl
+  tollgate quota set abc123 --tier pro --override 'endpoint:POST /orders=500/minute'
+  tollgate usage abc123
 
-Exit codes: 0 when all is well, 1 when rules, requests or input are not, 2 for a command that can't be understood.";
+Exit codes: 0 when all is well; 1 when rules, requests or input are not, or a server said no; 2 for a command that can't
+be understood, or a server that can't be reached.";
 
 /// What was asked for is not well: rules with errors, lines that can't be read.
 const FAILURE: u8 = 1;
@@ -67,9 +93,7 @@ const USAGE: u8 = 2;
 pub(crate) fn run() -> ExitCode {
     match parsed() {
         Ok(Asked::Serve(matches)) => serve::run(&matches),
-        Ok(Asked::Other(Command::Lint(lint))) => lint.run(),
-        Ok(Asked::Other(Command::Explain(explain))) => explain.run(),
-        Ok(Asked::Other(Command::Replay(replay))) => replay.run(),
+        Ok(Asked::Other(command)) => command.run(),
         Err(error) => {
             // Help that nobody reads is no failure.
             let _ = error.print();
@@ -82,7 +106,7 @@ pub(crate) fn run() -> ExitCode {
 enum Asked {
     /// With its flags, which come from the table of settings.
     Serve(ArgMatches),
-    Other(Command),
+    Other(Box<Command>),
 }
 
 fn parsed() -> Result<Asked, clap::Error> {
@@ -90,7 +114,7 @@ fn parsed() -> Result<Asked, clap::Error> {
     match matches.subcommand() {
         None => Ok(Asked::Serve(matches)),
         Some((serve::NAME, flags)) => Ok(Asked::Serve(flags.clone())),
-        Some(_) => Command::from_arg_matches(&matches).map(Asked::Other),
+        Some(_) => Command::from_arg_matches(&matches).map(|command| Asked::Other(Box::new(command))),
     }
 }
 
@@ -98,6 +122,26 @@ fn parsed() -> Result<Asked, clap::Error> {
 fn command() -> clap::Command {
     let alone = config::command(Cli::command()).mut_args(|flag| flag.hide(true)).args_conflicts_with_subcommands(true);
     Command::augment_subcommands(alone.subcommand(serve::command()))
+}
+
+impl Command {
+    fn run(&self) -> ExitCode {
+        match self {
+            Command::Lint(lint) => lint.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Replay(replay) => replay.run(),
+            Command::Quota(quota) => quota.run(),
+            Command::Tier(tier) => tier.run(),
+            Command::Usage(usage) => usage.run(),
+            Command::Counters(counters) => counters.run(),
+            Command::Rule(rule) => rule.run(),
+            Command::Switch(switch) => switch.run(),
+            Command::Block(block) => block.run(),
+            Command::Emergency(emergency) => emergency.run(),
+            Command::Audit(audit) => audit.run(),
+            Command::Token(token) => token.run(),
+        }
+    }
 }
 
 impl RulesArgs {

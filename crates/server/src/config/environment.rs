@@ -7,6 +7,7 @@ use tollgate_rules::problem::{Fault, nearest, quoted};
 
 use super::origin::{Given, Layer, Origin, Problems};
 use super::table::{PREFIX, Said, Setting, table};
+use crate::cli::VARIABLES;
 
 /// Variables by name.
 #[derive(Debug)]
@@ -14,10 +15,12 @@ pub(super) struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
     /// Without what Kubernetes adds by itself: a Service called `tollgate` or `redis` gives every pod variables that begin
-    /// like settings.
+    /// like settings. And without what other commands are told: they may be run in the same shell.
     pub(super) fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
         let named = variables.into_iter().map(|(name, value)| (name.to_string_lossy().into_owned(), value));
-        Environment(named.filter(|(name, value)| !is_service_link(name, &value.to_string_lossy())).collect())
+        let is_other =
+            |name: &str, value: &OsString| is_service_link(name, &value.to_string_lossy()) || VARIABLES.contains(&name);
+        Environment(named.filter(|(name, value)| !is_other(name, value)).collect())
     }
 
     /// Settings in variables of Tollgate's own. An unknown one is an error: it would otherwise be said in vain.

@@ -32,7 +32,8 @@ authorize_attributes:            # or api_key=X-Api-Key,endpoint=:endpoint
 
 The file is `--config FILE`, else `TOLLGATE_CONFIG`, else `tollgate.yaml` if there is one; `--config none` reads none.
 An unknown key, flag or `TOLLGATE_` variable is an error, and all errors are told at once. Variables that Kubernetes
-makes for a Service (`TOLLGATE_SERVICE_HOST`, `TOLLGATE_PORT_8081_TCP`) are passed over.
+makes for a Service (`TOLLGATE_SERVICE_HOST`, `TOLLGATE_PORT_8081_TCP`) are passed over, and so are those of the
+commands that ask a server (`TOLLGATE_SERVER`, `TOLLGATE_TOKEN`).
 
 | kind | how it is written |
 | --- | --- |

@@ -5,7 +5,11 @@
 mod explain;
 mod inputs;
 mod lint;
+mod operations;
+mod quotas;
+mod remote;
 mod replay;
+mod running;
 mod serve;
 
 use std::fs;
@@ -27,7 +31,12 @@ fn command(args: &[&str]) -> Command {
 }
 
 fn tollgate(args: &[&str], input: &[u8]) -> Ran {
-    let mut child = command(args).spawn().unwrap();
+    tollgate_with(args, input, &[])
+}
+
+/// With these variables besides.
+fn tollgate_with(args: &[&str], input: &[u8], variables: &[(&str, &str)]) -> Ran {
+    let mut child = command(args).envs(variables.iter().copied()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // A command that does not read its input may be gone before it is written.
@@ -64,8 +73,9 @@ fn directory(test: &str) -> PathBuf {
 #[test]
 fn help_and_version_and_bad_usage() {
     // Arguments, exit code, and what is told: on standard output if all is well, else on standard error.
-    let rows: [(&[&str], i32, &str); 13] = [
+    let rows: [(&[&str], i32, &str); 14] = [
         (&["--help"], 0, "tollgate replay --rules"),
+        (&["--help"], 0, "tollgate quota set"),
         (&["--help"], 0, "`tollgate` is `tollgate serve`"),
         (&["serve", "--help"], 0, "--grpc-tls-cert <PATH>"),
         (&["--version"], 0, "tollgate 0."),

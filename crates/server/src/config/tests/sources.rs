@@ -376,7 +376,7 @@ fn words_that_say_none() {
 }
 
 #[test]
-fn variables_of_kubernetes_services_are_passed_over() {
+fn variables_of_others_are_passed_over() {
     let links = [
         "TOLLGATE_SERVICE_HOST=10.0.0.1",
         "TOLLGATE_SERVICE_PORT=8081",
@@ -389,6 +389,11 @@ fn variables_of_kubernetes_services_are_passed_over() {
         "TOLLGATE_GRPC_PORT_8081_TCP_ADDR=10.0.0.1",
         "REDIS_PORT=tcp://10.0.0.1:6379",
         "REDIS_SERVICE_HOST=10.0.0.1",
+        // And those of the commands that ask a server.
+        "TOLLGATE_SERVER=https://tollgate:8070",
+        "TOLLGATE_TOKEN=tg_x",
+        "TOLLGATE_TOKEN_FILE=token",
+        "TOLLGATE_CA=ca.pem",
     ];
     assert_eq!(start(&["--envoy-env", "--grpc=off", "--http=off", "--admin=off"], &links, "").warnings(), [""; 0]);
     for other in
