@@ -43,10 +43,12 @@ async fn gathered(mut body: Body) -> Result<Bytes, Problem> {
         // Trailers say nothing here.
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
         length += piece.len();
-        match length {
-            ..=MOST_BYTES => all.extend_from_slice(&piece),
-            ..=MOST_DROPPED => all.clear(),
-            _ => break,
+        if length <= MOST_BYTES {
+            all.extend_from_slice(&piece);
+        } else if length <= MOST_DROPPED {
+            all.clear();
+        } else {
+            break;
         }
     }
     if length <= MOST_BYTES {
