@@ -80,7 +80,7 @@ fn load() {
     let path = std::env::temp_dir().join(format!("tollgate-bench-{}.jsonl", std::process::id()));
     {
         let mut out = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
-        lines::write(&mut out, &Head { format: lines::FORMAT, as_of: 1 }).expect("written");
+        lines::write(&mut out, &Head { format: lines::FORMAT, of: "bench".to_owned(), as_of: 1 }).expect("written");
         for number in 0..KEYS {
             lines::write(&mut out, &record(&format!("user-{number:011}"))).expect("written");
         }

@@ -433,13 +433,13 @@ async fn a_listener_that_others_reach_needs_somebody_set_up() {
 #[tokio::test]
 async fn while_nobody_knows_the_tokens_no_place_is_let_in() {
     let folder = tempfile::tempdir().unwrap();
-    let snapshot = "{\"format\":1,\"as_of\":7}\n{\"records\":0}\n";
+    let snapshot = "{\"format\":1,\"of\":\"a\",\"as_of\":7}\n{\"records\":0}\n";
     std::fs::write(folder.path().join("control-snapshot.jsonl"), snapshot).unwrap();
     for (snapshots, generation) in [(None, 0), (Some(folder.path().to_owned()), 7)] {
         let place = Some(Place::Postgres("postgres://nobody@127.0.0.1:1/none".to_owned()));
         let loaded = load(&Sources { place, copy: None, snapshots }).await.unwrap();
         assert!(!loaded.knows_tokens && loaded.trouble.is_some());
-        assert_eq!(loaded.controls.generation(), generation);
+        assert_eq!(loaded.at.generation, generation);
         let served = served_from(Setup::default(), loaded, tempfile::tempdir().unwrap());
         assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
     }
