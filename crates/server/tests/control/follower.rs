@@ -267,7 +267,7 @@ fn a_watch_tells_what_comes_into_force() {
     let mut stream = TcpStream::connect(server.address("admin")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let of = lines[0]["of"].as_str().unwrap();
-    write!(stream, "GET /v1/control/watch?after=1&of={of}&files=false HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    write!(stream, "GET /v1/control/watch?after=1&of={of}&files=false HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     // Lengths of chunks stand between them.
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'));
     assert_eq!(lines.next().unwrap(), r#"{"alive":1}"#);

@@ -1,6 +1,8 @@
 //! The store of record goes away, comes back, or is another one.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +11,8 @@ use tollgate_testing::{Postgres, Redis};
 
 use crate::server::{Server, eventually};
 use crate::world::{
-    alone, contains, decided, generation, get, is_kept, limited, on, put, server_on, set_limit, try_decided,
+    TOKEN, alone, contains, decided, generation, get, is_kept, limited, on, put, server_on, set_limit, show_token,
+    try_decided,
 };
 
 const CALLERS: u64 = 5;
@@ -39,7 +42,13 @@ fn an_outage_changes_no_decision_and_heals_by_itself() {
     let (mut postgres, redis, shared) = (Postgres::start(), Redis::start(), TempDir::new().unwrap());
     let (control, store) = (postgres.url(), redis.url());
     let snapshots = shared.path().display().to_string();
-    let args = ["--store", &*store, "--control-snapshots", &*snapshots];
+    // There is a token in the store of record, so that nobody is let in for being on this machine.
+    let token = shared.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    show_token();
+    let token = token.display().to_string();
+    let args = ["--store", &*store, "--control-snapshots", &*snapshots, "--admin-token-file", &*token];
     let first = server_on(&control, &args);
     for n in 0..CALLERS {
         set_limit(&first, &caller(n), 500 + n);
@@ -93,7 +102,7 @@ fn an_outage_changes_no_decision_and_heals_by_itself() {
                 assert!(condition(server));
             }
             // One that has nothing at all starts too, and says what that means.
-            let bare = server_on(&control, &["--store", &store]);
+            let bare = server_on(&control, &["--store", &store, "--admin-token-file", &token]);
             assert_eq!(decided(&bare, &last).0, 100);
             let told = get(&bare.url("admin", "/v1/control/snapshot"));
             assert_eq!((told.status, told.json()["code"].as_str()), (503, Some("control_away")));

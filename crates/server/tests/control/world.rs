@@ -1,5 +1,6 @@
 //! Servers that share a store of record, and short ways to ask and to write.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -54,9 +55,29 @@ fn answer(response: Result<http::Response<ureq::Body>, ureq::Error>) -> Option<A
     Some(Answer { status, tag, body })
 }
 
+/// The token of an operator, for tests in which there are tokens.
+pub(crate) const TOKEN: &str = "the-token-of-an-operator";
+
+thread_local! {
+    static SHOWS_TOKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Shows the token with whatever this thread asks from now on.
+pub(crate) fn show_token() {
+    SHOWS_TOKEN.set(true);
+}
+
+fn token() -> Option<String> {
+    SHOWS_TOKEN.get().then(|| format!("Bearer {TOKEN}"))
+}
+
 /// Nothing where nobody answers.
 pub(crate) fn try_get(url: &str) -> Option<Answer> {
-    answer(agent().get(url).call())
+    let mut request = agent().get(url);
+    if let Some(token) = token() {
+        request = request.header("Authorization", token);
+    }
+    answer(request.call())
 }
 
 #[track_caller]
@@ -84,6 +105,9 @@ pub(crate) fn put(server: &Server, caller: &str, tag: Option<&str>, quota: &Valu
     let mut request = agent().put(&url).header("Content-Type", "application/json");
     if let Some(tag) = tag {
         request = request.header("If-Match", tag);
+    }
+    if let Some(token) = token() {
+        request = request.header("Authorization", token);
     }
     answer(request.send(quota.to_string())).unwrap()
 }
