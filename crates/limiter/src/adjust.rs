@@ -77,11 +77,7 @@ impl<S: Store> Limiter<S> {
         adjustment: Adjustment,
     ) -> Result<Option<Adjusted>, RequestError> {
         let rules = self.rules();
-        let number = rules.domain_number(domain).ok_or(match domain {
-            Some(_) => RequestError::UnknownDomain,
-            None => RequestError::NoDomain,
-        })?;
-        let domain = &rules.domains()[number];
+        let domain = rules.domain(domain)?;
         if let Some(name) = rule.filter(|name| domain.rules().iter().all(|rule| rule.name() != *name)) {
             return Err(RequestError::UnknownRule(name.into()));
         }

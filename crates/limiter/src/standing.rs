@@ -47,11 +47,7 @@ impl<S: Store> Limiter<S> {
         others: &[(&str, &str)],
     ) -> Result<Option<Standing>, RequestError> {
         let rules = self.rules();
-        let number = rules.domain_number(domain).ok_or(match domain {
-            Some(_) => RequestError::UnknownDomain,
-            None => RequestError::NoDomain,
-        })?;
-        let domain = &rules.domains()[number];
+        let domain = rules.domain(domain)?;
         let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
         let mut known = vec![(entity, caller)];
         known.extend(others);

@@ -84,11 +84,7 @@ pub enum AppliedTerms {
 impl Ruleset {
     /// What a request asks of the store.
     pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
-        let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
-        let mut matched = Matched::default();
-        self.resolve_into(request, None, &mut claim, &mut matched)?;
-        let Matched { domain, applied, unlimited, .. } = matched;
-        Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
+        self.resolved(request, id, None)
     }
 
     /// The same for a caller of whom something may be known.
@@ -98,9 +94,18 @@ impl Ruleset {
         id: ClaimId,
         known: &Known<'a, '_>,
     ) -> Result<Resolved<'a>, RequestError> {
+        self.resolved(request, id, Some(known))
+    }
+
+    fn resolved<'a>(
+        &'a self,
+        request: &Request<'a>,
+        id: ClaimId,
+        known: Option<&Known<'a, '_>>,
+    ) -> Result<Resolved<'a>, RequestError> {
         let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
         let mut matched = Matched::default();
-        self.resolve_into(request, Some(known), &mut claim, &mut matched)?;
+        self.resolve_into(request, known, &mut claim, &mut matched)?;
         let Matched { domain, applied, unlimited, .. } = matched;
         Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
     }
@@ -114,7 +119,7 @@ impl Ruleset {
         claim: &mut Claim<'a>,
         matched: &mut Matched,
     ) -> Result<(), RequestError> {
-        matched.domain = self.domain_of(request)?;
+        matched.domain = self.domain_of(request.domain)?;
         if request.once.is_some_and(|name| name.is_empty() || name.len() > Request::LONGEST_ONCE) {
             return Err(RequestError::BadOnce);
         }
@@ -133,12 +138,20 @@ impl Ruleset {
         Resolving { domain, claim, matched, ask: request.ask, holds, rates, known, found: None }.fill(request)
     }
 
-    /// The place of a request's domain.
-    fn domain_of(&self, request: &Request<'_>) -> Result<usize, RequestError> {
-        self.domain_number(request.domain).ok_or(match request.domain {
+    /// The place of a domain that a request names.
+    fn domain_of(&self, name: Option<&str>) -> Result<usize, RequestError> {
+        self.domain_number(name).ok_or(match name {
             Some(_) => RequestError::UnknownDomain,
             None => RequestError::NoDomain,
         })
+    }
+
+    /// The domain of this name, or the only one.
+    ///
+    /// # Errors
+    /// If there is none, or none is named and there are several.
+    pub fn domain(&self, name: Option<&str>) -> Result<&Domain, RequestError> {
+        Ok(&self.domains()[self.domain_of(name)?])
     }
 }
 

@@ -21,7 +21,6 @@ pub struct Controls {
     rules: BTreeMap<(String, String), LayerRule>,
     switches: BTreeMap<(String, String), SwitchDocument>,
     generation: u64,
-    records: u64,
 }
 
 /// What a record changed.
@@ -59,7 +58,6 @@ impl Controls {
         let Record { kind, domain, name, document, generation } = record;
         let document = document.as_deref().map(|document| document.get());
         self.reached(*generation);
-        self.records += 1;
         let applied = match kind {
             Kind::Quota => self.quota(domain, name, document),
             Kind::Emergency => self.emergency(domain, name, document),

@@ -217,7 +217,7 @@ pub(crate) enum TermsCap {
     Scaled,
 }
 
-/// What a change is to be applied to one entry of.
+/// A change locks the callers of one shard for a moment.
 const SHARDS: usize = 256;
 /// The most globs, emergencies and blocks of globs, each: they are looked at one by one.
 pub const MOST_WIDE: usize = 1_000;

@@ -1,24 +1,18 @@
 //! The audit log: page by page, or as it is written.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http_body::Frame;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tollgate::control::Moment;
 use tollgate_control::{AuditEntry, AuditFilter, Db, Kind};
 
 use super::extract::{Query, flag};
 use super::names::Page;
+use super::stream::{Lines, lines};
 use super::{Answer, Api, Asked, Problem, openapi, records};
 use crate::admin::who::Scope;
 use crate::net::Closing;
@@ -50,7 +44,7 @@ const POLL: Duration = Duration::from_secs(5);
 const FOLLOWED_FOR: Duration = Duration::from_secs(55 * 60);
 
 /// What of a token's record is told: nothing by which it could be known.
-const OF_TOKENS: [&str; 6] = ["name", "scopes", "created_at", "expires_at", "grace", "rotated_at"];
+const OF_TOKENS: [&str; 5] = ["scopes", "created_by", "created_at", "expires_at", "old_until"];
 
 /// What happened: who did what, when, from where
 #[utoipa::path(
@@ -157,24 +151,9 @@ fn told(entry: &AuditEntry) -> Value {
     })
 }
 
-/// Lines as they come. One waits to be sent, so that a reader who is slow costs no memory.
-struct Lines(mpsc::Receiver<Bytes>);
-
-impl http_body::Body for Lines {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
-    }
-}
-
 /// The log from an id on, until its reader goes, the server stops, or it has been long enough.
 fn followed(db: Db, filter: AuditFilter, after: u64, closing: Option<Closing>) -> Response {
-    let (sender, lines) = mpsc::channel(1);
+    let (out, response) = lines();
     tokio::spawn(async move {
         let stopped = async {
             match closing {
@@ -183,19 +162,17 @@ fn followed(db: Db, filter: AuditFilter, after: u64, closing: Option<Closing>) -
             }
         };
         tokio::select! {
-            () = follow(&db, &filter, after, &sender) => {}
-            () = sender.closed() => {}
+            () = follow(&db, &filter, after, &out) => {}
+            () = out.gone() => {}
             () = stopped => {}
             () = tokio::time::sleep(FOLLOWED_FOR) => {}
         }
     });
-    let mut response = Response::new(Body::new(Lines(lines)));
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/jsonl"));
     response
 }
 
 /// Ends when nobody takes the lines.
-async fn follow(db: &Db, filter: &AuditFilter, mut after: u64, lines: &mpsc::Sender<Bytes>) {
+async fn follow(db: &Db, filter: &AuditFilter, mut after: u64, out: &Lines) {
     let mut heard = 0;
     loop {
         match db.audit(filter, after, AT_ONCE).await {
@@ -203,7 +180,7 @@ async fn follow(db: &Db, filter: &AuditFilter, mut after: u64, lines: &mpsc::Sen
                 let is_last = page.len() < AT_ONCE;
                 for entry in page {
                     after = entry.id;
-                    if lines.send(Bytes::from(format!("{}\n", told(&entry)))).await.is_err() {
+                    if out.line(&told(&entry)).await.is_err() {
                         return;
                     }
                 }

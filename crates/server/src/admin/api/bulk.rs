@@ -8,6 +8,7 @@ use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead, BufReader, BufWriter, Seek as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -16,7 +17,7 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tollgate::Ruleset;
 use tollgate::control::Fault;
 use tollgate::control::documents::{Faults, QuotaDocument};
@@ -55,6 +56,10 @@ struct Wrong {
 
 /// The longest import.
 const MOST_BYTES: u64 = 2 << 30;
+/// How long the next piece of an import may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Imports at a time: each may take its length on disk.
+static IMPORTS: Semaphore = Semaphore::const_new(2);
 /// The longest line.
 const LONGEST_LINE: usize = 256 << 10;
 /// The most faults that are named.
@@ -134,6 +139,10 @@ pub(crate) async fn import(
         let detail = "write Content-Type: application/jsonl, and one quota a line";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_jsonl", detail));
     }
+    let Ok(turn) = IMPORTS.try_acquire() else {
+        let detail = "others are importing at this moment; try again";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail));
+    };
     let rules = api.limiter().rules();
     let sound = spool(sent.into_body(), rules.clone(), bulk.domain.clone()).await?;
     if bulk.dry_run.is_some_and(|dry_run| dry_run != "false") {
@@ -142,7 +151,11 @@ pub(crate) async fn import(
         return Ok(response);
     }
     let (out, response) = lines();
-    tokio::spawn(write(api, asked.who.author(), sound, rules, bulk.domain, out));
+    let author = asked.who.author();
+    tokio::spawn(async move {
+        write(api, author, sound, rules, bulk.domain, out).await;
+        drop(turn);
+    });
     Ok(response)
 }
 
@@ -152,7 +165,13 @@ async fn spool(mut body: Body, rules: Arc<Ruleset>, domain: Option<String>) -> R
     let checking = tokio::task::spawn_blocking(move || check(receiver, &rules, domain.as_deref()));
     let mut length = 0;
     let mut broken = None;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let Ok(frame) = tokio::time::timeout(PATIENCE, body.frame()).await else {
+            let detail = format!("nothing of the body arrived for {PATIENCE:?}");
+            broken = Some(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail));
+            break;
+        };
+        let Some(frame) = frame else { break };
         let Ok(frame) = frame else {
             broken = Some(Problem::bad_request("broken_body", "the body ended before its end; send all of it"));
             break;

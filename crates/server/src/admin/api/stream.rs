@@ -19,8 +19,8 @@ pub(super) struct Lines(mpsc::Sender<Bytes>);
 
 struct Sent(mpsc::Receiver<Bytes>);
 
-/// How many pieces wait for a slow client.
-const WAITING: usize = 16;
+/// How many pieces wait for a slow client: it must cost little memory.
+const WAITING: usize = 2;
 
 impl Lines {
     /// Puts lines.
@@ -29,6 +29,11 @@ impl Lines {
     /// If nobody reads them any more.
     pub(super) async fn put(&self, lines: impl Into<Bytes>) -> Result<(), Gone> {
         self.0.send(lines.into()).await.map_err(|_| Gone)
+    }
+
+    /// Waits until nobody reads them any more.
+    pub(super) async fn gone(&self) {
+        self.0.closed().await;
     }
 
     /// Puts one line.
