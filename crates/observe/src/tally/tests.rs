@@ -1,3 +1,5 @@
+//! Counts of decisions whose numbers are known.
+
 use std::sync::Arc;
 
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp};
