@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRef, Path, Query, State};
+use axum::extract::{FromRef, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,8 +20,10 @@ use tollgate::control::documents::Faults;
 use tollgate_control::{Expect, Filter, Kind, Name, Stored};
 use tollgate_rules::limit_text;
 
+use super::extract::{Path, Query};
 use super::names::Page;
-use super::records::{self, Made, Writing, db};
+use super::records::{self, Made, Writing};
+use super::until::reason_fits;
 use super::{Answer, Api, Asked, Problem, body};
 use crate::admin::auth::Auth;
 use crate::admin::who::Scope;
@@ -67,8 +69,6 @@ const DOMAIN: &str = "";
 const MOST_TOKENS: usize = 10_000;
 /// The longest name.
 const LONGEST_NAME: usize = 64;
-/// How many tokens a page has that does not say.
-const ITEMS: usize = 100;
 /// How long the old secret holds where nobody says: programs have that long to learn the new one.
 const GRACE: Span = Span::from_secs(3_600);
 /// The longest that an old secret may hold.
@@ -97,14 +97,8 @@ fn may_manage(asked: &Asked) -> Result<(), Problem> {
 
 async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     may_manage(&asked)?;
-    let most = listed.limit.unwrap_or(ITEMS);
-    if !(1..=tollgate_control::MOST_LISTED).contains(&most) {
-        let detail = format!("limit={most}: write a number from 1 to {}", tollgate_control::MOST_LISTED);
-        return Err(Problem::bad_request("bad_limit", detail));
-    }
-    let after = listed.after.map(|after| Name::new(Kind::Token, DOMAIN, after));
-    let page = db(&api)?.list(&Filter::of(Kind::Token), after.as_ref(), most).await?;
-    let next = (page.len() == most).then(|| page.last().map(|last| last.name.name.clone())).flatten();
+    let after = listed.after.as_deref().map(named);
+    let (page, next) = records::page_of_names(&api, &Filter::of(Kind::Token), after, listed.limit).await?;
     let items: Vec<Value> = page.iter().map(|stored| item(stored, &api)).collect();
     Ok(Json(Page { items, next }).into_response())
 }
@@ -125,9 +119,7 @@ async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderM
     asked.expect = Expect::Absent;
     let writing = Writing { asked: &asked, name: named(&name), action: "token.create", reason, body: &sent };
     let answer = told(&name, &document);
-    let made =
-        |_: Option<&Stored>| Ok(Made { document: Some(document.text()), answer: answer.clone(), beside: Vec::new() });
-    let written = records::write(&tokens.api, writing, made).await;
+    let written = records::write(&tokens.api, writing, |_| Ok(Made::of(&document, answer.clone()))).await;
     let written = written.map_err(|problem| match problem.status {
         StatusCode::PRECONDITION_FAILED => {
             let detail = format!("there is a token {name} already; rotate it, or choose another name");
@@ -155,7 +147,7 @@ async fn rotate(
     let secret = secret()?;
     let old_until = Moment(tokens.api.now().after(grace));
     let rotated = |stored: Option<&Stored>| -> Result<TokenDocument, Problem> {
-        let before = stored.map(parsed).transpose()?.ok_or_else(|| missing(&name))?;
+        let before = stored.map(parsed).transpose()?.ok_or_else(|| records::missing(&named(&name)))?;
         let hash = to_hex(&hash(secret.as_bytes()));
         Ok(TokenDocument { old_hash: Some(before.hash), old_until: Some(old_until), hash, ..before })
     };
@@ -165,7 +157,7 @@ async fn rotate(
         let document = rotated(stored)?;
         let told = told(&name, &document);
         *answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = told.clone();
-        Ok(Made { document: Some(document.text()), answer: told, beside: Vec::new() })
+        Ok(Made::of(&document, told))
     })
     .await?;
     Ok(shown_once(written, answer.into_inner().unwrap_or_default(), &secret))
@@ -179,7 +171,7 @@ async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<Str
         if stored.is_some() {
             tokens.may_go(&name)?;
         }
-        Ok(Made { document: None, answer: json!({"name": name, "deleted": true}), beside: Vec::new() })
+        Ok(Made::deleted(json!({"name": name, "deleted": true})))
     })
     .await
 }
@@ -280,10 +272,6 @@ fn named(name: &str) -> Name {
     Name::new(Kind::Token, DOMAIN, name)
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::not_found("not_found", format!("there is no token {name:?}"))
-}
-
 fn secret() -> Result<String, Problem> {
     drawn().map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_secret", why))
 }
@@ -299,9 +287,7 @@ fn span(text: &str, at: &str, most: Span, faults: &mut Faults) -> Option<Span> {
 
 fn reason(given: Option<String>, faults: &mut Faults) -> String {
     let reason = given.unwrap_or_default();
-    if reason.len() > tollgate_control::LONGEST_REASON {
-        faults.add("reason", format!("it is longer than {} bytes", tollgate_control::LONGEST_REASON));
-    }
+    reason_fits(&reason, faults);
     reason
 }
 
