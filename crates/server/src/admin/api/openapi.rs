@@ -6,13 +6,13 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
-use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, switches, usage};
+use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, switches, tokens, usage};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Tollgate, for operators",
-        description = "Quotas, rules, switches, emergencies, blocks, counters and the audit log"
+        description = "Quotas, rules, switches, emergencies, blocks, counters, tokens and the audit log"
     ),
     paths(
         quotas::list,
@@ -47,6 +47,11 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::show,
         counters::change,
         audit::list,
+        tokens::list,
+        tokens::show,
+        tokens::create,
+        tokens::rotate,
+        tokens::delete,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -24,33 +24,41 @@ use super::extract::{Path, Query};
 use super::names::Page;
 use super::records::{self, Made, Writing};
 use super::until::reason_fits;
-use super::{Answer, Api, Asked, Problem, body};
+use super::{Answer, Api, Asked, Problem, body, openapi};
 use crate::admin::auth::Auth;
 use crate::admin::who::Scope;
 use crate::tokens::{TokenDocument, drawn, hash, to_hex};
 
 /// What the handlers of tokens have at hand.
 #[derive(Clone)]
-struct Tokens {
+pub(crate) struct Tokens {
     api: Api,
     auth: Arc<Auth>,
 }
 
 /// A token that is to be made.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TokenBody {
+pub(crate) struct TokenBody {
+    /// Letters, digits, dots, dashes and underscores.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$")]
     name: String,
+    /// `read`, `quota`, `rules`, `emergency`, `audit`, `check`.
+    #[schema(min_items = 1)]
     scopes: Vec<String>,
+    /// Until when; by default for good.
+    #[schema(value_type = Option<String>)]
     expires_at: Option<Moment>,
+    /// Or for how long: `90d`.
     r#for: Option<String>,
     reason: Option<String>,
 }
 
 /// A secret that is to be replaced.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RotateBody {
+pub(crate) struct RotateBody {
+    /// For how long the old one holds: 30 days at most, by default `1h`.
     grace: Option<String>,
     reason: Option<String>,
 }
@@ -58,7 +66,7 @@ struct RotateBody {
 /// Which tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+pub(crate) struct Listed {
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -95,7 +103,12 @@ fn may_manage(asked: &Asked) -> Result<(), Problem> {
     Scope::ADMIN.into_iter().try_for_each(|scope| asked.may(scope))
 }
 
-async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
+/// The tokens that there are: all but their secrets
+#[utoipa::path(
+    get, path = "/admin/v1/tokens", operation_id = "tokens_list", tag = "tokens", params(openapi::Paged),
+    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     may_manage(&asked)?;
     let after = listed.after.as_deref().map(named);
     let (page, next) = records::page_of_names(&api, &Filter::of(Kind::Token), after, listed.limit).await?;
@@ -103,13 +116,25 @@ async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>
     Ok(Json(Page { items, next }).into_response())
 }
 
-async fn show(State(api): State<Api>, asked: Asked, Path(name): Path<String>) -> Answer {
+/// A token: all but its secret
+#[utoipa::path(
+    get, path = "/admin/v1/tokens/{name}", operation_id = "tokens_show", tag = "tokens",
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn show(State(api): State<Api>, asked: Asked, Path(name): Path<String>) -> Answer {
     may_manage(&asked)?;
     let stored = records::get(&api, &named(&name)).await?;
     Ok(records::shown(stored.generation, &item(&stored, &api)))
 }
 
-async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderMap, sent: Body) -> Answer {
+/// Makes a token. Its secret is shown this once
+#[utoipa::path(
+    post, path = "/admin/v1/tokens", operation_id = "tokens_create", tag = "tokens",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same one, it is answered without the secret")),
+    request_body = TokenBody,
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderMap, sent: Body) -> Answer {
     may_manage(&asked)?;
     let sent = body::whole(&headers, sent).await?;
     let wanted: TokenBody = body::parsed(&sent)?;
@@ -130,7 +155,13 @@ async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderM
     Ok(shown_once(written, answer, &secret))
 }
 
-async fn rotate(
+/// Gives a token a new secret, which is shown this once
+#[utoipa::path(
+    post, path = "/admin/v1/tokens/{name}/rotate", operation_id = "tokens_rotate", tag = "tokens",
+    params(openapi::Conditions), request_body = RotateBody,
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn rotate(
     State(tokens): State<Tokens>,
     asked: Asked,
     Path(name): Path<String>,
@@ -163,7 +194,13 @@ async fn rotate(
     Ok(shown_once(written, answer.into_inner().unwrap_or_default(), &secret))
 }
 
-async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
+/// Deletes a token: it is not let in any more
+#[utoipa::path(
+    delete, path = "/admin/v1/tokens/{name}", operation_id = "tokens_delete", tag = "tokens",
+    params(openapi::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
     may_manage(&asked)?;
     let writing =
         Writing { asked: &asked, name: named(&name), action: "token.delete", reason: String::new(), body: b"" };
