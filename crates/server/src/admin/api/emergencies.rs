@@ -9,7 +9,7 @@ use tollgate::control::Moment;
 use tollgate::control::documents::{EmergencyDocument, Faults, Limited};
 use tollgate::tenants::MOST_WIDE;
 use tollgate::{Ruleset, Span, Timestamp};
-use tollgate_control::{Change, Expect, Filter, Kind, MOST_LISTED, Name, Stored};
+use tollgate_control::{Change, Filter, Kind, MOST_LISTED, Name, Stored};
 use tollgate_rules::{Domain, Rule};
 
 use super::extract::{InDomain, Listed, Path, Query};
@@ -17,6 +17,7 @@ use super::records::{self, Made, Writing};
 use super::until::Until;
 use super::{Answer, Api, Asked, Problem, body, fits, names, openapi};
 use crate::admin::who::Scope;
+use crate::control::{is_over, taken_away};
 
 /// What is limited, and how.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -199,16 +200,7 @@ async fn over(api: &Api, besides: &Name) -> Result<Vec<Change>, Problem> {
     }
     let page = records::db(api)?.list(&Filter::of(Kind::Emergency), None, MOST_LISTED).await?;
     let now = api.now();
-    let is_over = |stored: &Stored| {
-        records::parsed::<EmergencyDocument>(stored).is_ok_and(|document| document.expires_at.0 <= now)
-    };
-    let gone = page.into_iter().filter(|stored| stored.name != *besides && is_over(stored)).map(|stored| Change {
-        name: stored.name,
-        expect: Expect::Generation(stored.generation),
-        document: None,
-        action: "emergency.delete".to_owned(),
-        reason: "it was over".to_owned(),
-    });
+    let gone = page.into_iter().filter(|stored| stored.name != *besides && is_over(stored, now)).map(taken_away);
     Ok(gone.take(tollgate_control::MOST_CHANGES - 1).collect())
 }
 
