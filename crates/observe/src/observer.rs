@@ -2,6 +2,7 @@
 
 use tollgate::{Seen, Witness};
 
+use crate::hitters::Hitters;
 use crate::latency::Latency;
 use crate::ruling::Ruled;
 use crate::stripe::is_one_in;
@@ -11,6 +12,7 @@ use crate::tally::{Tally, TallyLimits};
 #[derive(Debug)]
 pub struct Observer {
     tally: Tally,
+    hitters: Hitters,
     decision: Latency,
     store: Latency,
     config: ObserverConfig,
@@ -37,12 +39,23 @@ impl Default for ObserverConfig {
 impl Observer {
     /// One that has seen nothing yet.
     pub fn new(config: ObserverConfig) -> Observer {
-        Observer { tally: Tally::new(config.tally), decision: Latency::default(), store: Latency::default(), config }
+        Observer {
+            tally: Tally::new(config.tally),
+            hitters: Hitters::default(),
+            decision: Latency::default(),
+            store: Latency::default(),
+            config,
+        }
     }
 
     /// What is counted by rule and tier.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Which keys are the heaviest.
+    pub fn hitters(&self) -> &Hitters {
+        &self.hitters
     }
 
     /// How long decisions take.
@@ -65,6 +78,7 @@ impl Witness for Observer {
     fn saw(&self, seen: &Seen<'_, '_>) {
         let ruled = Ruled::of(seen, self.config.shadow);
         self.tally.count(seen, ruled);
+        self.hitters.count(seen, ruled);
         if let Some(took) = seen.took {
             let weight = u64::from(self.config.time_one_in.max(1));
             self.decision.took(took.whole, weight);
