@@ -2,6 +2,7 @@
 
 use tollgate::{Seen, Witness};
 
+use crate::hitters::Hitters;
 use crate::latency::Latency;
 use crate::log::{DecisionLog, LogConfig};
 use crate::ruling::Ruled;
@@ -12,6 +13,7 @@ use crate::tally::{Tally, TallyLimits};
 #[derive(Debug)]
 pub struct Observer {
     tally: Tally,
+    hitters: Hitters,
     decision: Latency,
     store: Latency,
     log: DecisionLog,
@@ -43,6 +45,7 @@ impl Observer {
     pub fn new(config: ObserverConfig) -> Observer {
         Observer {
             tally: Tally::new(config.tally),
+            hitters: Hitters::default(),
             decision: Latency::default(),
             store: Latency::default(),
             log: DecisionLog::new(config.log),
@@ -53,6 +56,11 @@ impl Observer {
     /// What is counted by rule and tier.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Which keys are the heaviest.
+    pub fn hitters(&self) -> &Hitters {
+        &self.hitters
     }
 
     /// How long decisions take.
@@ -80,6 +88,7 @@ impl Witness for Observer {
     fn saw(&self, seen: &Seen<'_, '_>) {
         let ruled = Ruled::of(seen, self.config.shadow);
         self.tally.count(seen, ruled);
+        self.hitters.count(seen, ruled);
         self.log.saw(seen, ruled);
         if let Some(took) = seen.took {
             let weight = u64::from(self.config.time_one_in.max(1));
