@@ -20,6 +20,7 @@ mod packed;
 mod place;
 mod pool;
 mod records;
+mod servers;
 mod statement;
 mod sweep;
 mod write;
@@ -35,6 +36,7 @@ pub use follow::Reader;
 pub use model::{Change, Expect, Kind, Name, Once, Point, Record, Stored, Write, Written};
 pub use place::Place;
 pub use records::{Filter, MOST_LISTED};
+pub use servers::{KEEP_SERVERS, LONGEST_SERVER, MOST_SERVERS, ServerRow};
 pub use sweep::{KEEP_DELETED, KEEP_ONCE, Swept};
 pub use write::{
     LONGEST_ACTION, LONGEST_ANSWER, LONGEST_DOCUMENT, LONGEST_NAME, LONGEST_REASON, LONGEST_WRITE, MOST_CHANGES,

@@ -7,6 +7,7 @@ mod bounds;
 mod follow;
 mod log;
 mod records;
+mod servers;
 mod tables;
 mod world;
 mod writers;
@@ -43,6 +44,8 @@ suite! {
     log: the_log_says_what_happened what_is_not_kept_is_in_the_log_alone
         the_log_has_no_hashes_of_tokens the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
+    servers: what_servers_tell_is_read what_is_old_is_not_told all_know_one_secret what_a_server_tells_is_bounded
+        tables_of_before_are_brought_up_to_date;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;
     bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;
 }
@@ -63,4 +66,7 @@ fn everything_can_be_spawned(db: &Db, write: &Write, filter: &Filter, log: &Audi
     is_send(db.audit(log, 0, 1));
     is_send(db.audit_back(log, None, 1));
     is_send(db.sweep(world::START));
+    is_send(db.tell("", ""));
+    is_send(db.servers());
+    is_send(db.secret());
 }
