@@ -11,6 +11,7 @@
 
 mod audit;
 mod connection;
+mod decisions;
 mod error;
 mod follow;
 mod listen;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use audit::{AuditEntry, AuditFilter, MOST_AUDITED};
+pub use decisions::{Decided, DecidedFilter, MOST_DECISIONS, MOST_FORGOTTEN, MOST_FOUND};
 pub use error::{DbError, WriteError};
 pub use follow::Reader;
 pub use model::{Change, Expect, Kind, Name, Once, Point, Record, Stored, Write, Written};
