@@ -15,7 +15,7 @@ import { overview } from "./pages/overview.ts";
 import { rules } from "./pages/rules.ts";
 import { tenants } from "./pages/tenants.ts";
 import { tryIt } from "./pages/try.ts";
-import { announce, notices } from "./parts/notice.ts";
+import { announce, notices, tell, warn } from "./parts/notice.ts";
 import { type PageName, href, parse } from "./pure/route.ts";
 import { themeSwitch } from "./theme.ts";
 import type { Me } from "./types.ts";
@@ -133,6 +133,10 @@ function state({ live }: House): { node: HTMLElement; close(): void } {
       store.hidden = level === "normal";
       store.dataset["state"] = "bad";
       say(store, `⚠ store ${level}`);
+    }),
+    live.on("reload", (now) => {
+      if (now.valid) tell(`Rules of generation ${now.generation} are in force.`);
+      else warn(new Error(`The rules could not be loaded, the last good ones stay in force: ${now.error ?? "?"}`));
     }),
   ];
   return { node: h("span", { class: "states" }, stream, store), close: () => ends.forEach((one) => one()) };

@@ -18,20 +18,21 @@ export function keys(house: House, route: Route): Page {
   const { query } = route;
   const [wrong, note] = [fault(), h("p", { class: "hint" })];
   const [by, span] = [choice("By", BY, query["by"]), choice("Over", WINDOWS, query["window"] ?? "5m")];
-  const domain = choice("Domain", [["", "any domain"]], "");
+  const asked = query["domain"];
+  const domain = choice("Domain", [["", "any domain"], ...(asked ? [[asked, asked] as [string, string]] : [])], asked);
   const rule = h("input", { type: "search", value: query["rule"] ?? "", placeholder: "any rule", "aria-label": "Rule", autocomplete: "off" });
   const table = keyTable();
   let wanted = 0;
   const load = async () => {
-    const asked = ++wanted;
+    const turn = ++wanted;
     try {
       const top = await house.api.get<Top>("/admin/v1/top", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim(), limit: KEYS });
-      if (asked !== wanted) return;
+      if (turn !== wanted) return;
       say(note, told(top));
       table.show(top.keys);
       wrong.set(undefined);
     } catch (error) {
-      if (asked === wanted) wrong.set(error);
+      if (turn === wanted) wrong.set(error);
     }
   };
   const again = () => {
@@ -41,8 +42,7 @@ export function keys(house: House, route: Route): Page {
   };
   for (const control of [by, span, domain, rule]) control.addEventListener("change", again);
   void domains(house).then((all) => {
-    domain.append(...all.map(({ name }) => h("option", { value: name, selected: name === query["domain"] }, name)));
-    if (query["domain"]) void load();
+    domain.append(...all.filter(({ name }) => name !== asked).map(({ name }) => h("option", { value: name }, name)));
   }, wrong.set);
   const close = every(AGAIN_MS, load);
   const find = finder();

@@ -56,7 +56,9 @@ export function overview(house: House): Page {
       show(now);
       draw();
     }),
-    house.live.on("sustained", async () => sustained.show((await house.api.get<{ items: Sustained[] }>("/admin/v1/sustained")).items)),
+    house.live.on("sustained", () => {
+      void house.api.get<{ items: Sustained[] }>("/admin/v1/sustained").then((held) => sustained.show(held.items), wrong.set);
+    }),
   ];
   const hidden = lacks(house, "audit") && h("p", { class: "hint" }, "Keys are hashed: showing them takes the scope “audit”.");
   const node = h("div", { class: "cards" },
