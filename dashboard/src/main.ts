@@ -119,13 +119,14 @@ function enter(me: Me): void {
 /** Whether this is live, and how the counters' store is: seen on every page, and said when it changes. */
 function state({ live }: House): { node: HTMLElement; close(): void } {
   const [stream, store] = [h("span", { class: "state", "data-test": "live" }), h("span", { class: "state", hidden: true })];
-  let level = "normal";
+  let [level, wasLive] = ["normal", true];
   const ends = [
     live.watch((now) => {
       stream.dataset["state"] = now.live ? "good" : "bad";
-      stream.title = now.live ? "Numbers come as they are counted" : now.why;
-      say(stream, now.live ? "● live" : "○ not live");
-      announce(now.live ? "The numbers are live." : `Not live: ${now.why}`);
+      say(stream, now.live ? "● live" : `○ not live: ${now.why}`);
+      // Each try that fails is shown, and only the first is said.
+      if (now.live !== wasLive) announce(now.live ? "The numbers are live." : `Not live: ${now.why}`);
+      wasLive = now.live;
     }),
     live.on("overview", (now) => {
       if (now.store.level !== level) announce(`The counters’ store is ${now.store.level}.`);

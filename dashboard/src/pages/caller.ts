@@ -14,6 +14,8 @@ import { actions } from "./caller/actions.ts";
 
 const AGAIN_MS = 3_000;
 const DECISIONS = 50;
+/** The most domains that are offered. */
+const MOST_DOMAINS = 20;
 
 /** What is known of a caller. */
 export interface Known {
@@ -32,7 +34,7 @@ export function caller(house: House, route: Route): Page {
   let known: Known | undefined;
   const load = async () => {
     try {
-      const domain = known?.domain ?? route.query["domain"] ?? (await onlyDomain(house));
+      const domain = known?.domain ?? route.query["domain"] ?? (await firstDomain(house));
       known = await look(house, name, domain, counters.show);
       quota.show(known);
       buttons.show(known);
@@ -44,15 +46,30 @@ export function caller(house: House, route: Route): Page {
   };
   const buttons = actions(house, () => void load());
   const close = every(AGAIN_MS, load);
-  const node = h("div", {}, wrong.node,
+  const node = h("div", {}, wrong.node, others(house, name, route.query["domain"]),
     h("section", { class: "card" }, h("h2", {}, "What it has"), quota.node, buttons.node),
     h("section", { class: "card" }, h("h2", {}, "Limits"), counters.node),
     h("section", { class: "card" }, h("h2", {}, "Last decisions"), log.node));
   return { title, node, close };
 }
 
-/** The domain that is meant where none is named: the only one that has callers. */
-async function onlyDomain(house: House): Promise<string> {
+/** The same name in other domains, where there are several that have callers. */
+function others(house: House, name: string, shown: string | undefined): HTMLElement {
+  const node = h("nav", { class: "tools", "aria-label": "Domains", hidden: true }, "In the domain");
+  void domains(house).then((all) => {
+    const named = all.filter((domain) => domain.entity !== null).slice(0, MOST_DOMAINS);
+    node.hidden = named.length < 2;
+    node.append(...named.map((domain, at) => {
+      const isShown = domain.name === shown || (shown === undefined && at === 0);
+      return h("a", { href: href("caller", { name, domain: domain.name }), "aria-current": isShown && "page" }, domain.name);
+    }));
+    // What keeps the list from being read is told by the rest of the page.
+  }, () => {});
+  return node;
+}
+
+/** The domain that is meant where none is named: the first that has callers. */
+async function firstDomain(house: House): Promise<string> {
   const all = (await domains(house)).filter((domain) => domain.entity !== null);
   const [one] = all;
   if (!one) throw new Error("no domain of the rules says who a caller is");

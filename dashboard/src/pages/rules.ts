@@ -1,7 +1,7 @@
 // The rules: what each one does, and the switch of its mode. Thousands of rows, fifty at a time.
 
 import { h, say } from "../dom.ts";
-import { type House, type Page, lacks } from "../house.ts";
+import { type House, type Page, every, lacks } from "../house.ts";
 import { bar } from "../parts/bar.ts";
 import { fault } from "../parts/notice.ts";
 import { Pager } from "../parts/pager.ts";
@@ -16,6 +16,8 @@ import { MODES, switchMode } from "./rules/mode.ts";
 const AT_ONCE = 500;
 const MOST_RULES = 20_000;
 const ON_A_PAGE = 50;
+/** How often all of it is read again: the stream does not tell of tiers. */
+const AGAIN_MS = 30_000;
 
 export function rules(house: House, route: Route): Page {
   const [wrong, summary] = [fault(), h("p", { class: "hint", role: "status" })];
@@ -44,23 +46,29 @@ export function rules(house: House, route: Route): Page {
     try {
       all.begin(await everything(house));
       wrong.set(undefined);
-      arrange();
+      settle();
     } catch (error) {
       wrong.set(error);
     }
   };
   const heard = (event: RulesEvent) => {
     all.add(event);
-    // What somebody points at or has the focus on must not move away.
-    if (table.node.matches(":hover, :focus-within")) refresh();
+    settle();
+  };
+  // What somebody points at or has the focus on must not move away.
+  const settle = () => {
+    if (shown.length > 0 && table.node.matches(":hover, :focus-within")) keep();
     else arrange();
+  };
+  const keep = () => {
+    shown = shown.flatMap((row) => all.find(row) ?? []);
+    refresh();
   };
   search.addEventListener("input", again);
   mode.addEventListener("change", again);
   table.onOrder = again;
   pager.onTurn = refresh;
-  void load();
-  const unhear = [house.live.on("rules", heard), house.live.on("reload", () => void load())];
+  const unhear = [every(AGAIN_MS, load), house.live.on("rules", heard), house.live.on("reload", () => void load())];
   const may = lacks(house, "rules", "emergency");
   const node = h("div", {}, wrong.node,
     h("div", { class: "tools" }, search, mode, summary),
@@ -89,6 +97,11 @@ class All {
     this.rows = rows;
     this.#byName = new Map(rows.map((row) => [name(row), row]));
     this.#step = undefined;
+  }
+
+  /** A row as it is now. */
+  find(row: RuleRow): RuleRow | undefined {
+    return this.#byName.get(name(row));
   }
 
   /** Rows that are not told have not changed. */
@@ -136,7 +149,8 @@ function ruleTable(house: House, changed: () => void): Table<RuleRow> {
       return { node: part.node, set: (row) => part.set(row.sparkline) };
     } },
     { title: "Mode", sort: (row) => row.mode, cell: (first) => modeCell(house, first, changed) },
-  ], name, "The rules are being read.");
+    // A rule with other limits is another row: those are written once.
+  ], (row) => JSON.stringify([row.domain, row.rule, row.key, row.limits]), "The rules are being read.");
 }
 
 function ruleCell(row: RuleRow) {

@@ -25,13 +25,19 @@ export function switchMode(house: House, row: RuleRow, changed: () => void): voi
     const input = h("input", { type: "radio", name: "mode", value: mode, required: true, checked: mode === current, disabled: lacking !== undefined });
     return h("label", { class: "choice" }, input, h("span", {}, h("strong", {}, label), ` ${MEANS[mode]}${lacking ? ` Not allowed: ${lacking}.` : ""}`));
   };
+  const why = reason(true);
+  // Taking a switch away is noted without a reason.
+  const chosen = (event: Event) => {
+    const input = why.querySelector("input");
+    if (input && event.target instanceof HTMLInputElement) input.disabled = event.target.value === "file";
+  };
   ask({
     title: `Mode of ${row.rule}`,
     body: [
       h("p", {}, `Domain ${row.domain}, now “${row.mode}”. ${record(row)}`),
-      h("fieldset", {}, h("legend", {}, "Switch to"), MODES.map((mode) => choice(mode, mode)), choice("file", "as the file says")),
+      h("fieldset", { on: { change: chosen } }, h("legend", {}, "Switch to"), MODES.map((mode) => choice(mode, mode)), choice("file", "as the file says")),
       lasting([["", "until it is switched again"], ["15m", "15 minutes"], ["1h", "1 hour"], ["24h", "24 hours"]]),
-      reason(true),
+      why,
     ],
     does: "Switch",
     run: async (fields) => {
