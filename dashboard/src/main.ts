@@ -2,6 +2,7 @@
 
 import "./style/base.css";
 import "./style/parts.css";
+import "./style/tables.css";
 
 import { Api, Refused, inWords } from "./api.ts";
 import { h, say } from "./dom.ts";
