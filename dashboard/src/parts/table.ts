@@ -42,9 +42,9 @@ export function fixed<T>(title: string, node: (item: T) => Child, more: Partial<
 
 export class Table<T> {
   readonly node: HTMLElement;
-  order: Order | undefined;
   /** Told when somebody wants another order. */
   onOrder: () => void = () => {};
+  #order: Order | undefined;
   readonly #rows: Kept<T>;
   readonly #heads = new Map<string, HTMLElement>();
   readonly #empty: HTMLElement;
@@ -75,6 +75,18 @@ export class Table<T> {
     fill(this.#empty, text);
   }
 
+  get order(): Order | undefined {
+    return this.#order;
+  }
+
+  set order(order: Order | undefined) {
+    this.#order = order;
+    for (const [title, head] of this.#heads) {
+      if (title === order?.column) head.setAttribute("aria-sort", order.falling ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  }
+
   /** These items in the order that is wanted. */
   sorted(items: T[]): T[] {
     const by = this.columns.find((column) => column.title === this.order?.column)?.sort;
@@ -89,7 +101,6 @@ export class Table<T> {
       const wanted = () => {
         const falling = this.order?.column === column.title ? !this.order.falling : column.kind === "number" || column.kind === "bar";
         this.order = { column: column.title, falling };
-        this.#mark();
         this.onOrder();
       };
       head.append(h("button", { type: "button", class: "sort", on: { click: wanted } }, column.title));
@@ -98,13 +109,6 @@ export class Table<T> {
     }
     this.#heads.set(column.title, head);
     return head;
-  }
-
-  #mark(): void {
-    for (const [title, head] of this.#heads) {
-      if (title === this.order?.column) head.setAttribute("aria-sort", this.order.falling ? "descending" : "ascending");
-      else head.removeAttribute("aria-sort");
-    }
   }
 
   #row(item: T): Part<T> {
