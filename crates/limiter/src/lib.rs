@@ -33,6 +33,7 @@ pub mod told;
 pub mod tower;
 #[cfg(feature = "tower")]
 mod turned_away;
+mod witness;
 
 pub use adjust::{Adjusted, AdjustedCounter, Adjustment};
 pub use decision::{Decision, Outcome};
@@ -46,8 +47,8 @@ pub use session::Session;
 pub use standing::{RuleName, Standing};
 pub use throttle::{Throttle, Throttler};
 pub use tollgate_core::{
-    Algorithm, Ask, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request, Source, Span,
-    Timestamp, Wait,
+    Algorithm, Ask, Charge, Claim, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request,
+    Source, Span, Timestamp, Wait,
 };
 pub use tollgate_rules::model::RuleMode;
 pub use tollgate_rules::{
@@ -57,6 +58,8 @@ pub use tollgate_rules::{
 #[cfg(feature = "redis")]
 pub use tollgate_store::{Circuit, GuardConfig, GuardStatus, Guarded, Level, Remembered, ShardStatus};
 pub use tollgate_store::{Clock, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
+
+pub use witness::{Seen, SeenLimit, Took, Witness};
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -22,6 +22,7 @@ use crate::explain::Explanation;
 use crate::ids;
 use crate::receipt::Receipt;
 use crate::session::Session;
+use crate::witness::{Timing, Watch, Witness};
 
 /// Decides requests by the rules in force.
 pub struct Limiter<S> {
@@ -35,6 +36,8 @@ pub struct Limiter<S> {
     keep_once: Span,
     /// By which what is known of callers begins and ends.
     clock: Box<dyn Clock>,
+    /// Who sees every decision.
+    watch: Option<Watch>,
 }
 
 /// How long that is, where nothing else is said.
@@ -50,7 +53,14 @@ impl<S: Store> Limiter<S> {
             store,
             keep_once: KEEP_ONCE,
             clock: Box::new(SystemClock::default()),
+            watch: None,
         }
+    }
+
+    /// With somebody who sees every decision, on the thread that made it.
+    #[must_use]
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Limiter<S> {
+        Limiter { watch: Some(Watch::new(witness)), ..self }
     }
 
     /// With answers to checks that are decided once kept for so long.
@@ -74,6 +84,11 @@ impl<S: Store> Limiter<S> {
     pub fn install_tenants(&self, tenants: Arc<Tenants>) {
         tenants.prepare(&self.rules.load());
         self.tenants.store(tenants);
+    }
+
+    /// The time of a check that begins now, if somebody wants to know.
+    pub(crate) fn timing(&self) -> Timing<'_> {
+        Timing::begin(self.watch.as_ref())
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
@@ -107,6 +122,7 @@ impl<S: Store> Limiter<S> {
 
     /// The same for one who waits no longer than `patience`: a store that can't answer by then is taken as failing.
     pub async fn check_within(&self, request: &Request<'_>, patience: Option<Span>) -> Result<Decision, RequestError> {
+        let mut timing = self.timing();
         let rules = self.rules.load();
         let asker = request.once.map(|_| Asker::of(request));
         let room = Room::default();
@@ -117,9 +133,12 @@ impl<S: Store> Limiter<S> {
         if let Some(asker) = &asker {
             self.once(&mut claim, &rules, &matched, request, asker);
         }
+        timing.asking(&claim);
         self.settle(&claim, &mut settlement).await;
+        timing.answered();
         let verdict = verdict(&claim, &mut matched, &mut settlement, sound, &*self.clock);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
+        timing.end(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
     }
@@ -145,6 +164,7 @@ impl<S: Store> Limiter<S> {
     /// Decides a request without asking the store, by the policies of the rules that it meets: for those who have more requests
     /// than they can settle.
     pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
+        let timing = self.timing();
         let rules = self.rules.load();
         let room = Room::default();
         let mut claim = Claim { id: ids::of(request), charges: SmallVec::new(), once: None, patience: None };
@@ -154,6 +174,7 @@ impl<S: Store> Limiter<S> {
         self.store.assume(&claim, Source::Shed, &mut settlement);
         let verdict = verdict(&claim, &mut matched, &mut settlement, sound, &*self.clock);
         let receipt = receipt(&rules, request, &claim, &matched, &settlement, verdict);
+        timing.end(&rules, request, &claim, &matched, &settlement, verdict);
         drop(claim);
         Ok(Decision { rules: Held::Loaded(rules), matched, verdict, settlement, receipt })
     }

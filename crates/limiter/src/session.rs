@@ -36,6 +36,7 @@ impl<'l, S: Store> Session<'l, S> {
     /// Decides a request, as [`Limiter::check`] does. The decision is there until the next one.
     pub async fn check(&mut self, request: &Request<'_>) -> Result<&Decision, RequestError> {
         let limiter = self.limiter;
+        let mut timing = limiter.timing();
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
         let room = Room::default();
@@ -45,9 +46,12 @@ impl<'l, S: Store> Session<'l, S> {
         if let Some(asker) = &asker {
             limiter.once(&mut claim, rules, matched, request, asker);
         }
+        timing.asking(&claim);
         limiter.settle(&claim, settlement).await;
+        timing.answered();
         let verdict = verdict(&claim, matched, settlement, sound, limiter.clock());
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
+        timing.end(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);
         Ok(&self.decision)
@@ -59,6 +63,7 @@ impl<'l, S: Store> Session<'l, S> {
         S: Immediate,
     {
         let limiter = self.limiter;
+        let mut timing = limiter.timing();
         let decision = self.begin();
         let asker = request.once.map(|_| Asker::of(request));
         let room = Room::default();
@@ -68,9 +73,12 @@ impl<'l, S: Store> Session<'l, S> {
         if let Some(asker) = &asker {
             limiter.once(&mut claim, rules, matched, request, asker);
         }
+        timing.asking(&claim);
         now(limiter.settle(&claim, settlement));
+        timing.answered();
         let verdict = verdict(&claim, matched, settlement, sound, limiter.clock());
         let receipt = receipt(rules, request, &claim, matched, settlement, verdict);
+        timing.end(rules, request, &claim, matched, settlement, verdict);
         drop(claim);
         (decision.verdict, decision.receipt) = (verdict, receipt);
         Ok(&self.decision)

@@ -1,7 +1,9 @@
 //! Rules, compiled: everything that can be worked out before a request comes has been.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
@@ -29,6 +31,8 @@ pub struct Ruleset {
     by_name: ByText<usize>,
     /// Where each scope of counters was compiled, by its digest: what a receipt names.
     by_scope: HashMap<u64, ScopeAt>,
+    /// What somebody keeps beside it.
+    beside: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// Where a scope of counters was compiled.
@@ -156,7 +160,11 @@ impl Ruleset {
         }
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
         let by_scope = by_scope(&domains);
-        if errors.is_empty() { Ok(Ruleset { generation, domains, by_name, by_scope }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Ruleset { generation, domains, by_name, by_scope, beside: OnceLock::new() })
+        } else {
+            Err(errors)
+        }
     }
 
     /// Loads rule files and directories and compiles them; with the warnings.
@@ -184,6 +192,12 @@ impl Ruleset {
     /// Which of the rulesets that were in force this one is.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// What somebody keeps beside these rules for as long as they live, made when it is first asked for: what is counted for each
+    /// of them is found by a rule's place, and not by its name. There is one such thing: `None` for whoever asks for another type.
+    pub fn beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Ruleset) -> T) -> Option<&T> {
+        self.beside.get_or_init(|| Box::new(make(self))).downcast_ref()
     }
 
     /// The place in [`domains`](Self::domains) of a request's domain: the one that it names, or the only one.
@@ -510,6 +524,11 @@ impl Rule {
     /// Whether the rule applies to a tier and does not limit it.
     pub fn is_unlimited(&self, tier: u16) -> bool {
         matches!(self.cap(usize::from(tier)), Some(CompiledCap::Unlimited))
+    }
+
+    /// Whether it does not hold all tiers to the same.
+    pub fn is_by_tier(&self) -> bool {
+        self.is_by_tier
     }
 
     /// What a tier is held to.

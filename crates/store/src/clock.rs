@@ -27,6 +27,16 @@ pub struct SystemClock {
     ask_at: AtomicU64,
 }
 
+/// Measures short times by the cycle counter. It tells no moment, only how long something took.
+#[derive(Clone, Debug)]
+pub struct Stopwatch {
+    counter: quanta::Clock,
+}
+
+/// When a [`Stopwatch`] was pressed.
+#[derive(Clone, Copy, Debug)]
+pub struct Pressed(u64);
+
 /// How many microseconds the wall clock is not asked for.
 const ANCHORED_FOR: u64 = 100_000;
 
@@ -83,6 +93,24 @@ impl Clock for SystemClock {
             self.anchor();
         }
         Timestamp::from_micros(counted.wrapping_add(self.offset.load(Ordering::Relaxed)))
+    }
+}
+
+impl Stopwatch {
+    /// Begins to measure.
+    pub fn press(&self) -> Pressed {
+        Pressed(self.counter.raw())
+    }
+
+    /// The nanoseconds between two moments.
+    pub fn between(&self, begun: Pressed, ended: Pressed) -> u64 {
+        self.counter.delta_as_nanos(begun.0, ended.0)
+    }
+}
+
+impl Default for Stopwatch {
+    fn default() -> Stopwatch {
+        Stopwatch { counter: quanta::Clock::new() }
     }
 }
 

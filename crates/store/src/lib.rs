@@ -23,7 +23,7 @@ pub mod sharded;
 #[cfg(feature = "redis")]
 mod tending;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, Pressed, Stopwatch, SystemClock};
 #[cfg(feature = "redis")]
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};

@@ -15,15 +15,24 @@ pub(crate) const MOST_LINES: usize = 600;
 const CORE_MAY_USE: [&str; 3] = ["jiff", "siphasher", "smallvec"];
 
 /// Which of our packages each of our packages may use. What is not here may use none.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("tollgate-core", &[]),
     ("tollgate-rules", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
     ("tollgate-control", &["tollgate-core", "tollgate-testing"]),
     ("tollgate", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate-testing"]),
+    ("tollgate-observe", &["tollgate-core", "tollgate-rules", "tollgate"]),
     (
         "tollgate-server",
-        &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate-control", "tollgate", "tollgate-testing"],
+        &[
+            "tollgate-core",
+            "tollgate-rules",
+            "tollgate-store",
+            "tollgate-control",
+            "tollgate",
+            "tollgate-observe",
+            "tollgate-testing",
+        ],
     ),
     ("tollgate-testing", &[]),
 ];

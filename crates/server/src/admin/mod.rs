@@ -26,7 +26,9 @@ use crate::health::Health;
 use crate::health::pages::{Reader, pages};
 use crate::net::http1::{Http1Settings, serve_http1};
 use crate::net::{Closing, Stream};
+use crate::observe::Sight;
 use crate::observe::metrics::{Exposition, Metrics};
+use api::see::See;
 use auth::{Auth, Peer};
 
 /// What answers on the admin listener.
@@ -66,12 +68,21 @@ impl Admin {
         health: Arc<Health>,
         control: Arc<Control>,
         auth: Arc<Auth>,
+        sight: Arc<Sight>,
     ) -> Arc<Admin> {
         let limiter = control.limiter().clone();
+        let see = See {
+            sight,
+            metrics: metrics.clone(),
+            health: health.clone(),
+            control: control.clone(),
+            auth: auth.clone(),
+        };
         let guarded = rules::routes(limiter)
             .layer(from_fn(auth::reading))
             .merge(api::tokens::routes(control.clone(), auth.clone()))
             .merge(api::routes(control))
+            .merge(api::see::routes(see))
             .layer(from_fn_with_state(auth, auth::known));
         let router = Router::new()
             .merge(dashboard::routes())

@@ -8,6 +8,7 @@ use tollgate_rules::{Source, load_sources};
 
 use super::*;
 use crate::net::closing::Closer;
+use crate::observe::Sight;
 
 const SHOP: &str = "\
 domain: shop
@@ -38,10 +39,10 @@ fn served(files: &[&str]) -> Served {
     let rules = tollgate::Ruleset::compile(loaded.domains, 3).unwrap();
     let limiter = Arc::new(tollgate::Limiter::new(rules, MemoryConfig::default().build().into()));
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
-    metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone());
+    metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone(), Sight::alone());
     let control = Control::off(limiter, &metrics, &health);
     let auth = Auth::of_this_machine(&control, &metrics);
-    Served { admin: Admin::new(metrics.clone(), health.clone(), control, auth), health, metrics }
+    Served { admin: Admin::new(metrics.clone(), health.clone(), control, auth, Sight::alone()), health, metrics }
 }
 
 impl Served {

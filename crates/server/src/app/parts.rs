@@ -27,6 +27,7 @@ use crate::net::Closing;
 use crate::net::listener::Listener;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
+use crate::observe::Sight;
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
@@ -100,11 +101,14 @@ impl Parts {
         let store = store::Kept::build(settings, data.as_ref().map(|data| data.path()), &health);
         let store::Kept { counters, snapshots, redis } = store.map_err(|reason| vec![reason])?;
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
-        let limiter = Arc::new(Limiter::new(started.rules, counters).keeping_once(keep_once));
+        let sight = Sight::new(&settings.observe, settings.shadow_mode, counters.wait(), clock.now());
+        let sight = Arc::new(sight);
+        let limiter = Limiter::new(started.rules, counters).keeping_once(keep_once);
+        let limiter = Arc::new(limiter.with_witness(sight.observer.clone()));
         let shared = redis.clone().map(|redis| redis as Arc<dyn Shared>);
         let signing = Signing::build(settings, data.as_deref(), shared, metrics.receipts().clone());
         let Signing { receipts, agreement } = signing.map_err(|reason| vec![reason])?;
-        metrics.watch(limiter.clone(), health.clone(), receipts.clone());
+        metrics.watch(limiter.clone(), health.clone(), receipts.clone(), sight.clone());
         let control = control::Control::new(
             loaded,
             control::Parts {
@@ -142,7 +146,7 @@ impl Parts {
         let http =
             http(settings, gate("http", settings.http.max_in_flight), receipts, &health, keys_of(settings.http.auth));
         let http = doors.open("http", &settings.http.listen, http);
-        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth);
+        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight);
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
         let resp = doors.open("resp", &settings.resp.listen, resp);

@@ -8,10 +8,10 @@ use tollgate_rules::problem::{Fault, quoted};
 use super::origin::Origin;
 use super::read::{Reader, mismatch, time_of};
 use super::settings::{
-    Data, GrpcSettings, HttpSettings, Listen, LogFormat, ObserveSettings, RespSettings, ResponseHeaders, RulesSettings,
-    Settings, Tls, TlsClients, Url, Workers,
+    Data, GrpcSettings, HttpSettings, Listen, RespSettings, ResponseHeaders, RulesSettings, Settings, Tls, TlsClients,
+    Workers,
 };
-use super::table::{DIALECTS, Kind, LOG_FORMATS, LOG_LEVELS, SCOPE_VALUES};
+use super::table::{DIALECTS, Kind, SCOPE_VALUES};
 use super::text;
 use crate::net::Address;
 use tollgate::told::{Dialects, ScopeValues};
@@ -165,16 +165,6 @@ impl Reader<'_> {
                 .map_err(|fault| Fault::new(fault.message, format!("{}, or auto", fault.remedy)))?;
             let count = usize::try_from(count).ok().and_then(NonZeroUsize::new);
             count.map(Workers::Count).ok_or_else(mismatch)
-        })
-    }
-
-    fn observe(&mut self) -> Option<ObserveSettings> {
-        whole!(ObserveSettings {
-            log_level: self.read("log_level", |text, _| text::log_level(text, LOG_LEVELS)),
-            log_format: self.word("log_format", LOG_FORMATS, &[LogFormat::Text, LogFormat::Json]),
-            otlp_endpoint: self.or("otlp_endpoint", "none", |text, _| text::url(text).map(Url)),
-            otlp_sample: self.percent("otlp_sample"),
-            service_name: self.read("service_name", |text, _| Ok(text.to_owned())),
         })
     }
 

@@ -10,6 +10,7 @@ mod control;
 mod environment;
 mod envoy;
 mod file;
+mod observe;
 mod origin;
 mod print;
 mod read;
@@ -40,12 +41,12 @@ use values::Values;
 pub(crate) use origin::Problem;
 #[cfg(test)]
 use settings::{
-    Access, AdminSettings, Certificate, ControlSettings, GrpcSettings, HttpSettings, Idempotency, ObserveSettings,
-    Percent, RespSettings, ResponseHeaders, TlsClients,
+    Access, AdminSettings, Certificate, ControlSettings, GrpcSettings, HttpSettings, Idempotency, Percent,
+    RespSettings, ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
-    ControlPlace, Data, DataAuth, KeysFrom, Listen, LogFormat, PasswordFrom, RedisSettings, RulesSettings, Settings,
-    Store, Tls, Workers,
+    ControlPlace, Data, DataAuth, KeysFrom, Listen, LogFormat, ObserveSettings, PasswordFrom, RedisSettings,
+    RulesSettings, Settings, Store, Tls, Workers,
 };
 
 /// What was gathered at the start.

@@ -286,6 +286,12 @@ pub(crate) struct ObserveSettings {
     pub(crate) otlp_sample: Percent,
     /// What the server is called in traces.
     pub(crate) service_name: String,
+    /// What it is called among others; `None` is the name of the machine.
+    pub(crate) server_name: Option<String>,
+    /// Where it is.
+    pub(crate) region: Option<String>,
+    /// Callers' keys may be labels of metrics.
+    pub(crate) metrics_show_keys: bool,
 }
 
 /// How a line of the log looks.

@@ -4,7 +4,9 @@ pub(crate) mod log;
 pub(crate) mod masked;
 pub(crate) mod metrics;
 pub(crate) mod seldom;
+pub(crate) mod sight;
 pub(crate) mod trace;
 
 pub(crate) use masked::Masked;
 pub(crate) use seldom::Seldom;
+pub(crate) use sight::Sight;

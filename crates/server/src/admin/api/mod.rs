@@ -19,6 +19,7 @@ mod problem;
 mod quotas;
 mod records;
 mod rules;
+pub(super) mod see;
 mod stream;
 mod switches;
 #[cfg(test)]

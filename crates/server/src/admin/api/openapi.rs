@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
-use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, switches, usage};
+use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, see, switches, usage};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -47,6 +47,7 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::show,
         counters::change,
         audit::list,
+        see::me::show,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -50,7 +50,7 @@ fn served_from(setup: Setup, loaded: Loaded, folder: TempDir) -> Served {
     let rules = tollgate::Ruleset::compile(rules.domains, 1).unwrap();
     let limiter = Arc::new(tollgate::Limiter::new(rules, MemoryConfig::default().build().into()));
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
-    metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone());
+    metrics.watch(limiter.clone(), health.clone(), crate::receipts::Receipts::alone(), crate::observe::Sight::alone());
     let (layer, clock) = (LayerHandle::default(), ManualClock::default());
     clock.set(Timestamp::from_secs(1_000_000));
     let parts = Parts {
@@ -64,7 +64,7 @@ fn served_from(setup: Setup, loaded: Loaded, folder: TempDir) -> Served {
     let control = Control::new(loaded, parts);
     let keys = Arc::new(Keys::new(control.clone()));
     let auth = Arc::new(Auth::new(setup, keys, control.clone(), &metrics).unwrap());
-    let admin = Admin::new(metrics.clone(), health, control.clone(), auth);
+    let admin = Admin::new(metrics.clone(), health, control.clone(), auth, crate::observe::Sight::alone());
     Served { admin, metrics, control, clock, _folder: folder }
 }
 

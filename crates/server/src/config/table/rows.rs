@@ -2,12 +2,13 @@
 
 mod auth;
 mod control;
+mod observe;
 mod receipts;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, Kind, LOG_FORMATS, SCOPE_VALUES, Said, Secret, Setting};
+use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, Kind, SCOPE_VALUES, Said, Secret, Setting};
 
 /// The most connections, or checks at a time, that can be asked for.
 const MOST_AT_ONCE: u64 = 1_000_000;
@@ -29,7 +30,7 @@ pub(super) fn all() -> Vec<Setting> {
         control::rows(),
         auth::rows(),
         receipts::rows(),
-        observe(),
+        observe::rows(),
     ];
     groups.into_iter().flatten().collect()
 }
@@ -343,26 +344,6 @@ fn redis() -> Vec<Setting> {
             "off",
             "The most requests a second that pass this server while nobody can count them",
         ),
-    ]
-}
-
-fn observe() -> Vec<Setting> {
-    const GROUP: &str = "Logs and traces";
-    vec![
-        row(
-            GROUP,
-            "log_level",
-            Kind::LogLevel,
-            "info",
-            "error, warn, info, debug, trace, or directives such as info,tollgate=debug",
-        ),
-        row(GROUP, "log_format", Kind::Word(LOG_FORMATS), "text", "Lines for people, or JSON"),
-        Setting {
-            secret: Secret::Password,
-            ..row(GROUP, "otlp_endpoint", Kind::Url, "none", "Where to send traces, by OTLP over gRPC")
-        },
-        row(GROUP, "otlp_sample", Kind::Percent { off: false }, "1%", "The share of requests that are traced"),
-        row(GROUP, "service_name", Kind::Name, "tollgate", "What the server is called in traces"),
     ]
 }
 

@@ -179,6 +179,9 @@ log_format: json
 otlp_endpoint: http://collector:4317
 otlp_sample: 0.25%
 service_name: gate
+server_name: gate-7
+region: eu
+metrics_show_keys: true
 ";
 
 fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> Listen {
@@ -307,6 +310,9 @@ fn everything_can_be_said() {
             otlp_endpoint: Some(settings::Url("http://collector:4317".to_owned())),
             otlp_sample: Percent { parts: 25 },
             service_name: "gate".to_owned(),
+            server_name: Some("gate-7".to_owned()),
+            region: Some("eu".to_owned()),
+            metrics_show_keys: true,
         },
     };
     assert_eq!(start(&[], &[], EVERYTHING).gathered().settings, expected);

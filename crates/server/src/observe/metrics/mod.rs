@@ -23,6 +23,7 @@ use tollgate::{Limiter, Source, Span, Timestamp};
 
 use crate::counters::Counters;
 use crate::health::Health;
+use crate::observe::Sight;
 use crate::receipts::Receipts;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};
@@ -161,9 +162,15 @@ impl Metrics {
     }
 
     /// The parts whose state is read when somebody asks: rules, store, health, receipts. Until then there are none. Told once.
-    pub(crate) fn watch(&self, limiter: Arc<Limiter<Counters>>, health: Arc<Health>, receipts: Arc<Receipts>) {
+    pub(crate) fn watch(
+        &self,
+        limiter: Arc<Limiter<Counters>>,
+        health: Arc<Health>,
+        receipts: Arc<Receipts>,
+        sight: Arc<Sight>,
+    ) {
         // A second call would be of the same server.
-        let _ = self.parts.set(Parts { limiter, health, receipts });
+        let _ = self.parts.set(Parts { limiter, health, receipts, sight });
     }
 
     /// What is counted for one wire: `grpc`, `http` or `resp`.

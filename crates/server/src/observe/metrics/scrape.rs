@@ -12,6 +12,7 @@ use tollgate::{Limiter, MemoryStats, MemoryStore};
 use super::shared;
 use crate::counters::{Counters, SharedStatus};
 use crate::health::Health;
+use crate::observe::Sight;
 use crate::receipts::Receipts;
 
 /// The parts.
@@ -19,6 +20,8 @@ pub(super) struct Parts {
     pub(super) limiter: Arc<Limiter<Counters>>,
     pub(super) health: Arc<Health>,
     pub(super) receipts: Arc<Receipts>,
+    #[allow(dead_code, reason = "families of it follow")]
+    pub(super) sight: Arc<Sight>,
 }
 
 /// Reads them.

@@ -166,7 +166,7 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
     let redis = RedisStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
     held.says(SharedStatus { guard, redis });
     let (metrics, rules) = (Metrics::new(), Ruleset::compile(Vec::new(), 1).unwrap());
-    metrics.watch(held.limiter(rules), Arc::default(), Receipts::alone());
+    metrics.watch(held.limiter(rules), Arc::default(), Receipts::alone(), crate::observe::Sight::alone());
     let text = metrics.text(Exposition::Plain).unwrap();
     assert_eq!(families(&text), FAMILIES);
     let samples = samples(&text);
@@ -308,7 +308,7 @@ fn rules_and_snapshots_tell_how_they_went() {
 #[test]
 fn parts_are_read_when_somebody_asks() {
     let (metrics, limiter, health) = (Metrics::new(), limiter(), Arc::new(Health::default()));
-    metrics.watch(limiter.clone(), health.clone(), Receipts::alone());
+    metrics.watch(limiter.clone(), health.clone(), Receipts::alone(), crate::observe::Sight::alone());
     let samples = scraped(&metrics);
     assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (0.0, 0.0));
     assert_eq!((samples["tollgate_rules_generation"], samples["tollgate_rules_loaded"]), (7.0, 2.0));

@@ -1,0 +1,157 @@
+//! Counts of decisions whose numbers are known.
+
+use std::sync::Arc;
+
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp};
+
+use super::*;
+use crate::{Observer, ObserverConfig};
+
+const RULES: &str = "
+domain: api
+entity: user
+rules:
+  - {name: per-user, key: [user], limit: {free: 3/minute, pro: 10/minute}, algorithm: fixed_window}
+  - {name: tried, key: [user], limit: 2/minute, algorithm: fixed_window, mode: shadow}
+";
+
+struct Bench {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    observer: Arc<Observer>,
+    clock: ManualClock,
+}
+
+impl Bench {
+    fn new(rules: &str, config: ObserverConfig) -> Bench {
+        let clock = ManualClock::at(Timestamp::from_micros(1_800_000_000_000_000));
+        let store = MemoryConfig::default().build_with(clock.clone());
+        let observer = Arc::new(Observer::new(config));
+        let limiter = Limiter::new(ruleset(rules, 1), store).with_clock(clock.clone()).with_witness(observer.clone());
+        Bench { limiter, observer, clock }
+    }
+
+    fn check(&self, user: &str) -> bool {
+        let entries = [("user", user)];
+        let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+        tollgate::now(self.limiter.check(&request)).unwrap().unwrap().allowed()
+    }
+
+    fn check_all(&self, user: &str, times: usize) {
+        (0..times).for_each(|_| {
+            self.check(user);
+        });
+    }
+
+    /// `rule/tier allow deny shadow met refused would`, without those of which nothing is counted.
+    fn told(&self) -> Vec<String> {
+        let rows = self.observer.tally().rows();
+        let told = rows.iter().map(|row| (row.name().clone(), row.counts())).filter(|(_, counts)| {
+            counts[Count::Met] > 0 || Ruling::ALL.into_iter().any(|ruling| counts[Count::Ruled(ruling)] > 0)
+        });
+        told.map(|(name, counts)| {
+            let numbers = [
+                Count::Ruled(Ruling::Allow),
+                Count::Ruled(Ruling::Deny),
+                Count::Ruled(Ruling::Shadow),
+                Count::Met,
+                Count::Refused,
+                Count::WouldRefuse,
+            ];
+            let numbers: Vec<_> = numbers.into_iter().map(|count| counts[count].to_string()).collect();
+            format!("{}/{} {}", name.rule(), name.tier(), numbers.join(" "))
+        })
+        .collect()
+    }
+}
+
+fn ruleset(text: &str, generation: u64) -> Ruleset {
+    Ruleset::from_text(text, generation).unwrap().0
+}
+
+#[test]
+fn each_decision_is_counted_once_and_each_limit_as_it_stood() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    let passed: Vec<_> = (0..5).map(|_| bench.check("ann")).collect();
+    assert_eq!(passed, [true, true, true, false, false]);
+    assert_eq!(bench.told(), ["per-user/free 2 2 0 5 2 0", "tried/default 0 0 1 5 0 3"]);
+    assert_eq!(bench.observer.tally().totals(), [2, 2, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn where_refusals_are_only_told_nothing_is_refused() {
+    let bench = Bench::new(RULES, ObserverConfig { shadow: true, ..ObserverConfig::default() });
+    bench.check_all("ann", 4);
+    assert_eq!(bench.observer.tally().totals(), [2, 0, 2, 0, 0, 0, 0]);
+}
+
+#[test]
+fn counts_go_on_when_other_rules_are_in_force() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    bench.check("ann");
+    bench.limiter.install(ruleset(&RULES.replace("tried", "tested").replace("3/minute", "5/minute"), 2));
+    bench.check("ann");
+    assert_eq!(bench.told(), ["per-user/free 2 0 0 2 0 0", "tested/default 0 0 0 1 0 0", "tried/default 0 0 0 1 0 0"]);
+}
+
+#[test]
+fn what_no_limit_applies_to_is_counted_too() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    let request = Request { descriptors: &[Descriptor::new(&[("path", "/")])], ..Request::default() };
+    tollgate::now(bench.limiter.check(&request)).unwrap().unwrap();
+    assert_eq!(bench.told(), ["none/default 1 0 0 0 0 0"]);
+}
+
+#[test]
+fn past_the_bound_rows_are_one() {
+    let config = ObserverConfig { tally: TallyLimits { most_rows: 3 }, ..ObserverConfig::default() };
+    let bench = Bench::new(RULES, config);
+    bench.check_all("ann", 5);
+    // `none` and `block` are two of the three.
+    assert_eq!(bench.told(), ["per-user/free 2 2 0 5 2 0", "other/other 0 0 1 5 0 3"]);
+    // Rows of rules that are gone make room.
+    bench.limiter.install(ruleset("domain: api\nrules:\n  - {name: new, key: [user], limit: 1/minute}", 2));
+    bench.check("ann");
+    assert!(bench.told().contains(&"new/default 1 0 0 1 0 0".to_owned()), "{:?}", bench.told());
+}
+
+#[test]
+fn a_peak_is_that_of_the_last_minute() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    let row = || bench.observer.tally().rows().into_iter().find(|row| row.name().tier() == "free").unwrap();
+    let begin = Timestamp::from_micros(1_800_000_000_000_000);
+    bench.observer.tally().expect(&bench.limiter.rules());
+    assert_eq!(row().peak(begin), None);
+    bench.check("ann");
+    bench.check("ann");
+    bench.check("bob");
+    assert_eq!(row().peak(begin), Some(Peak { used_of_1_000: 666, left: 1 }));
+    let later = |secs| begin.after(Span::from_secs(secs));
+    assert_eq!(row().peak(later(59)), Some(Peak { used_of_1_000: 666, left: 1 }));
+    assert_eq!(row().peak(later(60)), None);
+    bench.clock.set(later(60));
+    bench.check("bob");
+    assert_eq!(row().peak(later(60)), Some(Peak { used_of_1_000: 333, left: 2 }));
+}
+
+#[test]
+fn near_begins_at_four_fifths() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    bench.check_all("ann", 4);
+    let rows = bench.observer.tally().rows();
+    let near = |rule: &str| {
+        let row = rows.iter().find(|row| row.name().rule() == rule && row.counts()[Count::Met] > 0).unwrap();
+        let counts = row.counts();
+        [counts[Count::Hits], counts[Count::Near], counts[Count::Over], counts[Count::OverInShadow]]
+    };
+    assert_eq!((near("per-user"), near("tried")), ([4, 1, 1, 0], [4, 1, 2, 2]));
+}
+
+#[test]
+fn thousandths_of_any_quota() {
+    use super::row::used;
+    for (quota, left, expected) in
+        [(10, 10, 0), (10, 0, 1_000), (3, 1, 666), (0, 0, 1_000), (5, 9, 0), (u64::MAX, 0, 1_000)]
+    {
+        assert_eq!(used(quota, left), expected, "{left} of {quota}");
+    }
+}

@@ -1,0 +1,29 @@
+//! The settings of what is told of decisions.
+
+use super::read::Reader;
+use super::settings::{LogFormat, ObserveSettings, Url};
+use super::table::{LOG_FORMATS, LOG_LEVELS};
+use super::text;
+
+impl Reader<'_> {
+    pub(super) fn observe(&mut self) -> Option<ObserveSettings> {
+        let log_level = self.read("log_level", |text, _| text::log_level(text, LOG_LEVELS));
+        let log_format = self.word("log_format", LOG_FORMATS, &[LogFormat::Text, LogFormat::Json]);
+        let otlp_endpoint = self.or("otlp_endpoint", "none", |text, _| text::url(text).map(Url));
+        let otlp_sample = self.percent("otlp_sample");
+        let service_name = self.read("service_name", |text, _| Ok(text.to_owned()));
+        let server_name = self.or("server_name", "auto", |text, _| Ok(text.to_owned()));
+        let region = self.or("region", "none", |text, _| Ok(text.to_owned()));
+        let metrics_show_keys = self.switch("metrics_show_keys");
+        Some(ObserveSettings {
+            log_level: log_level?,
+            log_format: log_format?,
+            otlp_endpoint: otlp_endpoint?,
+            otlp_sample: otlp_sample?,
+            service_name: service_name?,
+            server_name: server_name?,
+            region: region?,
+            metrics_show_keys: metrics_show_keys?,
+        })
+    }
+}
