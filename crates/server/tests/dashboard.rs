@@ -37,8 +37,8 @@ const TOKEN: &str = "tg_the-token-of-the-dashboards-tests-0123456789";
 
 /// So many rules a server shows without anybody having to wait.
 fn thousand() -> String {
-    let rules =
-        (0..1_000).map(|number| format!("  - {{name: rule-{number:04}, key: [user_id], limit: {}/hour}}\n", number + 1));
+    let rules = (0..1_000)
+        .map(|number| format!("  - {{name: rule-{number:04}, key: [user_id], limit: {}/hour}}\n", number + 1));
     format!("domain: big\nentity: user_id\nrules:\n{}", rules.collect::<String>())
 }
 
