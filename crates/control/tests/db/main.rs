@@ -35,7 +35,7 @@ macro_rules! suite {
 suite! {
     records: what_is_written_is_read what_is_deleted_is_gone_and_may_come_back pages_follow_one_another
         filters_choose a_bulk_is_written_whole_or_not_at_all deletions_are_forgotten_in_time expectations_decide;
-    writers: no_update_is_lost a_key_writes_once a_key_can_be_asked_for_and_forgotten twins_write_once keys_are_forgotten_after_a_day
+    writers: no_update_is_lost what_depends_on_all_is_written_if_nothing_moved a_key_writes_once a_key_can_be_asked_for_and_forgotten twins_write_once keys_are_forgotten_after_a_day
         a_write_that_nobody_waits_for_leaves_no_lock;
     follow: a_follower_misses_nothing_and_sees_generations_in_order changes_are_heard_of everything_is_handed_out
         another_database_is_too_old what_is_not_true_is_not_heard_of_for_ever a_reader_has_its_own_pace

@@ -42,17 +42,19 @@ pub(super) struct Made {
     pub(super) answer: Value,
     /// Other records that are written with it.
     pub(super) beside: Vec<Change>,
+    /// Only if nothing was written past this generation: it was made of more than the one record.
+    pub(super) since: Option<u64>,
 }
 
 impl Made {
     /// A document and nothing beside it.
     pub(super) fn of(document: &impl Serialize, answer: Value) -> Made {
-        Made { document: Some(text(document)), answer, beside: Vec::new() }
+        Made { document: Some(text(document)), answer, beside: Vec::new(), since: None }
     }
 
     /// None any more.
     pub(super) fn deleted(answer: Value) -> Made {
-        Made { document: None, answer, beside: Vec::new() }
+        Made { document: None, answer, beside: Vec::new(), since: None }
     }
 }
 
@@ -221,7 +223,7 @@ pub(super) async fn write(
     let mut tries = TRIES;
     loop {
         let now = db(api)?.get(&name).await?;
-        let Made { document, answer, beside } = make(now.as_ref())?;
+        let Made { document, answer, beside, since } = make(now.as_ref())?;
         let answer = answer.to_string();
         let expect = match (asked.expect, &now) {
             (Expect::Anything, Some(now)) => Expect::Generation(now.generation),
@@ -232,7 +234,8 @@ pub(super) async fn write(
         };
         let change = Change { name: name.clone(), expect, document, action: action.to_owned(), reason: reason.clone() };
         let changes = std::iter::once(change).chain(beside).collect();
-        let written = api.write(&asked.who.author(), changes, asked.once(body, answer.clone())).await;
+        let once = asked.once(body, answer.clone());
+        let written = api.write_since(&asked.who.author(), changes, once, since).await;
         tries -= 1;
         match written {
             Ok(Written::Now { generation, .. }) => return Ok(told(Some(generation), answer)),
@@ -243,6 +246,9 @@ pub(super) async fn write(
                 (Expect::Absent, Some(now)) => return Err(Problem::exists(now)),
                 (_, now) => return Err(Problem::lost(now)),
             },
+            Err(NotWritten::Refused(WriteError::Moved { .. })) if tries > 0 => {
+                api.catch_up(None).await?;
+            }
             Err(why) => return Err(why.into()),
         }
     }

@@ -138,13 +138,22 @@ pub(crate) async fn create(State(tokens): State<Tokens>, mut asked: Asked, heade
     may_manage(&asked)?;
     let sent = body::whole(&headers, sent).await?;
     let wanted: TokenBody = body::parsed(&sent)?;
+    tokens.know_all().await?;
     let secret = secret()?;
     let (name, reason, document) = tokens.document(wanted, &asked, &secret)?;
     // Nobody's token is replaced by a new one of the same name, whatever the writer expects.
     asked.expect = Expect::Absent;
     let writing = Writing { asked: &asked, name: named(&name), action: "token.create", reason, body: &sent };
     let answer = told(&name, &document);
-    let written = records::write(&tokens.api, writing, |_| Ok(Made::of(&document, answer.clone()))).await;
+    let written = records::write(&tokens.api, writing, |_| {
+        let since = (!document.is_keeper()).then(|| tokens.api.generation());
+        if since.is_some() && !tokens.is_kept_without(&name) {
+            let detail = "the last token that could manage others was deleted meanwhile; make one like it first";
+            return Err(Problem::new(StatusCode::CONFLICT, "last_token", detail));
+        }
+        Ok(Made { since, ..Made::of(&document, answer.clone()) })
+    })
+    .await;
     let written = written.map_err(|problem| match problem.status {
         StatusCode::PRECONDITION_FAILED => {
             let detail = format!("there is a token {name} already; rotate it, or choose another name");
@@ -202,13 +211,16 @@ pub(crate) async fn rotate(
 )]
 pub(crate) async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
     may_manage(&asked)?;
+    tokens.know_all().await?;
     let writing =
         Writing { asked: &asked, name: named(&name), action: "token.delete", reason: String::new(), body: b"" };
     records::write(&tokens.api, writing, |stored| {
+        // What other servers write at the same moment decides, too.
+        let since = tokens.api.generation();
         if stored.is_some() {
             tokens.may_go(&name)?;
         }
-        Ok(Made::deleted(json!({"name": name, "deleted": true})))
+        Ok(Made { since: Some(since), ..Made::deleted(json!({"name": name, "deleted": true})) })
     })
     .await
 }
@@ -273,6 +285,14 @@ impl Tokens {
         }
         let reason = reason(wanted.reason, &mut faults);
         faults.unless((wanted.name, reason, document)).map_err(Problem::invalid)
+    }
+
+    /// Makes sure that all tokens are known. A server that started from others' snapshot knows none at first.
+    async fn know_all(&self) -> Result<(), Problem> {
+        if !self.api.knows_tokens() {
+            self.api.catch_up(None).await?;
+        }
+        Ok(())
     }
 
     /// Whether somebody may manage tokens if this one is not there.
