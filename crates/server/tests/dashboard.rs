@@ -55,7 +55,7 @@ fn send(method: &str, url: &str, token: Option<&str>, body: &Value) -> Value {
         None => request,
     };
     let mut answer = ureq::run(request.body(body.to_string()).unwrap()).unwrap();
-    answer.body_mut().read_json().unwrap()
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
 }
 
 /// A server that whoever is on this machine may ask, and one that wants a token.
