@@ -92,7 +92,7 @@ pub(crate) async fn what_is_old_or_too_much_is_forgotten(world: World) {
 pub(crate) async fn tables_of_an_older_version_are_added_to(world: World) {
     drop(world.open().await);
     world.ask("DROP TABLE decisions").await.unwrap();
-    world.ask("DELETE FROM tollgate_schema WHERE version > 1").await.unwrap();
+    world.ask("DELETE FROM tollgate_schema WHERE version > 2").await.unwrap();
     let db = world.open().await;
     db.add_decisions(1, &[decided(1, 1, Some("a"))]).await.unwrap();
     assert_eq!(db.decisions(&of("a"), 9).await.unwrap().len(), 1);
