@@ -19,17 +19,47 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: setup ## Start the server on built-in example rules
+run: setup dashboard-if-possible ## Start the server on built-in example rules
 	@cargo run --quiet --release -p tollgate-server -- serve
+
+# Made again when a source is newer than what was built. What is built is in the binary when that is built next.
+dashboard_tools := dashboard/node_modules/.package-lock.json
+dashboard_built := dashboard/dist/index.html
+dashboard_sources := $(shell find dashboard/src -type f) $(wildcard dashboard/*.json dashboard/*.html dashboard/*.js)
+
+.PHONY: dashboard
+dashboard: ## Build the operator's page, which the binary has in itself
+	@scripts/setup.sh dashboard
+	@$(MAKE) --silent $(dashboard_built)
+
+.PHONY: dashboard-if-possible
+dashboard-if-possible:
+	@if ! command -v npm >/dev/null; then echo "npm is missing: the server starts without its dashboard (make dashboard brings both)"; \
+	elif ! $(MAKE) --silent $(dashboard_built); then echo "the dashboard could not be built: the server starts without it"; fi
+
+$(dashboard_tools): dashboard/package.json dashboard/package-lock.json
+	@cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(dashboard_built): $(dashboard_tools) $(dashboard_sources)
+	@cd dashboard && npm run --silent build -- --logLevel warn
+
+.PHONY: test-dashboard
+test-dashboard: dashboard ## The dashboard's logic; in a browser it is tested with the server
+	@cd dashboard && npm test --silent
+
+.PHONY: pictures
+pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
+	PICTURES=docs/pictures cargo test -p tollgate-server --test dashboard
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
-test: setup-tests lint-fast ## Everything that must hold: formatting, clippy, all tests
+test: setup-tests test-dashboard lint-fast ## Everything that must hold: formatting, clippy, all tests
 	cargo test --all-features --no-fail-fast --quiet --doc
 	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
 
 .PHONY: test-fast
-test-fast: setup-tests ## The tests but for those named slow_…, and no lints
+test-fast: setup-tests dashboard ## The tests but for those named slow_…, and no lints
 	cargo test --all-features --lib --bins --tests -- --skip slow_
 
 .PHONY: lint
@@ -38,12 +68,13 @@ lint: setup ## Formatting, clippy and documentation, warnings refused
 	cargo clippy --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
-# A Rust that came without rustup may lack either tool: then the tests still run.
+# A Rust that came without rustup may lack either tool: then the tests still run. By the profile of the tests, so that what
+# dependencies compile in C is compiled once.
 .PHONY: lint-fast
 lint-fast: setup
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
 	else echo "rustfmt is missing, formatting is not checked (rustup component add rustfmt)"; fi
-	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --quiet --all-targets --all-features -- $(deny_warnings); \
+	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --quiet --profile test --all-targets --all-features -- $(deny_warnings); \
 	else echo "clippy is missing, lints are not checked (rustup component add clippy)"; fi
 
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
@@ -102,5 +133,5 @@ setup: ## Install what is missing: a C linker, from the system's packages
 	@scripts/setup.sh
 
 .PHONY: setup-tests
-setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis
+setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis, Chromium
 	@scripts/setup.sh tests

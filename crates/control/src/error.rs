@@ -40,6 +40,11 @@ pub enum WriteError {
         /// The generation that it has; none if it is not there.
         now: Option<u64>,
     },
+    /// Something was written past the generation that the writer knows.
+    Moved {
+        /// The generation of the last write.
+        now: u64,
+    },
     /// The idempotency key was used for another write.
     OnceConflict,
     /// What was to be written is out of bounds, and the database was not asked.
@@ -72,6 +77,7 @@ impl fmt::Display for WriteError {
         match self {
             WriteError::Lost { name, now: Some(now) } => write!(f, "{name} is at generation {now}, not as expected"),
             WriteError::Lost { name, now: None } => write!(f, "{name} is not there, which was not expected"),
+            WriteError::Moved { now } => write!(f, "the last write has the generation {now}, which was not expected"),
             WriteError::OnceConflict => f.write_str("the idempotency key was used for another write"),
             WriteError::Away(what) | WriteError::Refused(what) | WriteError::Invalid(what) => f.write_str(what),
         }

@@ -90,6 +90,8 @@ pub struct Write {
     pub at: Timestamp,
     /// So that it is written once, however often it is sent.
     pub once: Option<Once>,
+    /// Only if nothing at all was written past this generation: for what depends on more records than it changes.
+    pub since: Option<u64>,
     /// What is written, each record at most once. At most [`MOST_CHANGES`](crate::MOST_CHANGES).
     pub changes: Vec<Change>,
 }

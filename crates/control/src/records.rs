@@ -22,12 +22,14 @@ pub struct Filter {
     pub prefix: Option<String>,
     /// With this text as a member of the document: `("tier", "pro")`. The member's name is of `a-z`, `0-9` and `_`.
     pub member: Option<(String, String)>,
+    /// With a text as a member of the document that comes before this one, by its bytes: `("expires_at", "2025")`.
+    pub before: Option<(String, String)>,
 }
 
 impl Filter {
     /// All of a kind.
     pub fn of(kind: Kind) -> Filter {
-        Filter { kind, domain: None, prefix: None, member: None }
+        Filter { kind, domain: None, prefix: None, member: None, before: None }
     }
 }
 
@@ -103,6 +105,13 @@ impl Db {
                 statement.and(" AND left(document::jsonb ->> 'tier', 64) = left(?, 64)", [text.into()]);
             }
         }
+        if let (Some(member), Some((_, text))) = (&bounds.before, &filter.before) {
+            let is_before = match self.is_postgres() {
+                true => " AND (document::jsonb ->> ?) COLLATE \"C\" < ?",
+                false => " AND json_extract(document, ?) < ?",
+            };
+            statement.and(is_before, [member.into(), text.into()]);
+        }
         statement
     }
 }
@@ -111,20 +120,22 @@ impl Db {
 struct Bounds {
     /// The first name past those with the prefix, if there is one.
     end: Option<String>,
-    /// The member, as this database finds it.
+    /// The members, as this database finds them.
     member: Option<String>,
+    before: Option<String>,
 }
 
 impl Bounds {
     fn of(filter: &Filter, postgres: bool) -> Result<Bounds, DbError> {
-        let member = match &filter.member {
+        let found = |wanted: &Option<(String, String)>| match wanted {
             Some((member, _)) if member.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) => {
-                Some(if postgres { member.clone() } else { format!("$.{member}") })
+                Ok(Some(if postgres { member.clone() } else { format!("$.{member}") }))
             }
-            Some((member, _)) => return Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
-            None => None,
+            Some((member, _)) => Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
+            None => Ok(None),
         };
-        Ok(Bounds { end: filter.prefix.as_deref().and_then(end), member })
+        let end = filter.prefix.as_deref().and_then(end);
+        Ok(Bounds { end, member: found(&filter.member)?, before: found(&filter.before)? })
     }
 }
 

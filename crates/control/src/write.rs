@@ -62,8 +62,10 @@ impl Db {
             Some(once) => met_before(&mut lent, once, write).await?,
             None => None,
         };
+        let last = generation - 1;
         let settled = match settled {
             Some(settled) => Err(settled),
+            None if write.since.is_some_and(|since| since != last) => Err(Err(WriteError::Moved { now: last })),
             None => before(&mut lent, &write.changes).await?.map_err(Err),
         };
         let before = match settled {

@@ -2,7 +2,9 @@
 
 use tollgate::{Seen, Source, Witness};
 
+use crate::hitters::Hitters;
 use crate::latency::Latency;
+use crate::log::{DecisionLog, LogConfig};
 use crate::ruling::{Ruled, Ruling};
 use crate::stripe::is_one_in;
 use crate::tally::{Tally, TallyLimits};
@@ -11,8 +13,10 @@ use crate::tally::{Tally, TallyLimits};
 #[derive(Debug)]
 pub struct Observer {
     tally: Tally,
+    hitters: Hitters,
     decision: Latency,
     store: Latency,
+    log: DecisionLog,
     config: ObserverConfig,
 }
 
@@ -26,23 +30,37 @@ pub struct ObserverConfig {
     pub time_one_in: u32,
     /// How much is told apart.
     pub tally: TallyLimits,
+    /// What is logged.
+    pub log: LogConfig,
 }
 
 impl Default for ObserverConfig {
     fn default() -> ObserverConfig {
-        ObserverConfig { shadow: false, time_one_in: 8, tally: TallyLimits::default() }
+        ObserverConfig { shadow: false, time_one_in: 8, tally: TallyLimits::default(), log: LogConfig::default() }
     }
 }
 
 impl Observer {
     /// One that has seen nothing yet.
     pub fn new(config: ObserverConfig) -> Observer {
-        Observer { tally: Tally::new(config.tally), decision: Latency::default(), store: Latency::default(), config }
+        Observer {
+            tally: Tally::new(config.tally),
+            hitters: Hitters::default(),
+            decision: Latency::default(),
+            store: Latency::default(),
+            log: DecisionLog::new(config.log),
+            config,
+        }
     }
 
     /// What is counted by rule and tier.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Which keys are the heaviest.
+    pub fn hitters(&self) -> &Hitters {
+        &self.hitters
     }
 
     /// Throttles, whose limits come with them, were decided alike by this source: so many were let pass, so many were not. They are
@@ -66,6 +84,11 @@ impl Observer {
     pub fn store_times(&self) -> &Latency {
         &self.store
     }
+
+    /// What is logged of them.
+    pub fn log(&self) -> &DecisionLog {
+        &self.log
+    }
 }
 
 impl Witness for Observer {
@@ -77,6 +100,8 @@ impl Witness for Observer {
     fn saw(&self, seen: &Seen<'_, '_>) {
         let ruled = Ruled::of(seen, self.config.shadow);
         self.tally.count(seen, ruled);
+        self.hitters.count(seen, ruled);
+        self.log.saw(seen, ruled);
         if let Some(took) = seen.took {
             let weight = u64::from(self.config.time_one_in.max(1));
             self.decision.took(took.whole, weight);

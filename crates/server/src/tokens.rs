@@ -86,12 +86,6 @@ impl TokenDocument {
         serde_json::from_str(text).ok()
     }
 
-    /// As it is stored.
-    pub(crate) fn text(&self) -> String {
-        // Texts and lists of them always have a form in JSON.
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
     pub(crate) fn scopes(&self) -> Scopes {
         self.scopes.iter().filter_map(|word| Scope::parse(word)).collect()
     }
@@ -257,7 +251,9 @@ mod tests {
     }
 
     fn known(documents: &[(&str, &TokenDocument)]) -> Known {
-        Known::new(Arc::new(documents.iter().map(|(name, one)| ((*name).to_owned(), one.text())).collect()))
+        Known::new(Arc::new(
+            documents.iter().map(|(name, one)| ((*name).to_owned(), serde_json::to_string(one).unwrap())).collect(),
+        ))
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Limits, modes and numbers as people read them, in the words of the rule files.
 
 use tollgate::{Algorithm, Limit, Mode, Span};
-use tollgate_core::Period;
-use tollgate_core::calendar::CalendarUnit;
+pub(crate) use tollgate_observe::words::period;
+use tollgate_observe::words::span;
 
 /// `1 rule`, `2 rules`.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
@@ -50,39 +50,8 @@ pub(crate) fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// `minute`, `30s`, `month from day 17 in Europe/Berlin`.
-pub(crate) fn period(period: &Period) -> String {
-    let Some(calendar) = period.as_calendar() else { return span(period.span()) };
-    let unit = match calendar.unit() {
-        CalendarUnit::Day => "day".to_owned(),
-        CalendarUnit::Week => "week".to_owned(),
-        CalendarUnit::Month { from_day: 1 } => "month".to_owned(),
-        CalendarUnit::Month { from_day } => format!("month from day {from_day}"),
-        CalendarUnit::Year => "year".to_owned(),
-    };
-    format!("{unit} in {}", calendar.zone())
-}
-
 /// A length of time as a number and a unit.
 fn length(of: Span) -> String {
     let text = span(of);
     if text.starts_with(|first: char| first.is_ascii_digit()) { text } else { format!("1 {text}") }
-}
-
-fn span(span: Span) -> String {
-    const UNITS: [(&str, &str, u64); 6] = [
-        ("day", "d", 86_400_000_000),
-        ("hour", "h", 3_600_000_000),
-        ("minute", "m", 60_000_000),
-        ("second", "s", 1_000_000),
-        ("1ms", "ms", 1_000),
-        ("1us", "us", 1),
-    ];
-    let micros = span.as_micros();
-    let (one, unit, length) =
-        UNITS.into_iter().find(|(_, _, length)| micros.is_multiple_of(*length)).unwrap_or(UNITS[5]);
-    match micros / length {
-        1 => one.to_owned(),
-        number => format!("{number}{unit}"),
-    }
 }

@@ -131,20 +131,6 @@ impl Postgres {
         signal("STOP", &children(self.process.id()));
     }
 
-    /// Stops what serves the connections that there are. They stay open and nobody answers; new ones are served.
-    pub fn freeze_connections(&mut self) {
-        let mut children = children(self.process.id());
-        // The others, which write and clean up, serve all.
-        children.retain(|child| {
-            let title = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&title).contains("127.0.0.1(")
-        });
-        if children.is_empty() {
-            panic!("there is no connection");
-        }
-        signal("STOP", &children);
-    }
-
     /// Lets it go on.
     pub fn thaw(&mut self) {
         signal("CONT", &children(self.process.id()));

@@ -33,6 +33,8 @@ struct State {
     /// What the next request contains whose reply is to be lost.
     lose: Option<Vec<u8>>,
     replies_lost: usize,
+    /// How many connections were used after they were forgotten.
+    asked_in_vain: u64,
     connections: HashMap<u64, Link>,
     /// How many there were.
     accepted: u64,
@@ -47,6 +49,10 @@ struct Link {
     server: TcpStream,
     /// Its next reply is lost, and the client with it.
     doomed: bool,
+    /// Nothing passes, in either direction, and nobody is told.
+    forgotten: bool,
+    /// Whether the client said something after that.
+    asked_in_vain: bool,
 }
 
 /// The most that is passed on at once.
@@ -108,6 +114,19 @@ impl Relay {
     /// Takes connections and bytes and passes nothing on, until it is told to.
     pub fn stall(&self) {
         self.shared.lock().stalled = true;
+    }
+
+    /// Passes nothing on any more on the connections that there are, as a firewall that has forgotten them: neither side hears that
+    /// they are gone. New ones are taken and served.
+    pub fn forget(&self) {
+        for link in self.shared.lock().connections.values_mut() {
+            link.forgotten = true;
+        }
+    }
+
+    /// How many forgotten connections were used since.
+    pub fn asked_in_vain(&self) -> u64 {
+        self.shared.lock().asked_in_vain
     }
 
     /// The next request that contains these bytes reaches the server. Its reply does not reach the client: the connection ends
@@ -177,6 +196,10 @@ impl Shared {
         while let Ok(length @ 1..) = client.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
             let mut state = self.unstalled();
+            if state.is_forgotten(id) {
+                state.ask_in_vain(id);
+                continue;
+            }
             if state.lose.as_deref().is_some_and(|wanted| contains(bytes, wanted)) {
                 state.lose = None;
                 if let Some(link) = state.connections.get_mut(&id) {
@@ -197,6 +220,9 @@ impl Shared {
         while let Ok(length @ 1..) = server.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
             let mut state = self.unstalled();
+            if state.is_forgotten(id) {
+                continue;
+            }
             if state.connections.get(&id).is_some_and(|link| link.doomed) {
                 state.replies_lost += 1;
                 drop(state);
@@ -219,9 +245,24 @@ impl Shared {
     }
 }
 
+impl State {
+    fn is_forgotten(&self, id: u64) -> bool {
+        self.connections.get(&id).is_some_and(|link| link.forgotten)
+    }
+
+    /// Counted once for each connection.
+    fn ask_in_vain(&mut self, id: u64) {
+        if let Some(link) = self.connections.get_mut(&id) {
+            self.asked_in_vain += u64::from(!link.asked_in_vain);
+            link.asked_in_vain = true;
+        }
+    }
+}
+
 impl Link {
     fn of(client: &TcpStream, server: &TcpStream) -> Option<Link> {
-        Some(Link { client: client.try_clone().ok()?, server: server.try_clone().ok()?, doomed: false })
+        let (client, server) = (client.try_clone().ok()?, server.try_clone().ok()?);
+        Some(Link { client, server, doomed: false, forgotten: false, asked_in_vain: false })
     }
 
     fn cut(&self) {

@@ -12,11 +12,12 @@ use tollgate_testing::{Postgres, Relay};
 
 use crate::world::{START, World, generation, numbered, put, quota, write, written};
 
-/// More than any operation may take, and a little for a busy machine.
-const BOUND: Duration = OPERATION.saturating_add(Duration::from_secs(3));
+/// More than any operation may take, and some for a busy machine.
+const BOUND: Duration = OPERATION.saturating_add(Duration::from_secs(15));
 
-/// A connection that listens is found dead after two pauses, and made anew at the second or third try on a busy machine.
-const HEARD: Duration = Duration::from_secs(40);
+/// A connection that listens is found dead after two pauses, and made anew at one of the first tries even on a busy machine. Nobody
+/// waits for so long where all is well.
+const HEARD: Duration = Duration::from_secs(120);
 
 fn url(port: u16) -> Place {
     Place::Postgres(format!("postgres://postgres:s3cret@127.0.0.1:{port}/postgres"))
@@ -72,6 +73,18 @@ fn all_away(answers: &[Result<(), String>]) {
 async fn all_back(db: &Db, name: &str) {
     let answers = ask_everything(db, name).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+/// A machine that is busy may be late with new connections.
+async fn all_back_at_last(db: &Db, name: &str) {
+    let answered = async {
+        for n in 0.. {
+            if ask_everything(db, &format!("{name}-{n}")).await.iter().all(Result::is_ok) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(HEARD, answered).await.expect("an answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,26 +193,26 @@ async fn slow_a_frozen_postgres_is_away_in_bounded_time_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_connections_that_died_without_a_word_are_replaced() {
-    let mut postgres = aside(Postgres::start).await;
-    let db = Db::open(url(postgres.port())).await.unwrap();
-    // Several connections lie idle, and one listens.
-    all_back(&db, "a").await;
-    assert_eq!(db.changed(0).await, 1);
-    // As if a firewall had forgotten them: nobody says that they are gone, and new ones are taken.
-    postgres.freeze_connections();
-    let first = tokio::time::timeout(BOUND, db.generation()).await.expect("an answer in time");
-    assert!(matches!(first, Err(DbError::Away(_))), "{first:?}");
-    // One has waited in vain. Nobody else does.
-    const SOON: Duration = OPERATION.saturating_sub(Duration::from_secs(1));
-    for n in 0..4 {
-        let answers = tokio::time::timeout(SOON, ask_everything(&db, &n.to_string())).await.expect("nobody waits");
-        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    }
-    // The one that listens finds it out by itself.
-    let other = Db::open(url(postgres.port())).await.unwrap();
+    let postgres = Postgres::database();
+    let relay = Relay::to(postgres.port());
+    let place = postgres.url().replace(&postgres.port().to_string(), &relay.port().to_string());
+    let db = Db::open(Place::Postgres(place)).await.unwrap();
+    let other = Db::open(Place::Postgres(postgres.url().to_owned())).await.unwrap();
+    // Several connections lie idle.
+    all_back_at_last(&db, "a").await;
+    // One listens: this was heard on it, or asked for by who had just begun to listen.
     let generation = written(&other, vec![put(&quota("b"), Expect::Absent, "{}")]).await;
-    let heard = tokio::time::timeout(HEARD, db.changed(generation - 1)).await;
-    assert_eq!(heard.expect("it is heard of"), generation);
+    assert_eq!(tokio::time::timeout(HEARD, db.changed(generation - 1)).await, Ok(generation));
+    relay.forget();
+    let first = tokio::time::timeout(HEARD, db.generation()).await.expect("an answer");
+    assert!(matches!(first, Err(DbError::Away(_))), "{first:?}");
+    // Nobody else uses what lay idle: but for the first, only who listens finds out by itself.
+    for round in ["c", "d", "e", "f"] {
+        all_back_at_last(&db, round).await;
+    }
+    let generation = written(&other, vec![put(&quota("g"), Expect::Absent, "{}")]).await;
+    assert_eq!(tokio::time::timeout(HEARD, db.changed(generation - 1)).await, Ok(generation));
+    assert_eq!(relay.asked_in_vain(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,7 +282,7 @@ async fn a_postgres_that_is_away_at_the_start_is_met_later() {
     assert_eq!(servers[0].generation().await, Ok(12));
     assert!(tokio::time::timeout(HEARD, heard).await.expect("it is heard of").unwrap() > 0);
     let (steps, _postgres) = aside(move || (postgres.ask("SELECT count(*) FROM tollgate_schema"), postgres)).await;
-    assert_eq!(steps, "1");
+    assert_eq!(steps, "3");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

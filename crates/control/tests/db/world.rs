@@ -72,7 +72,7 @@ pub(crate) fn delete(name: &Name, expect: Expect) -> Change {
 
 /// A write of these changes, at the start.
 pub(crate) fn write(changes: Vec<Change>) -> Write {
-    Write { by: "ann".to_owned(), from: "10.0.0.7".to_owned(), at: START, once: None, changes }
+    Write { by: "ann".to_owned(), from: "10.0.0.7".to_owned(), at: START, once: None, since: None, changes }
 }
 
 /// A document with a number in it.

@@ -64,6 +64,35 @@ pub(crate) async fn a_key_writes_once(world: World) {
     assert_eq!(generation(db.write(&once("k3", "other")).await), 4);
 }
 
+pub(crate) async fn what_depends_on_all_is_written_if_nothing_moved(world: World) {
+    let db = world.open().await;
+    let since = |since| Write { since: Some(since), ..write(vec![put(&quota("a"), Expect::Anything, &numbered(1))]) };
+    assert_eq!(db.write(&since(1)).await, Err(WriteError::Moved { now: 0 }));
+    assert_eq!(generation(db.write(&since(0)).await), 1);
+    written(&db, vec![put(&quota("b"), Expect::Anything, &numbered(2))]).await;
+    assert_eq!(db.write(&since(1)).await, Err(WriteError::Moved { now: 2 }));
+    assert_eq!(db.audit(&Default::default(), 0, 10).await.unwrap().len(), 2);
+    // Of several at the same moment one is written.
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let (db, write) = (db.clone(), since(2));
+            tokio::spawn(async move { db.write(&write).await })
+        })
+        .collect();
+    let mut done = 0;
+    for writer in writers {
+        match writer.await.unwrap() {
+            Ok(Written::Now { generation: 3, .. }) => done += 1,
+            other => assert_eq!(other, Err(WriteError::Moved { now: 3 })),
+        }
+    }
+    assert_eq!(done, 1);
+    // What was written under a key is answered as it was then.
+    let twice = Write { since: Some(3), ..once("k", "d") };
+    assert_eq!(generation(db.write(&twice).await), 4);
+    assert!(matches!(db.write(&twice).await, Ok(Written::Before { generation: 4, .. })));
+}
+
 pub(crate) async fn a_key_can_be_asked_for_and_forgotten(world: World) {
     let db = world.open().await;
     let named = |digest: &str| once("k", digest).once.unwrap();

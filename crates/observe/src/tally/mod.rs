@@ -17,6 +17,7 @@ use tollgate::{Ruleset, Seen};
 use crate::ruling::{Ruled, Ruling};
 use board::Board;
 
+pub(crate) use row::used;
 pub use row::{Count, Counts, Peak, Row, RowName};
 
 /// What is counted for every rule and tier.

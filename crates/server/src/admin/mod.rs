@@ -1,7 +1,8 @@
-//! The operators' listener: metrics, health, and the rules in force.
+//! The operators' listener: metrics, health, the rules in force, the admin API, the dashboard.
 
 mod api;
 pub(crate) mod auth;
+mod dashboard;
 mod rules;
 pub(crate) mod who;
 
@@ -36,10 +37,12 @@ pub(crate) struct Admin {
     router: Router,
 }
 
-/// The page that names the others.
-const INDEX: &str = "\
+/// The text that names the pages.
+const PAGES: &str = "\
 Tollgate
 
+/                  the dashboard, for browsers
+/pages             this list
 /metrics           what is counted, for Prometheus
 /livez             whether the process answers
 /readyz            whether it wants work, and what is degraded
@@ -82,11 +85,12 @@ impl Admin {
             .merge(api::see::routes(see))
             .layer(from_fn_with_state(auth, auth::known));
         let router = Router::new()
-            .route("/", get(INDEX))
+            .merge(dashboard::routes())
+            .route("/pages", get(PAGES))
             .route("/metrics", get(scrape).with_state(metrics))
             .merge(pages(health, Reader::Operator))
             .merge(guarded)
-            .fallback((StatusCode::NOT_FOUND, "there is no such page: / names those that there are\n"));
+            .fallback((StatusCode::NOT_FOUND, "there is no such page: /pages names those that there are\n"));
         Arc::new(Admin { router })
     }
 

@@ -77,12 +77,12 @@ impl Served {
 }
 
 #[tokio::test]
-async fn the_first_page_names_all_that_there_are() {
+async fn a_list_names_all_pages_that_there_are() {
     let served = served(&[SHOP]);
-    let (status, index) = served.get("/").await;
+    let (status, pages) = served.get("/pages").await;
     assert_eq!(status, 200);
     served.health.started();
-    for path in index.lines().filter_map(|line| line.split(' ').next()).filter(|word| word.starts_with('/')) {
+    for path in pages.lines().filter_map(|line| line.split(' ').next()).filter(|word| word.starts_with('/')) {
         assert_eq!(served.get(path).await.0, 200, "{path}");
     }
     assert_eq!(served.get("/nowhere").await.0, 404);

@@ -43,7 +43,7 @@ fn write(parts: &Parts, settings: &Settings) -> io::Result<()> {
         let what = match *listener {
             "grpc" => "Envoy's rate limit protocol, health, reflection",
             "http" => "checks as JSON, /openapi.json",
-            "admin" => "/metrics, health, rules",
+            "admin" => "the dashboard, /metrics, health",
             _ => "CL.THROTTLE for Redis clients",
         };
         writeln!(out, "  {listener:<6} {address:<22} {what}")?;

@@ -151,12 +151,14 @@ impl Control {
 
     /// Loads everything into a place of its own, and swaps it in.
     async fn load_again<'c>(&'c self, db: &Db, known: &Point, news: &mut News<'c>) -> Result<Point, DbError> {
-        tracing::info!("what is known of the store of record is too old, or of another one: loading all of it");
         // If it was restored from a backup, its generations will come to where they were by another way.
-        if let Err(error) = db.disown(known).await {
-            tracing::warn!(%error, "a store of record that was restored could not be marked as another");
+        match db.disown(known).await {
+            Ok(()) => {}
+            Err(DbError::Away(why)) => return Err(DbError::Away(why)),
+            Err(error) => tracing::warn!(%error, "a store of record that was restored could not be marked as another"),
         }
         let Everything { controls, tokens, at, unreadable, .. } = Everything::read(db).await?;
+        tracing::info!("what was known of the store of record was too old, or of another one: all of it was loaded");
         (0..unreadable).for_each(|_| self.metrics.unreadable());
         let tenants = controls.tenants().clone();
         *self.controls() = controls;

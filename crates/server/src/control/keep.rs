@@ -1,4 +1,4 @@
-//! What is done now and then beside following: a snapshot for other servers, and forgetting what is old.
+//! What is done now and then beside following: a snapshot for other servers, and forgetting what is old or over.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -52,6 +52,11 @@ impl Control {
                 _ = sweep.tick() => {
                     if let Err(error) = db.sweep(self.now()).await {
                         tracing::debug!(%error, "nothing was swept");
+                    }
+                    match self.sweep_ended().await {
+                        Ok(0) => {}
+                        Ok(gone) => tracing::info!(gone, "blocks, switches and emergencies that were over are deleted"),
+                        Err(why) => tracing::debug!(?why, "what is over could not be deleted"),
                     }
                 }
                 () = closing.begun() => return,

@@ -9,6 +9,7 @@
 //! Decisions never wait for any of this: a database that is away leaves what is in force as it is.
 
 mod copy;
+mod ended;
 mod feed;
 mod follow;
 mod keep;
@@ -33,6 +34,9 @@ use tokio::sync::mpsc;
 use tollgate::control::lines;
 
 use copy::Copy;
+#[cfg(test)]
+pub(crate) use ended::{KEEP_ENDED, MOST_WRITES};
+pub(crate) use ended::{is_over, taken_away};
 pub(crate) use feed::{Cursor, Feed, Followed};
 pub(crate) use load::{Loaded, Sources, load};
 pub(crate) use stream::{Chunk, WAITING, written};

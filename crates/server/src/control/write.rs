@@ -36,8 +36,22 @@ impl Control {
         changes: Vec<Change>,
         once: Option<Once>,
     ) -> Result<Written, NotWritten> {
+        self.write_since(author, changes, once, None).await
+    }
+
+    /// The same, but only if nothing at all was written past a generation: for what depends on more than it changes.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn write_since(
+        self: &Arc<Control>,
+        author: &Author,
+        changes: Vec<Change>,
+        once: Option<Once>,
+        since: Option<u64>,
+    ) -> Result<Written, NotWritten> {
         let db = self.db().ok_or(NotWritten::Off)?;
-        let write = Write { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, changes };
+        let write = Write { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, since, changes };
         let before = self.generation();
         let written = db.write(&write).await.map_err(NotWritten::Refused);
         self.metrics.written(written.is_ok());

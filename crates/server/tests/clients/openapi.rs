@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::server::Start;
+use crate::server::{Server, Start};
 use crate::tools;
 
 /// Of what it makes up, some must be refused, some not be limited, and most pass.
@@ -25,13 +25,42 @@ descriptors:
 #[test]
 fn slow_the_server_answers_as_it_is_described() {
     let server = Start::new().rules(RULES).listen(&["http"]).ready();
+    // Not too many.
+    is_as_described(&server, &["--max-examples", "30"]);
+}
+
+/// It also asks without a token, and with ones that are none.
+#[test]
+fn slow_the_server_answers_as_it_is_described_where_it_wants_tokens() {
+    let start = Start::new().rules(RULES).listen(&["admin", "http"]);
+    let server = start.args(&["--http-auth", "token"]).ready();
+    let create = |name: &str, scopes: &[&str], as_whom: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(["token", "create", name, "--server", &server.url("admin", "")]);
+        for scope in scopes {
+            command.args(["--scope", scope]);
+        }
+        if !as_whom.is_empty() {
+            command.env("TOLLGATE_TOKEN", as_whom);
+        }
+        let made = command.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let ops = create("ops", &["read", "quota", "rules", "emergency", "audit"], "");
+    let gate = create("gate", &["check"], &ops);
+    is_as_described(&server, &["--max-examples", "5", "--header", &format!("Authorization: Bearer {gate}")]);
+}
+
+fn is_as_described(server: &Server, more: &[&str]) {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/schemathesis.toml");
     let home = TempDir::new().unwrap();
     let ran = Command::new(tools::own("bin/schemathesis"))
         .args(["--config-file".as_ref(), config.as_os_str()])
         .args(["run", &server.url("http", "/openapi.json"), "--no-color", "--workers", "1"])
-        // The same requests every time, and not too many.
-        .args(["--seed", "1", "--max-examples", "30", "--generation-database", "none"])
+        // The same requests every time.
+        .args(["--seed", "1", "--generation-database", "none"])
+        .args(more)
         // One that a busy machine makes it wait for is no failure.
         .args(["--suppress-health-check", "all", "--request-timeout", "20"])
         .current_dir(home.path())

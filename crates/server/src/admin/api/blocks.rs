@@ -1,9 +1,7 @@
 //! Blocks: callers and address ranges that are not served.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,10 +14,9 @@ use tollgate_rules::model::Network;
 use tollgate_rules::pattern::Pattern;
 
 use super::extract::{Path, Query, flag};
-use super::names::{self, Page};
 use super::records::{self, Made, Writing};
 use super::until::Until;
-use super::{Answer, Api, Asked, Problem, body, openapi};
+use super::{Answer, Api, Asked, Problem, body, names, openapi};
 use crate::admin::who::Scope;
 
 /// Which blocks.
@@ -73,9 +70,7 @@ const MOST_RANGES: usize = 10_000;
 pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     asked.may(Scope::Read)?;
     let filter = Filter { domain: listed.domain, prefix: listed.prefix, ..Filter::of(Kind::Block) };
-    let (page, next) = records::page(&api, &filter, listed.after.as_deref(), listed.limit).await?;
-    let items = page.iter().map(|stored| shown(&api, stored)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Json(Page { items, next }).into_response())
+    records::list(&api, &filter, listed.after.as_deref(), listed.limit, told).await
 }
 
 /// A block
@@ -90,8 +85,7 @@ pub(crate) async fn show(
     Query(place): Query<Where>,
 ) -> Answer {
     asked.may(Scope::Read)?;
-    let stored = records::get(&api, &place.record(&api, &name, None)?.0).await?;
-    Ok(records::shown(stored.generation, &shown(&api, &stored)?))
+    records::show(&api, &place.record(&api, &name, None)?.0, told).await
 }
 
 /// Blocks a caller, callers with names like this, or an address range
@@ -130,7 +124,7 @@ pub(crate) async fn put(
         if stored.is_none() {
             has_room(&api, &who)?;
         }
-        Ok(Made { document: Some(records::text(&document)), answer: answer.clone(), beside: Vec::new() })
+        Ok(Made::of(&document, answer.clone()))
     };
     records::write(&api, writing, made).await
 }
@@ -149,7 +143,7 @@ pub(crate) async fn delete(
 ) -> Answer {
     asked.may(Scope::Emergency)?;
     let (name, _) = place.record(&api, &name, None)?;
-    let answer = json!({"name": name.name, "domain": domain_told(&name), "deleted": true});
+    let answer = json!({"name": name.name, "domain": names::domain_of(&name), "deleted": true});
     records::delete(&api, &asked, name, "block.delete", answer).await
 }
 
@@ -206,14 +200,10 @@ fn has_room(api: &Api, who: &Blocked) -> Result<(), Problem> {
     }
 }
 
-fn domain_told(name: &Name) -> Option<&str> {
-    (!name.domain.is_empty()).then_some(&name.domain)
-}
-
 fn told(name: &Name, document: &BlockDocument, now: Timestamp) -> Value {
     json!({
         "name": name.name,
-        "domain": domain_told(name),
+        "domain": names::domain_of(name),
         "range": document.range,
         "status": (!document.shadow).then_some(document.status),
         "shadow": document.shadow,
@@ -221,9 +211,4 @@ fn told(name: &Name, document: &BlockDocument, now: Timestamp) -> Value {
         "expires_at": document.expires_at,
         "in_force": document.expires_at.is_none_or(|end| end.0 > now),
     })
-}
-
-fn shown(api: &Api, stored: &Stored) -> Result<Value, Problem> {
-    let document: BlockDocument = records::parsed(stored)?;
-    Ok(records::with_history(told(&stored.name, &document, api.now()), stored))
 }

@@ -1,9 +1,7 @@
 //! Emergencies: limits that go before all others, and end by themselves.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,24 +9,15 @@ use tollgate::control::Moment;
 use tollgate::control::documents::{EmergencyDocument, Faults, Limited};
 use tollgate::tenants::MOST_WIDE;
 use tollgate::{Ruleset, Span, Timestamp};
-use tollgate_control::{Change, Expect, Filter, Kind, MOST_LISTED, Name, Stored};
+use tollgate_control::{Change, Filter, Kind, MOST_LISTED, Name, Stored};
 use tollgate_rules::{Domain, Rule};
 
-use super::extract::{InDomain, Path, Query};
-use super::names::{self, Page};
+use super::extract::{InDomain, Listed, Path, Query};
 use super::records::{self, Made, Writing};
 use super::until::Until;
-use super::{Answer, Api, Asked, Problem, body, fits, openapi};
+use super::{Answer, Api, Asked, Problem, body, fits, names, openapi};
 use crate::admin::who::Scope;
-
-/// Which emergencies.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    domain: Option<String>,
-    after: Option<String>,
-    limit: Option<usize>,
-}
+use crate::control::{is_over, taken_away};
 
 /// What is limited, and how.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -83,9 +72,7 @@ const LONGEST: Span = Span::from_secs(24 * 3_600);
 pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     asked.may(Scope::Read)?;
     let filter = Filter { domain: listed.domain, ..Filter::of(Kind::Emergency) };
-    let (page, next) = records::page(&api, &filter, listed.after.as_deref(), listed.limit).await?;
-    let items = page.iter().map(|stored| shown(&api, stored)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Json(Page { items, next }).into_response())
+    records::list(&api, &filter, listed.after.as_deref(), listed.limit, told).await
 }
 
 /// An emergency
@@ -101,8 +88,7 @@ pub(crate) async fn show(
     Query(named): Query<InDomain>,
 ) -> Answer {
     asked.may(Scope::Read)?;
-    let stored = records::get(&api, &record(named, name)).await?;
-    Ok(records::shown(stored.generation, &shown(&api, &stored)?))
+    records::show(&api, &record(named, name), told).await
 }
 
 /// Puts an emergency in force
@@ -138,7 +124,7 @@ pub(crate) async fn put(
         if stored.is_none() {
             records::has_room(there - over.len().min(there), MOST_WIDE, "emergencies")?;
         }
-        Ok(Made { document: Some(records::text(&document)), answer: answer.clone(), beside: over.clone() })
+        Ok(Made { beside: over.clone(), ..Made::of(&document, answer.clone()) })
     };
     records::write(&api, writing, made).await
 }
@@ -173,7 +159,7 @@ pub(crate) async fn renew(
         let stored = stored.ok_or_else(|| records::missing(&name))?;
         let document = EmergencyDocument { expires_at: until, ..records::parsed(stored)? };
         let answer = told(&name, &document, now);
-        Ok(Made { document: Some(records::text(&document)), answer, beside: Vec::new() })
+        Ok(Made::of(&document, answer))
     })
     .await
 }
@@ -202,14 +188,9 @@ fn record(named: InDomain, name: String) -> Name {
 fn told(name: &Name, document: &EmergencyDocument, now: Timestamp) -> Value {
     let mut told = json!(document);
     told["name"] = json!(name.name);
-    told["domain"] = json!((!name.domain.is_empty()).then_some(&name.domain));
+    told["domain"] = json!(names::domain_of(name));
     told["in_force"] = json!(document.expires_at.0 > now);
     told
-}
-
-fn shown(api: &Api, stored: &Stored) -> Result<Value, Problem> {
-    let document: EmergencyDocument = records::parsed(stored)?;
-    Ok(records::with_history(told(&stored.name, &document, api.now()), stored))
 }
 
 /// Takes away those that are over, where there is no room for another: in an emergency nobody has the time to tidy up.
@@ -219,16 +200,7 @@ async fn over(api: &Api, besides: &Name) -> Result<Vec<Change>, Problem> {
     }
     let page = records::db(api)?.list(&Filter::of(Kind::Emergency), None, MOST_LISTED).await?;
     let now = api.now();
-    let is_over = |stored: &Stored| {
-        records::parsed::<EmergencyDocument>(stored).is_ok_and(|document| document.expires_at.0 <= now)
-    };
-    let gone = page.into_iter().filter(|stored| stored.name != *besides && is_over(stored)).map(|stored| Change {
-        name: stored.name,
-        expect: Expect::Generation(stored.generation),
-        document: None,
-        action: "emergency.delete".to_owned(),
-        reason: "it was over".to_owned(),
-    });
+    let gone = page.into_iter().filter(|stored| stored.name != *besides && is_over(stored, now)).map(taken_away);
     Ok(gone.take(tollgate_control::MOST_CHANGES - 1).collect())
 }
 

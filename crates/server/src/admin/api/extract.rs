@@ -25,6 +25,15 @@ pub(crate) struct InDomain {
     pub(super) domain: Option<String>,
 }
 
+/// Which part of a list, of one domain or of all.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    pub(super) domain: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
 /// A query that says nothing.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,11 +8,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use http_body::Frame;
 use serde::Deserialize;
 use tokio::sync::mpsc::{self, error::SendError};
@@ -20,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate::control::lines::Alive;
 use tollgate_control::DbError;
 
+use super::stream::of_lines;
 use super::{Answer, Api, Asked, Problem};
 use crate::admin::who::Scope;
 use crate::control::{Chunk, Control, Cursor, Followed, WAITING, written};
@@ -38,8 +37,6 @@ const AT_ONCE: usize = 256 << 10;
 
 static SNAPSHOTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MOST_SNAPSHOTS)));
 static WATCHERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MOST_WATCHERS)));
-
-static LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 
 /// From where on somebody watches.
 #[derive(Debug, Deserialize)]
@@ -73,7 +70,7 @@ async fn snapshot(State(api): State<Api>, asked: Asked) -> Answer {
     let control = api.clone();
     let sending = tokio::spawn(async move { control.send_snapshot(out).await });
     if let Some(first) = chunks.recv().await {
-        return Ok(lines(Chunks { first: Some(first), chunks, whole: false, _turn: turn }));
+        return Ok(of_lines(Body::new(Chunks { first: Some(first), chunks, whole: false, _turn: turn })));
     }
     let away = match sending.await {
         Ok(Err(error @ DbError::Away(_))) => error,
@@ -85,7 +82,7 @@ async fn snapshot(State(api): State<Api>, asked: Asked) -> Answer {
     let control = api.clone();
     tokio::spawn(async move { control.send_copy(out).await });
     match chunks.recv().await {
-        Some(first) => Ok(lines(Chunks { first: Some(first), chunks, whole: false, _turn: turn })),
+        Some(first) => Ok(of_lines(Body::new(Chunks { first: Some(first), chunks, whole: false, _turn: turn }))),
         None => Err(away.into()),
     }
 }
@@ -109,7 +106,7 @@ async fn watch(State(api): State<Api>, asked: Asked, Query(watched): Query<Watch
     let (out, chunks) = mpsc::channel(1);
     let rules = watched.files.then(|| api.rules().changes());
     tokio::spawn(tell(api.clone(), cursor, rules, out));
-    Ok(lines(Chunks { first: None, chunks, whole: true, _turn: turn }))
+    Ok(of_lines(Body::new(Chunks { first: None, chunks, whole: true, _turn: turn })))
 }
 
 fn busy(detail: &str) -> Problem {
@@ -161,12 +158,6 @@ async fn tell(control: Arc<Control>, mut cursor: Cursor, mut rules: Option<Rules
         _ = telling => {}
         () = out.closed() => {}
     }
-}
-
-fn lines(chunks: Chunks) -> Response {
-    let mut response = Body::new(chunks).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, LINES.clone());
-    response
 }
 
 /// Chunks, as a body.

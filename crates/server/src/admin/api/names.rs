@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate::{Algorithm, Limit, Rule, Ruleset};
+use tollgate_control::Name;
 use tollgate_core::calendar::CalendarUnit;
 use tollgate_rules::{Domain, quoted};
 
@@ -36,6 +37,11 @@ pub(super) fn domain<'r>(rules: &'r Ruleset, named: Option<&str>) -> Result<&'r 
         )),
         several => Err(Problem::bad_request("no_domain", format!("name one with ?domain=…: {}", list(several)))),
     }
+}
+
+/// The domain of a record; none if it is of all.
+pub(super) fn domain_of(record: &Name) -> Option<&str> {
+    (!record.domain.is_empty()).then_some(&record.domain)
 }
 
 /// Refuses what is about callers in a domain that does not say who one is.

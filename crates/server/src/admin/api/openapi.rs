@@ -6,13 +6,13 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
-use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, see, switches, usage};
+use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rules, see, switches, tokens, usage};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Tollgate, for operators",
-        description = "Quotas, rules, switches, emergencies, blocks, counters and the audit log"
+        description = "Quotas, rules, switches, emergencies, blocks, counters, tokens and the audit log"
     ),
     paths(
         quotas::list,
@@ -48,6 +48,11 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::change,
         audit::list,
         see::me::show,
+        tokens::list,
+        tokens::show,
+        tokens::create,
+        tokens::rotate,
+        tokens::delete,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -96,6 +96,10 @@ impl From<NotWritten> for Problem {
         match why {
             NotWritten::Off => Problem::off(),
             NotWritten::Refused(WriteError::Lost { now, .. }) => Problem::lost(now),
+            NotWritten::Refused(WriteError::Moved { .. }) => {
+                let detail = "others write all the time, and this depends on what they write; try again";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+            }
             NotWritten::Refused(WriteError::OnceConflict) => {
                 let detail = "this Idempotency-Key was used for another write; use a new one";
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_conflict", detail)

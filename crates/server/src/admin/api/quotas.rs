@@ -17,7 +17,7 @@ use tollgate_rules::{Domain, quoted};
 
 use super::extract::{InDomain, Path, Query};
 use super::names::{self, Page};
-use super::records::{self, Made, Writing, db};
+use super::records::{self, Made, Writing};
 use super::{Answer, Api, Asked, Problem, body, fits, until};
 use crate::admin::who::Scope;
 
@@ -75,14 +75,12 @@ struct Item {
 )]
 pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     asked.may(Scope::Read)?;
-    let most = records::most(listed.limit)?;
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, listed.domain.as_deref())?.name().to_owned();
     let member = listed.tier.map(|tier| ("tier".to_owned(), tier));
     let filter = Filter { domain: Some(domain.clone()), prefix: listed.prefix, member, ..Filter::of(Kind::Quota) };
     let after = listed.after.map(|after| Name::new(Kind::Quota, domain, after));
-    let page = db(&api)?.list(&filter, after.as_ref(), most).await?;
-    let next = (page.len() == most).then(|| page.last().map(|last| last.name.name.clone())).flatten();
+    let (page, next) = records::page_of_names(&api, &filter, after, listed.limit).await?;
     let items = page.into_iter().map(item).collect();
     Ok(Json(Page { items, next }).into_response())
 }
@@ -168,7 +166,7 @@ pub(crate) async fn put(
         }
         document.reset_by = reset.then(|| now.as_micros());
         let answer = answer(domain, &caller, &document, now);
-        Ok(Made { document: Some(records::text(&document)), answer, beside: Vec::new() })
+        Ok(Made::of(&document, answer))
     })
     .await?;
     if reset && api.limiter().store().shared().is_some() {

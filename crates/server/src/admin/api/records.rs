@@ -7,10 +7,12 @@ use http::header::{ETAG, HeaderName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tollgate::Timestamp;
 use tollgate::control::Moment;
 use tollgate_control::{Change, Db, Expect, Filter, MOST_LISTED, Name, Stored, WriteError, Written};
 
-use super::{Api, Asked, Problem};
+use super::names::Page;
+use super::{Answer, Api, Asked, Problem};
 use crate::control::NotWritten;
 
 static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -40,6 +42,20 @@ pub(super) struct Made {
     pub(super) answer: Value,
     /// Other records that are written with it.
     pub(super) beside: Vec<Change>,
+    /// Only if nothing was written past this generation: it was made of more than the one record.
+    pub(super) since: Option<u64>,
+}
+
+impl Made {
+    /// A document and nothing beside it.
+    pub(super) fn of(document: &impl Serialize, answer: Value) -> Made {
+        Made { document: Some(text(document)), answer, beside: Vec::new(), since: None }
+    }
+
+    /// None any more.
+    pub(super) fn deleted(answer: Value) -> Made {
+        Made { document: None, answer, beside: Vec::new(), since: None }
+    }
 }
 
 /// The store of record.
@@ -78,6 +94,56 @@ pub(super) async fn page(
     Ok((page, next))
 }
 
+/// A page of records of one domain, and where the next one begins: at a name.
+pub(super) async fn page_of_names(
+    api: &Api,
+    filter: &Filter,
+    after: Option<Name>,
+    limit: Option<usize>,
+) -> Result<(Vec<Stored>, Option<String>), Problem> {
+    let most = most(limit)?;
+    let page = db(api)?.list(filter, after.as_ref(), most).await?;
+    let next = page.last().filter(|_| page.len() == most).map(|last| last.name.name.clone());
+    Ok((page, next))
+}
+
+/// Answers with a page of records, each as `told` has it and with its history.
+pub(super) async fn list<T: DeserializeOwned>(
+    api: &Api,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: Option<usize>,
+    told: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> Answer {
+    let (page, next) = page(api, filter, after, limit).await?;
+    let items = page.iter().map(|stored| in_full(api, stored, &told)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(Page { items, next }).into_response())
+}
+
+/// Answers with a record, as `told` has it and with its history.
+pub(super) async fn show<T: DeserializeOwned>(
+    api: &Api,
+    name: &Name,
+    told: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> Answer {
+    let stored = get(api, name).await?;
+    Ok(shown(stored.generation, &in_full(api, &stored, told)?))
+}
+
+/// What a record says, who wrote it, and when.
+fn in_full<T: DeserializeOwned>(
+    api: &Api,
+    stored: &Stored,
+    told: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> Result<Value, Problem> {
+    let mut answer = told(&stored.name, &parsed(stored)?, api.now());
+    answer["created_at"] = json!(Moment(stored.created_at));
+    answer["updated_at"] = json!(Moment(stored.updated_at));
+    answer["updated_by"] = json!(stored.updated_by);
+    answer["generation"] = json!(stored.generation);
+    Ok(answer)
+}
+
 /// Where a page begins, as the one before said it: the length of the domain, the domain and the name.
 fn place(filter: &Filter, after: &str) -> Option<Name> {
     let (length, both) = after.split_once(':')?;
@@ -97,15 +163,6 @@ pub(super) fn parsed<T: DeserializeOwned>(stored: &Stored) -> Result<T, Problem>
 /// A document as it is stored. Texts, numbers and lists of them always have a form in JSON.
 pub(super) fn text(document: &impl Serialize) -> String {
     serde_json::to_string(document).unwrap_or_default()
-}
-
-/// An answer with who wrote the record, and when.
-pub(super) fn with_history(mut answer: Value, stored: &Stored) -> Value {
-    answer["created_at"] = json!(Moment(stored.created_at));
-    answer["updated_at"] = json!(Moment(stored.updated_at));
-    answer["updated_by"] = json!(stored.updated_by);
-    answer["generation"] = json!(stored.generation);
-    answer
 }
 
 /// Refuses one more of what is looked at one by one.
@@ -149,15 +206,9 @@ pub(super) fn holds(asked: &Asked, stored: Option<&Stored>) -> Result<(), Proble
 }
 
 /// Deletes a record, which must be there.
-pub(super) async fn delete(
-    api: &Api,
-    asked: &Asked,
-    name: Name,
-    action: &'static str,
-    answer: Value,
-) -> Result<Response, Problem> {
+pub(super) async fn delete(api: &Api, asked: &Asked, name: Name, action: &'static str, answer: Value) -> Answer {
     let writing = Writing { asked, name, action, reason: String::new(), body: b"" };
-    write(api, writing, |_| Ok(Made { document: None, answer: answer.clone(), beside: Vec::new() })).await
+    write(api, writing, |_| Ok(Made::deleted(answer.clone()))).await
 }
 
 /// Writes what `make` makes of what is there. Nobody's write gets lost: if somebody else was faster, it is made again of what they
@@ -167,12 +218,12 @@ pub(super) async fn write(
     api: &Api,
     writing: Writing<'_>,
     make: impl Fn(Option<&Stored>) -> Result<Made, Problem>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let Writing { asked, name, action, reason, body } = writing;
     let mut tries = TRIES;
     loop {
         let now = db(api)?.get(&name).await?;
-        let Made { document, answer, beside } = make(now.as_ref())?;
+        let Made { document, answer, beside, since } = make(now.as_ref())?;
         let answer = answer.to_string();
         let expect = match (asked.expect, &now) {
             (Expect::Anything, Some(now)) => Expect::Generation(now.generation),
@@ -183,7 +234,8 @@ pub(super) async fn write(
         };
         let change = Change { name: name.clone(), expect, document, action: action.to_owned(), reason: reason.clone() };
         let changes = std::iter::once(change).chain(beside).collect();
-        let written = api.write(&asked.who.author(), changes, asked.once(body, answer.clone())).await;
+        let once = asked.once(body, answer.clone());
+        let written = api.write_since(&asked.who.author(), changes, once, since).await;
         tries -= 1;
         match written {
             Ok(Written::Now { generation, .. }) => return Ok(told(Some(generation), answer)),
@@ -194,6 +246,9 @@ pub(super) async fn write(
                 (Expect::Absent, Some(now)) => return Err(Problem::exists(now)),
                 (_, now) => return Err(Problem::lost(now)),
             },
+            Err(NotWritten::Refused(WriteError::Moved { .. })) if tries > 0 => {
+                api.catch_up(None).await?;
+            }
             Err(why) => return Err(why.into()),
         }
     }

@@ -55,9 +55,14 @@ pub(super) struct Gone;
 /// An answer, and where its lines are put.
 pub(super) fn lines() -> (Lines, Response) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    let mut response = Body::new(Sent(receiver)).into_response();
+    (Lines(sender), of_lines(Body::new(Sent(receiver))))
+}
+
+/// An answer whose body is lines of JSON.
+pub(super) fn of_lines(body: Body) -> Response {
+    let mut response = body.into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
-    (Lines(sender), response)
+    response
 }
 
 impl http_body::Body for Sent {

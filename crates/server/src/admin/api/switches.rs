@@ -1,34 +1,22 @@
 //! Switches: how rules refuse, whatever their files say. `off` is the kill switch.
 
-use axum::Json;
-use axum::body::Body;
 use std::collections::BTreeMap;
 
+use axum::body::Body;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::Timestamp;
 use tollgate::control::Moment;
 use tollgate::control::documents::{Faults, SwitchDocument, SwitchMode};
-use tollgate_control::{Filter, Kind, Name, Stored};
+use tollgate_control::{Filter, Kind, Name};
 
-use super::extract::{Nothing, Path, Query};
-use super::names::Page;
+use super::extract::{Listed, Nothing, Path, Query};
 use super::records::{self, Made, Writing};
 use super::until::Until;
 use super::{Answer, Api, Asked, Problem, body, names, openapi};
 use crate::admin::who::Scope;
-
-/// Which switches.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    domain: Option<String>,
-    after: Option<String>,
-    limit: Option<usize>,
-}
 
 /// What a switch is set to.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -53,9 +41,7 @@ pub(crate) struct SwitchBody {
 pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     asked.may(Scope::Read)?;
     let filter = Filter { domain: listed.domain, ..Filter::of(Kind::Switch) };
-    let (page, next) = records::page(&api, &filter, listed.after.as_deref(), listed.limit).await?;
-    let items = page.iter().map(|stored| shown(&api, stored)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Json(Page { items, next }).into_response())
+    records::list(&api, &filter, listed.after.as_deref(), listed.limit, told).await
 }
 
 /// What a switch is of: everything, a domain, or a rule of one. The path says which.
@@ -96,8 +82,7 @@ pub(crate) async fn put(
     let document = switch.document(api.now())?;
     let writing = Writing { asked: &asked, name, action: "switch.put", reason: document.reason.clone(), body: &sent };
     let answer = told(&writing.name, &document, api.now());
-    let made = || Made { document: Some(records::text(&document)), answer: answer.clone(), beside: Vec::new() };
-    records::write(&api, writing, |_| Ok(made())).await
+    records::write(&api, writing, |_| Ok(Made::of(&document, answer.clone()))).await
 }
 
 /// A switch
@@ -112,8 +97,7 @@ pub(crate) async fn show(
     Query(Nothing {}): Query<Nothing>,
 ) -> Answer {
     asked.may(Scope::Read)?;
-    let stored = records::get(&api, &name(&place)).await?;
-    Ok(records::shown(stored.generation, &shown(&api, &stored)?))
+    records::show(&api, &name(&place), told).await
 }
 
 /// Takes a switch away: what the files say holds again
@@ -163,11 +147,6 @@ fn told(name: &Name, document: &SwitchDocument, now: Timestamp) -> Value {
     told["expires_at"] = json!(document.expires_at);
     told["in_force"] = json!(document.expires_at.is_none_or(|end| end.0 > now));
     told
-}
-
-fn shown(api: &Api, stored: &Stored) -> Result<Value, Problem> {
-    let document: SwitchDocument = records::parsed(stored)?;
-    Ok(records::with_history(told(&stored.name, &document, api.now()), stored))
 }
 
 impl SwitchBody {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRef, Path, Query, State};
+use axum::extract::{FromRef, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,35 +20,45 @@ use tollgate::control::documents::Faults;
 use tollgate_control::{Expect, Filter, Kind, Name, Stored};
 use tollgate_rules::limit_text;
 
+use super::extract::{Path, Query};
 use super::names::Page;
-use super::records::{self, Made, Writing, db};
-use super::{Answer, Api, Asked, Problem, body};
+use super::records::{self, Made, Writing};
+use super::until::reason_fits;
+use super::{Answer, Api, Asked, Problem, body, openapi};
 use crate::admin::auth::Auth;
 use crate::admin::who::Scope;
 use crate::tokens::{TokenDocument, drawn, hash, to_hex};
 
 /// What the handlers of tokens have at hand.
 #[derive(Clone)]
-struct Tokens {
+pub(crate) struct Tokens {
     api: Api,
     auth: Arc<Auth>,
 }
 
 /// A token that is to be made.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TokenBody {
+pub(crate) struct TokenBody {
+    /// Letters, digits, dots, dashes and underscores.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$")]
     name: String,
+    /// `read`, `quota`, `rules`, `emergency`, `audit`, `check`.
+    #[schema(min_items = 1)]
     scopes: Vec<String>,
+    /// Until when; by default for good.
+    #[schema(value_type = Option<String>)]
     expires_at: Option<Moment>,
+    /// Or for how long: `90d`.
     r#for: Option<String>,
     reason: Option<String>,
 }
 
 /// A secret that is to be replaced.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RotateBody {
+pub(crate) struct RotateBody {
+    /// For how long the old one holds: 30 days at most, by default `1h`.
     grace: Option<String>,
     reason: Option<String>,
 }
@@ -56,7 +66,7 @@ struct RotateBody {
 /// Which tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+pub(crate) struct Listed {
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -67,8 +77,6 @@ const DOMAIN: &str = "";
 const MOST_TOKENS: usize = 10_000;
 /// The longest name.
 const LONGEST_NAME: usize = 64;
-/// How many tokens a page has that does not say.
-const ITEMS: usize = 100;
 /// How long the old secret holds where nobody says: programs have that long to learn the new one.
 const GRACE: Span = Span::from_secs(3_600);
 /// The longest that an old secret may hold.
@@ -95,39 +103,57 @@ fn may_manage(asked: &Asked) -> Result<(), Problem> {
     Scope::ADMIN.into_iter().try_for_each(|scope| asked.may(scope))
 }
 
-async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
+/// The tokens that there are: all but their secrets
+#[utoipa::path(
+    get, path = "/admin/v1/tokens", operation_id = "tokens_list", tag = "tokens", params(openapi::Paged),
+    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn list(State(api): State<Api>, asked: Asked, Query(listed): Query<Listed>) -> Answer {
     may_manage(&asked)?;
-    let most = listed.limit.unwrap_or(ITEMS);
-    if !(1..=tollgate_control::MOST_LISTED).contains(&most) {
-        let detail = format!("limit={most}: write a number from 1 to {}", tollgate_control::MOST_LISTED);
-        return Err(Problem::bad_request("bad_limit", detail));
-    }
-    let after = listed.after.map(|after| Name::new(Kind::Token, DOMAIN, after));
-    let page = db(&api)?.list(&Filter::of(Kind::Token), after.as_ref(), most).await?;
-    let next = (page.len() == most).then(|| page.last().map(|last| last.name.name.clone())).flatten();
+    let after = listed.after.as_deref().map(named);
+    let (page, next) = records::page_of_names(&api, &Filter::of(Kind::Token), after, listed.limit).await?;
     let items: Vec<Value> = page.iter().map(|stored| item(stored, &api)).collect();
     Ok(Json(Page { items, next }).into_response())
 }
 
-async fn show(State(api): State<Api>, asked: Asked, Path(name): Path<String>) -> Answer {
+/// A token: all but its secret
+#[utoipa::path(
+    get, path = "/admin/v1/tokens/{name}", operation_id = "tokens_show", tag = "tokens",
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn show(State(api): State<Api>, asked: Asked, Path(name): Path<String>) -> Answer {
     may_manage(&asked)?;
     let stored = records::get(&api, &named(&name)).await?;
     Ok(records::shown(stored.generation, &item(&stored, &api)))
 }
 
-async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderMap, sent: Body) -> Answer {
+/// Makes a token. Its secret is shown this once
+#[utoipa::path(
+    post, path = "/admin/v1/tokens", operation_id = "tokens_create", tag = "tokens",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same one, it is answered without the secret")),
+    request_body = TokenBody,
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderMap, sent: Body) -> Answer {
     may_manage(&asked)?;
     let sent = body::whole(&headers, sent).await?;
     let wanted: TokenBody = body::parsed(&sent)?;
+    tokens.know_all().await?;
     let secret = secret()?;
     let (name, reason, document) = tokens.document(wanted, &asked, &secret)?;
     // Nobody's token is replaced by a new one of the same name, whatever the writer expects.
     asked.expect = Expect::Absent;
     let writing = Writing { asked: &asked, name: named(&name), action: "token.create", reason, body: &sent };
     let answer = told(&name, &document);
-    let made =
-        |_: Option<&Stored>| Ok(Made { document: Some(document.text()), answer: answer.clone(), beside: Vec::new() });
-    let written = records::write(&tokens.api, writing, made).await;
+    let written = records::write(&tokens.api, writing, |_| {
+        let since = (!document.is_keeper()).then(|| tokens.api.generation());
+        if since.is_some() && !tokens.is_kept_without(&name) {
+            let detail = "the last token that could manage others was deleted meanwhile; make one like it first";
+            return Err(Problem::new(StatusCode::CONFLICT, "last_token", detail));
+        }
+        Ok(Made { since, ..Made::of(&document, answer.clone()) })
+    })
+    .await;
     let written = written.map_err(|problem| match problem.status {
         StatusCode::PRECONDITION_FAILED => {
             let detail = format!("there is a token {name} already; rotate it, or choose another name");
@@ -138,7 +164,13 @@ async fn create(State(tokens): State<Tokens>, mut asked: Asked, headers: HeaderM
     Ok(shown_once(written, answer, &secret))
 }
 
-async fn rotate(
+/// Gives a token a new secret, which is shown this once
+#[utoipa::path(
+    post, path = "/admin/v1/tokens/{name}/rotate", operation_id = "tokens_rotate", tag = "tokens",
+    params(openapi::Conditions), request_body = RotateBody,
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn rotate(
     State(tokens): State<Tokens>,
     asked: Asked,
     Path(name): Path<String>,
@@ -155,7 +187,7 @@ async fn rotate(
     let secret = secret()?;
     let old_until = Moment(tokens.api.now().after(grace));
     let rotated = |stored: Option<&Stored>| -> Result<TokenDocument, Problem> {
-        let before = stored.map(parsed).transpose()?.ok_or_else(|| missing(&name))?;
+        let before = stored.map(parsed).transpose()?.ok_or_else(|| records::missing(&named(&name)))?;
         let hash = to_hex(&hash(secret.as_bytes()));
         Ok(TokenDocument { old_hash: Some(before.hash), old_until: Some(old_until), hash, ..before })
     };
@@ -165,21 +197,30 @@ async fn rotate(
         let document = rotated(stored)?;
         let told = told(&name, &document);
         *answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = told.clone();
-        Ok(Made { document: Some(document.text()), answer: told, beside: Vec::new() })
+        Ok(Made::of(&document, told))
     })
     .await?;
     Ok(shown_once(written, answer.into_inner().unwrap_or_default(), &secret))
 }
 
-async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
+/// Deletes a token: it is not let in any more
+#[utoipa::path(
+    delete, path = "/admin/v1/tokens/{name}", operation_id = "tokens_delete", tag = "tokens",
+    params(openapi::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+)]
+pub(crate) async fn delete(State(tokens): State<Tokens>, asked: Asked, Path(name): Path<String>) -> Answer {
     may_manage(&asked)?;
+    tokens.know_all().await?;
     let writing =
         Writing { asked: &asked, name: named(&name), action: "token.delete", reason: String::new(), body: b"" };
     records::write(&tokens.api, writing, |stored| {
+        // What other servers write at the same moment decides, too.
+        let since = tokens.api.generation();
         if stored.is_some() {
             tokens.may_go(&name)?;
         }
-        Ok(Made { document: None, answer: json!({"name": name, "deleted": true}), beside: Vec::new() })
+        Ok(Made { since: Some(since), ..Made::deleted(json!({"name": name, "deleted": true})) })
     })
     .await
 }
@@ -246,6 +287,14 @@ impl Tokens {
         faults.unless((wanted.name, reason, document)).map_err(Problem::invalid)
     }
 
+    /// Makes sure that all tokens are known. A server that started from others' snapshot knows none at first.
+    async fn know_all(&self) -> Result<(), Problem> {
+        if !self.api.knows_tokens() {
+            self.api.catch_up(None).await?;
+        }
+        Ok(())
+    }
+
     /// Whether somebody may manage tokens if this one is not there.
     fn is_kept_without(&self, name: &str) -> bool {
         let is_keeper = |text: &str| TokenDocument::parse(text).is_some_and(|document| document.is_keeper());
@@ -280,10 +329,6 @@ fn named(name: &str) -> Name {
     Name::new(Kind::Token, DOMAIN, name)
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::not_found("not_found", format!("there is no token {name:?}"))
-}
-
 fn secret() -> Result<String, Problem> {
     drawn().map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_secret", why))
 }
@@ -299,9 +344,7 @@ fn span(text: &str, at: &str, most: Span, faults: &mut Faults) -> Option<Span> {
 
 fn reason(given: Option<String>, faults: &mut Faults) -> String {
     let reason = given.unwrap_or_default();
-    if reason.len() > tollgate_control::LONGEST_REASON {
-        faults.add("reason", format!("it is longer than {} bytes", tollgate_control::LONGEST_REASON));
-    }
+    reason_fits(&reason, faults);
     reason
 }
 

@@ -41,6 +41,13 @@ async fn served(setup: Setup) -> Served {
     served_from(setup, loaded, folder)
 }
 
+/// Another server with the same store of record. What others write it hears of when it looks.
+async fn beside(served: &Served) -> Served {
+    let place = Some(Place::File(served._folder.path().join("control.db")));
+    let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
+    served_from(Setup::default(), loaded, tempfile::tempdir().unwrap())
+}
+
 fn served_from(setup: Setup, loaded: Loaded, folder: TempDir) -> Served {
     let file = tollgate_rules::Source {
         name: "r.yaml".to_owned(),
@@ -304,6 +311,33 @@ async fn somebody_can_always_manage_tokens() {
     }
     // The last one is gone, and this machine is let in again.
     assert_eq!(served.status(here(), QUOTAS, &[]).await, 200);
+}
+
+#[tokio::test]
+async fn somebody_can_always_manage_tokens_whatever_happens_on_two_servers() {
+    let one = served(Setup::default()).await;
+    let (ops, delete) = (one.first().await, "DELETE /admin/v1/tokens");
+    let second = one.make(&ops, json!({"name": "second", "scopes": ALL})).await.secret();
+    one.make(&ops, json!({"name": "reader", "scopes": ["read"]})).await.secret();
+    // Each deletes what the other one counts on.
+    let other = beside(&one).await;
+    assert_eq!(one.by(&second, &format!("{delete}/ops"), &Value::Null).await.status, 200);
+    let told = other.by(&ops, &format!("{delete}/second"), &Value::Null).await;
+    assert_eq!((told.status, told.code()), (409, "last_token"), "{told:?}");
+    // One makes a token while the other deletes the last one that could manage it.
+    let other = beside(&one).await;
+    for name in ["reader", "second"] {
+        assert_eq!(one.by(&second, &format!("{delete}/{name}"), &Value::Null).await.status, 200);
+    }
+    let told = other.make(&second, json!({"name": "orphan", "scopes": ["read"]})).await;
+    assert_eq!((told.status, told.code()), (409, "last_token"), "{told:?}");
+    // The other way round.
+    assert_eq!(one.status(here(), QUOTAS, &[]).await, 200);
+    let ops = one.first().await;
+    let other = beside(&one).await;
+    one.make(&ops, json!({"name": "reader", "scopes": ["read"]})).await.secret();
+    let told = other.by(&ops, &format!("{delete}/ops"), &Value::Null).await;
+    assert_eq!((told.status, told.code()), (409, "last_token"), "{told:?}");
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ const COLUMNS: Columns = &[
     ("WHO", |item| show::text(&item["name"])),
     ("DOMAIN", |item| item["domain"].as_str().unwrap_or("all").to_owned()),
     ("IS TOLD", |item| if item["shadow"] == true { "200, marked".to_owned() } else { show::text(&item["status"]) }),
-    ("IN FORCE", |item| if item["in_force"] == false { "over" } else { "yes" }.to_owned()),
+    ("IN FORCE", show::in_force),
     ("UNTIL", |item| show::end(&item["expires_at"])),
     ("BY", |item| show::text(&item["updated_by"])),
     ("REASON", |item| show::text(&item["reason"])),

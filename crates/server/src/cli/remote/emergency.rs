@@ -94,7 +94,7 @@ const COLUMNS: Columns = &[
         (None, None) => "every rule".to_owned(),
     }),
     ("LIMIT", show::limit),
-    ("IN FORCE", |item| if item["in_force"] == false { "over" } else { "yes" }.to_owned()),
+    ("IN FORCE", show::in_force),
     ("UNTIL", |item| show::end(&item["expires_at"])),
     ("REASON", |item| show::text(&item["reason"])),
 ];

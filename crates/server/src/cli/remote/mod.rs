@@ -118,16 +118,21 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.problem["detail"].as_str().filter(|detail| !detail.is_empty()) {
-            Some(detail) => write!(f, "{}", show::clean(detail))?,
-            None if self.text.is_empty() => write!(f, "the server answered {}", self.status)?,
-            None => write!(f, "the server answered {}: {}", self.status, show::clean(self.text.trim()))?,
+        let detail = show::clean(self.problem["detail"].as_str().unwrap_or_default());
+        match &*detail {
+            "" if self.text.is_empty() => write!(f, "the server answered {}", self.status)?,
+            "" => write!(f, "the server answered {}: {}", self.status, show::clean(self.text.trim()))?,
+            detail => f.write_str(detail)?,
         }
         for fault in self.problem["faults"].as_array().into_iter().flatten() {
             let (at, what) = (fault["at"].as_str().unwrap_or_default(), fault["what"].as_str().unwrap_or_default());
-            match at {
-                "" => write!(f, "\n  {}", show::clean(what))?,
-                at => write!(f, "\n  {}: {}", show::clean(at), show::clean(what))?,
+            let told = match at {
+                "" => what.to_owned(),
+                at => format!("{at}: {what}"),
+            };
+            // Where there is one fault alone, the detail is that fault.
+            if show::clean(&told) != detail {
+                write!(f, "\n  {}", show::clean(&told))?;
             }
         }
         match self.remedy() {

@@ -174,6 +174,11 @@ pub(super) fn limit(value: &Value) -> String {
     }
 }
 
+/// Whether something is in force, or was.
+pub(super) fn in_force(item: &Value) -> String {
+    if item["in_force"] == false { "over" } else { "yes" }.to_owned()
+}
+
 /// A text without characters that would move a terminal's cursor.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());

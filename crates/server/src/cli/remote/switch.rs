@@ -73,7 +73,7 @@ const COLUMNS: Columns = &[
         (None, _) => "everything".to_owned(),
     }),
     ("MODE", |item| show::text(&item["mode"])),
-    ("IN FORCE", |item| if item["in_force"] == false { "over" } else { "yes" }.to_owned()),
+    ("IN FORCE", show::in_force),
     ("UNTIL", |item| show::end(&item["expires_at"])),
     ("BY", |item| show::text(&item["updated_by"])),
     ("REASON", |item| show::text(&item["reason"])),

@@ -96,7 +96,7 @@ impl HttpConfig {
     pub(crate) fn build(self) -> Arc<Http> {
         let HttpConfig { gate, receipts, health, told, authorize, times, keys, extra, extra_docs } = self;
         let wire = Arc::new(Wire { gate, receipts, health, told, authorize, times });
-        let document = Bytes::from(openapi::document(extra_docs));
+        let document = Bytes::from(openapi::document(extra_docs, keys.is_some()));
         let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
         let mut router = Router::new()
             .route(CHECK, post(check::handle))

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
-use super::{authorize, check, explain, health, settle, status};
+use super::{AUTHORIZE, OPEN, authorize, check, explain, health, settle, status};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -235,8 +235,8 @@ pub(super) struct ProblemBody {
 #[allow(dead_code, reason = "it only carries the description; the document itself is built once")]
 pub(super) fn handle() {}
 
-/// The document, with what others add to it.
-pub(super) fn document(extra: Option<utoipa::openapi::OpenApi>) -> String {
+/// The document, with what others add to it; and with what is answered without a token, where one is needed.
+pub(super) fn document(extra: Option<utoipa::openapi::OpenApi>, needs_token: bool) -> String {
     let mut document = Document::openapi();
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     if let Some(extra) = extra {
@@ -249,7 +249,34 @@ pub(super) fn document(extra: Option<utoipa::openapi::OpenApi>) -> String {
             *schema = body;
         }
     }
+    if needs_token {
+        describe_tokens(&mut value);
+    }
     value.to_string()
+}
+
+/// Says where a token is needed, how it is shown, and what is answered to one who shows none.
+fn describe_tokens(document: &mut Value) {
+    document["components"]["securitySchemes"] = json!({
+        "bearer": {"type": "http", "scheme": "bearer", "description": "A token with the scope `check`"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-Tollgate-Token", "description": "The same in a header of its own"},
+    });
+    let no_token = json!({
+        "description": "It shows no token that may check",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
+    });
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    for (path, item) in paths.filter(|(path, _)| !OPEN.contains(&path.as_str())) {
+        let ways = match path.as_str() {
+            // Its `Authorization` is that of the request which the proxy asks about.
+            AUTHORIZE => json!([{"header": []}]),
+            _ => json!([{"bearer": []}, {"header": []}]),
+        };
+        for operation in item.as_object_mut().into_iter().flat_map(|item| item.values_mut()) {
+            operation["security"] = ways.clone();
+            operation["responses"]["401"] = no_token.clone();
+        }
+    }
 }
 
 /// A whole number, or one that is written as a text.

@@ -245,6 +245,6 @@ impl Wanted {
             action: "rule.version".to_owned(),
             reason: self.reason.clone(),
         };
-        Ok(Made { document: Some(text), answer, beside: vec![beside] })
+        Ok(Made { document: Some(text), answer, beside: vec![beside], since: None })
     }
 }

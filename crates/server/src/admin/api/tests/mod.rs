@@ -4,6 +4,7 @@ mod audit;
 mod blocks;
 mod counters;
 mod emergencies;
+mod ended;
 mod openapi;
 mod rules;
 mod switches;

@@ -1,13 +1,19 @@
 //! The document describes what is really answered.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tollgate::{Limiter, MemoryConfig};
 
 use super::super::explain::Explained;
 use super::super::openapi::{Allowed, ProblemBody, Refused, SettledBody};
 use super::super::status::Status;
-use super::{RULES, Reply, Server, config};
+use super::{RULES, Reply, Server, config, ruleset};
+use crate::control::Control;
 use crate::health::pages::Readiness;
+use crate::observe::metrics::Metrics;
+use crate::tokens::Keys;
 
 /// That an answer has the members of a type, and no others.
 #[track_caller]
@@ -106,6 +112,33 @@ async fn the_document_names_every_path_and_method() {
         let described = document["paths"][path][method]["responses"].as_object().unwrap();
         assert!(described.contains_key(&reply.status.to_string()), "{name}: {}", reply.status);
     }
+    each_reference(&document, &document);
+}
+
+#[tokio::test]
+async fn where_a_token_is_needed_the_document_says_so() {
+    let open = Server::new(RULES).get("/openapi.json").await;
+    assert!(!open.body.contains("401") && !open.body.contains("security"), "{}", open.body);
+    let mut config = config(RULES, false, 9);
+    let limiter = Arc::new(Limiter::new(ruleset(RULES), MemoryConfig::default().build().into()));
+    let control = Control::off(limiter, &Metrics::new(), &config.health);
+    config.keys = Some(Arc::new(Keys::new(control)));
+    let server = Server::build(config);
+    let document = server.get("/openapi.json").await.json();
+    let mut refused = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let reply = server.ask(&method.to_uppercase(), &path.replace("{entity}", "k"), &[], "{}").await;
+            let is_described = operation["responses"]["401"].is_object() && operation["security"].is_array();
+            assert_eq!(reply.status == 401, is_described, "{method} {path}");
+            refused += usize::from(is_described);
+            if is_described && method != "head" {
+                is::<ProblemBody>(&reply, 401);
+            }
+        }
+    }
+    assert_eq!(refused, 7);
+    assert_eq!(document["paths"]["/v1/ratelimit/authorize"]["get"]["security"], json!([{"header": []}]));
     each_reference(&document, &document);
 }
 

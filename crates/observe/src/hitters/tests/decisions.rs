@@ -1,0 +1,123 @@
+//! What decisions of a limiter add.
+
+use std::sync::Arc;
+
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Tenants};
+use tollgate_rules::tenants::{Block, Blocked, BlockedAs, During};
+
+use super::super::*;
+use crate::{Observer, ObserverConfig};
+
+const RULES: &str = "
+domain: api
+entity: user
+rules:
+  - {name: per-user, key: [user], limit: {free: 4/minute, pro: 100/minute}, algorithm: fixed_window}
+  - {name: tried, key: [path, user], match: {path: present}, limit: 2/minute, algorithm: fixed_window, mode: shadow}
+  - {name: all, key: [], match: {all: present}, limit: 10/minute, algorithm: fixed_window}
+";
+
+/// A limiter that is watched, at a full minute.
+pub(crate) struct Watched {
+    pub(crate) limiter: Limiter<MemoryStore<ManualClock>>,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) clock: ManualClock,
+}
+
+impl Watched {
+    pub(crate) fn new(rules: &str, config: ObserverConfig) -> Watched {
+        let clock = ManualClock::at(Timestamp::from_micros(30_000_000 * MINUTE));
+        let store = MemoryConfig::default().build_with(clock.clone());
+        let observer = Arc::new(Observer::new(config));
+        let rules = Ruleset::from_text(rules, 1).unwrap().0;
+        let limiter = Limiter::new(rules, store).with_clock(clock.clone()).with_witness(observer.clone());
+        Watched { limiter, observer, clock }
+    }
+
+    pub(crate) fn check(&self, entries: &[(&str, &str)]) -> bool {
+        let request = Request { descriptors: &[Descriptor::new(entries)], ..Request::default() };
+        tollgate::now(self.limiter.check(&request)).unwrap().unwrap().allowed()
+    }
+
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.clock.set(self.now().after(Span::from_secs(seconds)));
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        tollgate::Clock::now(&self.clock)
+    }
+
+    /// `rule key caller decisions refusals thousandths`.
+    fn told(&self, by: By, filter: Filter<'_>) -> Vec<String> {
+        let top = self.observer.hitters().top(by, Window::Minute, filter, 10, self.now());
+        assert_eq!(top.error, 0);
+        let keys = top.keys.iter().map(|key| {
+            let (name, used) = (&key.name, key.used_of_1_000.map_or(-1, i64::from));
+            let caller = name.caller().unwrap_or("-");
+            format!("{} {} {caller} {} {} {used}", name.rule(), name.key(), key.decisions, key.refusals)
+        });
+        keys.collect()
+    }
+}
+
+#[test]
+fn every_limit_that_had_a_say_counts_and_the_one_that_refused_refuses() {
+    let watched = Watched::new(RULES, ObserverConfig::default());
+    for _ in 0..6 {
+        watched.check(&[("user", "ann"), ("path", "/")]);
+    }
+    watched.check(&[("user", "bob")]);
+    watched.check(&[("all", "")]);
+    let all = ["per-user ann ann 6 2 1000", "tried /, ann ann 6 0 1000", "all  - 1 0 100", "per-user bob bob 1 0 250"];
+    assert_eq!(watched.told(By::Decisions, Filter::default()), all);
+    assert_eq!(watched.told(By::Refusals, Filter::default()), all[..1]);
+    assert_eq!(watched.told(By::Utilisation, Filter::default()), [all[0], all[1], all[3], all[2]]);
+    let filter = Filter { domain: None, rule: Some("per-user") };
+    assert_eq!(watched.told(By::Decisions, filter), [all[0], all[3]]);
+    let filter = Filter { domain: Some("other"), rule: None };
+    assert!(watched.told(By::Decisions, filter).is_empty());
+    let top = |by| watched.observer.hitters().top(by, Window::Minute, Filter::default(), 1, watched.now());
+    assert_eq!((top(By::Decisions).total, top(By::Refusals).total), (14, 2));
+    assert_eq!(top(By::Decisions).keys.len(), 1);
+}
+
+#[test]
+fn where_refusals_are_only_told_there_are_none() {
+    let watched = Watched::new(RULES, ObserverConfig { shadow: true, ..ObserverConfig::default() });
+    for _ in 0..6 {
+        watched.check(&[("user", "ann")]);
+    }
+    assert!(watched.told(By::Refusals, Filter::default()).is_empty());
+}
+
+#[test]
+fn who_is_blocked_is_refused_by_the_block() {
+    let watched = Watched::new(RULES, ObserverConfig::default());
+    let tenants = Arc::new(Tenants::default());
+    let block = Block { during: During::ALWAYS, told: BlockedAs::Forbidden };
+    tenants.set_block(&Blocked::Caller { domain: "api".to_owned(), caller: "eve".to_owned() }, Some(block));
+    watched.limiter.install_tenants(tenants);
+    assert!(!watched.check(&[("user", "eve")]));
+    assert!(!watched.check(&[("user", "eve")]));
+    assert_eq!(watched.told(By::Refusals, Filter::default()), ["block eve eve 2 2 -1"]);
+}
+
+#[test]
+fn minutes_pass() {
+    let watched = Watched::new(RULES, ObserverConfig::default());
+    let count = |window| {
+        let top = watched.observer.hitters().top(By::Decisions, window, Filter::default(), 1, watched.now());
+        top.keys.first().map_or(0, |key| key.decisions)
+    };
+    for _ in 0..70 {
+        watched.check(&[("user", "ann")]);
+        watched.pass(60);
+    }
+    // The minute that has just begun has none.
+    assert_eq!(Window::ALL.map(count), [1, 5, 60]);
+    watched.pass(180);
+    // An hour begins at a block of five minutes.
+    assert_eq!(Window::ALL.map(count), [0, 2, 60]);
+    watched.pass(120);
+    assert_eq!(Window::ALL.map(count), [0, 0, 55]);
+}

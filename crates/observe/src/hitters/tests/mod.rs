@@ -1,0 +1,5 @@
+//! Lists against exact counts, and what decisions add to them.
+
+mod decisions;
+mod exact;
+mod names;

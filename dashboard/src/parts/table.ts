@@ -1,0 +1,127 @@
+// Tables: headers that sort, rows that are kept, cells that know their headers on a narrow screen.
+
+import { type Child, type Part, Kept, fill, h, say } from "../dom.ts";
+
+/** What stands in a cell, and how it follows its item. */
+export interface Cell<T> {
+  node: Node;
+  set?(item: T): void;
+}
+
+export interface Column<T> {
+  title: string;
+  /** `number`: set to the right; `bar`: how much is used; `main`: what the row is about; `wide`: takes what room there is. */
+  kind?: "number" | "bar" | "main" | "wide";
+  /** What the rows are sorted by; without it they can't be by this column. */
+  sort?: (item: T) => number | string;
+  cell: (item: T) => Cell<T>;
+}
+
+/** By which column, and which way. */
+export interface Order {
+  column: string;
+  falling: boolean;
+}
+
+/** A column of texts. */
+export function words<T>(title: string, text: (item: T) => string, more: Partial<Column<T>> = {}): Column<T> {
+  return {
+    title,
+    ...more,
+    cell: () => {
+      const node = h("span");
+      return { node, set: (item) => say(node, text(item)) };
+    },
+  };
+}
+
+/** A column of what never changes for a row of the same key. */
+export function fixed<T>(title: string, node: (item: T) => Child, more: Partial<Column<T>> = {}): Column<T> {
+  return { title, ...more, cell: (item) => ({ node: h("span", {}, node(item)) }) };
+}
+
+export class Table<T> {
+  readonly node: HTMLElement;
+  /** Told when somebody wants another order. */
+  onOrder: () => void = () => {};
+  #order: Order | undefined;
+  readonly #rows: Kept<T>;
+  readonly #heads = new Map<string, HTMLElement>();
+  readonly #empty: HTMLElement;
+
+  /** `empty` is said where there are no rows. */
+  constructor(
+    caption: string,
+    readonly columns: Column<T>[],
+    key: (item: T) => string,
+    empty: string,
+  ) {
+    const body = h("tbody", { role: "rowgroup" });
+    this.#rows = new Kept(body, key, (item) => this.#row(item));
+    this.#empty = h("p", { class: "empty" }, empty);
+    // Narrow screens show rows as blocks, by which a table would no longer be one to a screen reader: so the roles are said.
+    const head = h("tr", { role: "row" }, columns.map((column) => this.#head(column)));
+    const table = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
+    this.node = h("div", { class: "table" }, table, this.#empty);
+  }
+
+  show(items: T[]): void {
+    this.#rows.show(items);
+    this.#empty.hidden = items.length > 0;
+  }
+
+  /** Says something else where there are no rows. */
+  set empty(text: string) {
+    fill(this.#empty, text);
+  }
+
+  get order(): Order | undefined {
+    return this.#order;
+  }
+
+  set order(order: Order | undefined) {
+    this.#order = order;
+    for (const [title, head] of this.#heads) {
+      if (title === order?.column) head.setAttribute("aria-sort", order.falling ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  }
+
+  /** These items in the order that is wanted. */
+  sorted(items: T[]): T[] {
+    const by = this.columns.find((column) => column.title === this.order?.column)?.sort;
+    if (!by) return items;
+    const sign = this.order?.falling ? -1 : 1;
+    return [...items].sort((one, other) => sign * compare(by(one), by(other)));
+  }
+
+  #head(column: Column<T>): HTMLElement {
+    const head = h("th", { scope: "col", role: "columnheader", class: column.kind });
+    if (column.sort) {
+      const wanted = () => {
+        const falling = this.order?.column === column.title ? !this.order.falling : column.kind === "number" || column.kind === "bar";
+        this.order = { column: column.title, falling };
+        this.onOrder();
+      };
+      head.append(h("button", { type: "button", class: "sort", on: { click: wanted } }, column.title));
+    } else {
+      head.append(column.title);
+    }
+    this.#heads.set(column.title, head);
+    return head;
+  }
+
+  #row(item: T): Part<T> {
+    const cells = this.columns.map((column) => column.cell(item));
+    const node = h("tr", { role: "row" }, cells.map((cell, at) => {
+      const column = this.columns[at]!;
+      const main = column.kind === "main";
+      return h(main ? "th" : "td", { scope: main && "row", role: main ? "rowheader" : "cell", class: column.kind, "data-label": column.title }, cell.node);
+    }));
+    return { node, set: (now) => cells.forEach((cell) => cell.set?.(now)) };
+  }
+}
+
+function compare(one: number | string, other: number | string): number {
+  return typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
+}

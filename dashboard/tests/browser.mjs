@@ -1,0 +1,84 @@
+// A browser, pages in it that are watched for whatever should not be, and traffic for the server.
+
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import path from "node:path";
+import { after } from "node:test";
+import { chromium } from "playwright-core";
+
+/** Where the open server is, and where the one that wants tokens: that one has a thousand rules. */
+export const { ADMIN, HTTP, GUARDED, TOKEN, READER } = process.env;
+/** Where the pictures go. They are always taken: a page that can't be drawn should fail. */
+const PICTURES = process.env.PICTURES;
+
+/** How long anything may take that a test waits for: machines are slow at times. */
+export const PATIENCE = 20_000;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM,
+  args: ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--no-first-run"],
+});
+after(() => browser.close());
+
+/**
+ * Runs a test on a page of its own. Whatever the page complains of fails it: errors, warnings, violations of the policy,
+ * requests to anywhere else. `expected` are complaints that are part of the test.
+ */
+export async function on({ base = ADMIN, expected = [], token, ...look }, test) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...look });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  const complaints = [];
+  const complain = (text) => expected.some((pattern) => pattern.test(text)) || complaints.push(text);
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complain(message.text()));
+  page.on("pageerror", (error) => complain(String(error)));
+  page.on("request", (request) => request.url().startsWith(`${base}/`) || complain(`asked for ${request.url()}`));
+  await page.exposeFunction("complain", complain);
+  await page.addInitScript(() => addEventListener("securitypolicyviolation", (event) => window.complain(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
+  if (token) await page.addInitScript((text) => sessionStorage.setItem("tollgate.token", text), token);
+  try {
+    await test(page);
+    assert.deepEqual(complaints, []);
+  } finally {
+    await context.close();
+  }
+}
+
+/** Goes to a place in the dashboard, and waits until it is there. */
+export async function go(page, place, title, base = ADMIN) {
+  await page.goto(`${base}/#/${place}`);
+  await page.getByRole("heading", { level: 1, name: title }).waitFor();
+}
+
+/** Waits until something is so. */
+export async function until(what, isSo) {
+  const end = Date.now() + PATIENCE;
+  let last;
+  while (Date.now() < end) {
+    last = await isSo();
+    if (last) return last;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.fail(`not in time: ${what}`);
+}
+
+/** One request of a caller: the status of the answer. */
+export async function check(user, more = {}) {
+  const body = JSON.stringify({ domain: "api", attributes: { user_id: user, ...more } });
+  const response = await fetch(`${HTTP}/v1/ratelimit/check`, { method: "POST", body });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+/** So many requests of a caller, one after another: the last status. */
+export async function checks(user, count, more = {}) {
+  let status;
+  for (let sent = 0; sent < count; sent += 1) status = await check(user, more);
+  return status;
+}
+
+/** Takes a picture of the page, whole. It is kept where pictures are wanted. */
+export async function picture(page, name) {
+  if (PICTURES) mkdirSync(PICTURES, { recursive: true });
+  await page.screenshot({ fullPage: true, ...(PICTURES ? { path: path.join(PICTURES, `${name}.png`) } : {}) });
+}

@@ -1,0 +1,25 @@
+// Numbers come as they are counted, and the page says when they do not.
+
+import test from "node:test";
+import { checks, go, on, until } from "./browser.mjs";
+
+const refused = (page) => page.locator(".outcomes li", { hasText: "refused" }).locator("small");
+
+test("what is decided is seen without loading the page again", () =>
+  on({}, async (page) => {
+    await go(page, "", "Overview");
+    await page.getByText("● live").waitFor();
+    const told = () => refused(page).textContent();
+    const before = await until("the numbers are there", async () => /in all/.test(await told()) && (await told()));
+    await checks("noisy", 25);
+    await until("the refusals are counted", async () => (await told()) !== before);
+  }));
+
+test("a stream that fails is asked for again, and the page says so meanwhile", () =>
+  on({ expected: [/ERR_FAILED/] }, async (page) => {
+    await page.route("**/admin/v1/live*", (route) => route.abort());
+    await go(page, "", "Overview");
+    await page.getByText(/○ not live: the server can't be reached; trying again in \d+ s/).waitFor();
+    await page.unroute("**/admin/v1/live*");
+    await page.getByText("● live").waitFor();
+  }));

@@ -1,0 +1,88 @@
+// How it looks: light, dark, on a phone, and by keyboard. The pictures are those of the README.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { checks, go, on, picture, until } from "./browser.mjs";
+
+const PLACES = [
+  ["", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["caller?name=phone", "Caller phone"],
+  ["tenants", "Tenants"], ["try", "Try it"], ["audit", "Audit"],
+];
+
+/** Traffic that a picture shows something of: many callers, one of them noisy. */
+async function traffic() {
+  for (let round = 0; round < 8; round += 1) {
+    for (let user = 1; user <= 12; user += 1) await checks(`user_${user}`, user < 3 ? 4 : 1, { endpoint: "POST /orders" });
+    await checks("noisy_neighbour", 12);
+  }
+}
+
+test("a phone shows every page without scrolling sideways", () =>
+  on({ viewport: { width: 360, height: 740 }, colorScheme: "dark", hasTouch: true }, async (page) => {
+    await checks("phone", 12);
+    for (const [place, title] of PLACES) {
+      await go(page, place, title);
+      await page.waitForLoadState("load");
+      await until(`${title} has something to show`, async () => (await page.locator("main").innerText()).length > 60);
+      const [wide, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(wide <= screen, `${title}: ${wide} of ${screen}`);
+      if (title !== "Caller phone") continue;
+      await page.getByText("● live").waitFor();
+      await page.getByText("✕ refused").first().waitFor();
+      await picture(page, "caller-phone");
+    }
+  }));
+
+test("the dark is dark, and can be switched", () =>
+  on({ colorScheme: "dark" }, async (page) => {
+    const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+    await go(page, "", "Overview");
+    assert.equal(await ground(), "rgb(20, 23, 27)");
+    await page.getByRole("button", { name: "Theme: system" }).click();
+    assert.equal(await ground(), "rgb(255, 255, 255)");
+    await page.reload();
+    await page.getByRole("button", { name: "Theme: light" }).click();
+    assert.equal(await ground(), "rgb(20, 23, 27)");
+  }));
+
+test("everything is reached by keyboard", () =>
+  on({}, async (page) => {
+    await go(page, "", "Overview");
+    const focused = () => page.evaluate(() => document.activeElement?.textContent);
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    // A page that was turned to has the focus on its title; before it are the way past the menu and the menu.
+    await page.keyboard.press("Shift+Tab");
+    assert.match(await focused(), /^Theme/);
+    for (let presses = 0; presses < 7; presses += 1) await page.keyboard.press("Shift+Tab");
+    assert.equal(await focused(), "Skip to the page");
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
+    await page.keyboard.press("Shift+Tab");
+    for (let presses = 0; presses < 5; presses += 1) await page.keyboard.press("Shift+Tab");
+    assert.equal(await focused(), "Rules");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Rules" }).waitFor();
+    assert.equal(await focused(), "Rules");
+    const unnamed = await page.evaluate(() =>
+      [...document.querySelectorAll("button, input, select, a")].filter((one) => !(one.textContent || one.getAttribute("aria-label") || one.closest("label"))).length);
+    assert.equal(unnamed, 0);
+  }));
+
+test("pictures", () =>
+  on({}, async (page) => {
+    await go(page, "", "Overview");
+    await page.getByText("● live").waitFor();
+    await traffic();
+    await until("the traffic is counted", async () => !/^0$/.test(await page.locator("[data-test=decisions]").textContent()));
+    await picture(page, "overview");
+    await page.emulateMedia({ colorScheme: "dark" });
+    await picture(page, "overview-dark");
+    await page.emulateMedia({ colorScheme: "light" });
+    await go(page, "rules", "Rules");
+    await page.getByRole("rowheader", { name: "per-user" }).waitFor();
+    await picture(page, "rules");
+    await go(page, "caller?name=noisy_neighbour", "Caller noisy_neighbour");
+    await page.getByText("✕ refused").first().waitFor();
+    await picture(page, "caller");
+  }));

@@ -1,0 +1,93 @@
+// Every page loads, shows what the server knows, and complains of nothing.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { checks, go, on, until } from "./browser.mjs";
+
+/** A caller with a name that would be markup, were it ever taken for it. */
+const HOSTILE = `<img src=x onerror="document.title='owned'">`;
+
+test("the overview tells of decisions, the store, the rules and the servers", () =>
+  on({}, async (page) => {
+    await checks("seen", 3);
+    await go(page, "", "Overview");
+    await page.getByText(/rules in 1 domain, generation \d+/).waitFor();
+    const counters = page.locator("section", { has: page.getByRole("heading", { name: "Counters" }) });
+    await counters.getByText("memory").first().waitFor();
+    await counters.getByText("✓ closed").waitFor();
+    await page.getByRole("row", { name: /\(this one\)/ }).waitFor();
+    assert.equal(await page.locator(".uplot canvas").count(), 2);
+  }));
+
+test("keys and a caller's page show hostile names as what they are", () =>
+  on({}, async (page) => {
+    await checks(HOSTILE, 30);
+    await go(page, "keys?by=decisions&window=1m", "Keys");
+    const link = page.getByRole("link", { name: HOSTILE, exact: true }).first();
+    await link.click();
+    await page.getByRole("heading", { level: 1, name: `Caller ${HOSTILE}` }).waitFor();
+    await page.getByRole("rowheader", { name: "per-user" }).first().waitFor();
+    await until("the refusals are told", async () => (await page.getByText("✕ refused").count()) > 0);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.match(await page.title(), /^Caller <img/);
+  }));
+
+test("lists of keys follow what is asked for", () =>
+  on({}, async (page) => {
+    await checks("refused-often", 40);
+    await go(page, "keys", "Keys");
+    await page.getByLabel("By", { exact: true }).selectOption("refusals");
+    await page.getByRole("link", { name: "refused-often" }).first().waitFor();
+    await page.getByLabel("Over", { exact: true }).selectOption("1h");
+    await page.getByRole("searchbox", { name: "Rule" }).fill("new-idea");
+    await page.getByRole("searchbox", { name: "Rule" }).press("Enter");
+    await until("the address says what is shown", () => /window=1h.*rule=new-idea/.test(page.url()));
+    await until("only keys of that rule are there", async () => {
+      const rules = await page.locator("tbody td:nth-child(3) a").allTextContents();
+      return rules.every((rule) => rule === "new-idea");
+    });
+  }));
+
+test("tenants have their tiers, and can be found", () =>
+  on({}, async (page) => {
+    await go(page, "tenants", "Tenants");
+    await page.getByRole("rowheader", { name: "free (default)" }).waitFor();
+    await page.getByRole("link", { name: "tenant-a" }).waitFor();
+    await page.getByText("per-user: 500/hour, until").waitFor();
+    await page.getByRole("searchbox", { name: "Search tenants" }).fill("nobody");
+    await page.getByText("No tenant has anything of its own.").waitFor();
+  }));
+
+test("a request can be tried, and takes nothing", () =>
+  on({}, async (page) => {
+    await checks("tried", 9);
+    await go(page, "try", "Try it");
+    for (const verdict of ["● It would pass.", "● It would pass.", "✕ It would be refused."]) {
+      await page.getByLabel("Value").first().fill("tried");
+      if (verdict.startsWith("✕")) await page.getByLabel("Cost").fill("2");
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.getByRole("heading", { name: verdict }).waitFor();
+    }
+    await page.getByRole("rowheader", { name: "per-user" }).waitFor();
+    await page.getByRole("button", { name: "Another attribute" }).click();
+    const names = page.getByLabel("Attribute", { exact: true });
+    await names.last().fill("user_id");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("the attribute user_id is there twice").waitFor();
+  }));
+
+test("the audit log tells who did what, and what was there before", () =>
+  on({}, async (page) => {
+    await go(page, "audit", "Audit");
+    const row = page.getByRole("row", { name: /quota\.put/ }).first();
+    await row.getByText("contract 4711").waitFor();
+    await row.getByText("tier:").waitFor();
+    await page.getByLabel("Kind").selectOption("block");
+    await until("other kinds are gone", async () => (await page.getByText("quota.put").count()) === 0);
+  }));
+
+test("what is not there is said", () =>
+  on({ expected: [/404/] }, async (page) => {
+    await go(page, "caller?name=x&domain=nowhere", "Caller x");
+    await page.getByRole("alert").filter({ hasText: "there is no domain" }).waitFor();
+  }));
