@@ -1,11 +1,12 @@
 //! The witness of a server's decisions.
 
-use tollgate::{Seen, Witness};
+use tollgate::{Seen, Timestamp, Witness};
 
 use crate::hitters::Hitters;
 use crate::latency::Latency;
 use crate::ruling::Ruled;
 use crate::stripe::is_one_in;
+use crate::sustained::Sustained;
 use crate::tally::{Tally, TallyLimits};
 
 /// Sees every decision, and keeps what they come to.
@@ -56,6 +57,11 @@ impl Observer {
     /// Which keys are the heaviest.
     pub fn hitters(&self) -> &Hitters {
         &self.hitters
+    }
+
+    /// Keys that have come to be near their limit for long since the event of this number, with the number of the last event.
+    pub fn sustained_since(&self, event: u64, now: Timestamp) -> (u64, Vec<Sustained>) {
+        self.hitters.sustained_since(event, now)
     }
 
     /// How long decisions take.

@@ -48,6 +48,8 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::change,
         audit::list,
         see::me::show,
+        see::top::show,
+        see::sustained::show,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -7,6 +7,7 @@ mod emergencies;
 mod openapi;
 mod rules;
 mod switches;
+mod top;
 mod writes;
 
 use std::sync::{Arc, Mutex};
