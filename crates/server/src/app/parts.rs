@@ -27,10 +27,10 @@ use crate::net::Closing;
 use crate::net::listener::Listener;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
-use crate::observe::Sight;
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
+use crate::observe::{Sight, pulse};
 use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
 use crate::rules_watch::{self, Follower, LastGood, LayerHandle, RulesSource, Waker};
@@ -146,7 +146,7 @@ impl Parts {
         let http =
             http(settings, gate("http", settings.http.max_in_flight), receipts, &health, keys_of(settings.http.auth));
         let http = doors.open("http", &settings.http.listen, http);
-        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight);
+        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
         let resp = doors.open("resp", &settings.resp.listen, resp);
@@ -163,7 +163,8 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
-        let (following, copying) = (control.clone(), control.clone());
+        let (following, copying, watched) = (control.clone(), control.clone(), control.clone());
+        background.push(Box::new(move |closing| Box::pin(pulse::watch(sight, watched, closing))));
         let shared = settings.control.snapshots.clone();
         background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
         background.push(Box::new(move |closing| Box::pin(copying.keep_copy(closing))));

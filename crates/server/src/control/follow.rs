@@ -203,6 +203,7 @@ impl Control {
     }
 
     fn is_back(&self) {
+        self.heard();
         if self.health.conditions().iter().any(|(part, _)| *part == PART) {
             self.health.restore(PART);
             tracing::info!(generation = self.generation(), "the store of record is back");

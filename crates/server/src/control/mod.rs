@@ -16,13 +16,13 @@ mod load;
 mod stream;
 mod write;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::control::Controls;
-use tollgate::{Clock, Limiter, Timestamp};
-use tollgate_control::{Db, Point};
+use tollgate::{Clock, Limiter, Span, Timestamp};
+use tollgate_control::{Db, Place, Point};
 
 use crate::counters::Counters;
 use crate::health::Health;
@@ -56,6 +56,8 @@ pub(crate) struct Control {
     /// Whether these are all that there are.
     knows_tokens: AtomicBool,
     feed: Feed,
+    /// When the store of record last said what is in force, in microseconds; 0 if it never did.
+    heard_at: AtomicU64,
     health: Arc<Health>,
     metrics: ControlMetrics,
 }
@@ -83,6 +85,7 @@ impl Control {
         let Parts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.in_force(at.generation, controls.tenants().len());
+        let heard_at = if db.is_some() && trouble.is_none() { clock.now().as_micros() } else { 0 };
         if let Some(trouble) = trouble {
             health.degrade(PART, trouble);
         }
@@ -99,6 +102,7 @@ impl Control {
             copy: copy.map(|path| Arc::new(Copy::new(&path))),
             tokens: watch::Sender::new(Arc::new(tokens)),
             knows_tokens: AtomicBool::new(knows_tokens),
+            heard_at: AtomicU64::new(heard_at),
             health,
             metrics,
         })
@@ -127,6 +131,25 @@ impl Control {
     /// The store of record, if there is one.
     pub(crate) fn db(&self) -> Option<&Db> {
         self.db.as_ref()
+    }
+
+    /// What kind of store of record it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.db.as_ref().map(Db::place) {
+            None => "none",
+            Some(Place::File(_)) => "sqlite",
+            Some(Place::Postgres(_)) => "postgres",
+        }
+    }
+
+    /// How long ago the store of record said what is in force here; `None` if it never did.
+    pub(crate) fn age(&self) -> Option<Span> {
+        let heard_at = self.heard_at.load(Ordering::Relaxed);
+        (heard_at > 0).then(|| self.now().since(Timestamp::from_micros(heard_at)))
+    }
+
+    fn heard(&self) {
+        self.heard_at.store(self.now().as_micros(), Ordering::Relaxed);
     }
 
     pub(crate) fn limiter(&self) -> &Arc<Limiter<Counters>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate::Timestamp;
 use tollgate_observe::{Observer, ObserverConfig};
 
+use super::pulse::Pulse;
 use crate::config::ObserveSettings;
 
 /// What a server sees, and as whom.
@@ -13,6 +14,8 @@ use crate::config::ObserveSettings;
 pub(crate) struct Sight {
     /// Sees every decision.
     pub(crate) observer: Arc<Observer>,
+    /// What they came to lately.
+    pub(crate) pulse: Pulse,
     /// What the server is called among others.
     pub(crate) name: String,
     /// Where it is.
@@ -35,6 +38,7 @@ impl Sight {
             ObserverConfig { shadow, time_one_in: if waits { 1 } else { TIME_ONE_IN }, ..ObserverConfig::default() };
         Sight {
             observer: Arc::new(Observer::new(config)),
+            pulse: Pulse::new(started_at),
             name: settings.server_name.clone().unwrap_or_else(machine),
             region: settings.region.clone(),
             started_at,
@@ -47,11 +51,17 @@ impl Sight {
 impl Sight {
     /// Of a server without settings.
     pub(crate) fn alone() -> Arc<Sight> {
+        Sight::since(Timestamp::from_secs(1_700_000_000))
+    }
+
+    /// The same, of one that began at this moment.
+    pub(crate) fn since(started_at: Timestamp) -> Arc<Sight> {
         Arc::new(Sight {
             observer: Arc::new(Observer::new(ObserverConfig::default())),
+            pulse: Pulse::new(started_at),
             name: "here".to_owned(),
             region: None,
-            started_at: Timestamp::from_secs(1_700_000_000),
+            started_at,
             keys_in_metrics: false,
         })
     }

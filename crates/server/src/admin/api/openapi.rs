@@ -12,7 +12,7 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
 #[openapi(
     info(
         title = "Tollgate, for operators",
-        description = "Quotas, rules, switches, emergencies, blocks, counters and the audit log"
+        description = "Quotas, rules, switches, emergencies, blocks, counters, the audit log, and what the server sees of its decisions"
     ),
     paths(
         quotas::list,
@@ -48,6 +48,11 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::change,
         audit::list,
         see::me::show,
+        see::overview::show,
+        see::live::follow,
+        see::activity::list,
+        see::tiers::list,
+        see::explain::ask,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::HeaderValue;
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http_body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -54,9 +54,20 @@ pub(super) struct Gone;
 
 /// An answer, and where its lines are put.
 pub(super) fn lines() -> (Lines, Response) {
+    of_kind(HeaderValue::from_static("application/jsonl"))
+}
+
+/// An answer of events, and where those are put.
+pub(super) fn events() -> (Lines, Response) {
+    let (out, mut response) = of_kind(HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    (out, response)
+}
+
+fn of_kind(kind: HeaderValue) -> (Lines, Response) {
     let (sender, receiver) = mpsc::channel(WAITING);
     let mut response = Body::new(Sent(receiver)).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     (Lines(sender), response)
 }
 
