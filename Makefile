@@ -133,5 +133,5 @@ setup: ## Install what is missing: a C linker, from the system's packages
 	@scripts/setup.sh
 
 .PHONY: setup-tests
-setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Redis's tools, schemathesis, Chromium
+setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis, Chromium
 	@scripts/setup.sh tests

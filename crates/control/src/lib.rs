@@ -11,6 +11,7 @@
 
 mod audit;
 mod connection;
+mod decisions;
 mod error;
 mod follow;
 mod listen;
@@ -20,6 +21,7 @@ mod packed;
 mod place;
 mod pool;
 mod records;
+mod servers;
 mod statement;
 mod sweep;
 mod write;
@@ -30,11 +32,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use audit::{AuditEntry, AuditFilter, MOST_AUDITED};
+pub use decisions::{Decided, DecidedFilter, MOST_DECISIONS, MOST_FORGOTTEN, MOST_FOUND};
 pub use error::{DbError, WriteError};
 pub use follow::Reader;
 pub use model::{Change, Expect, Kind, Name, Once, Point, Record, Stored, Write, Written};
 pub use place::Place;
 pub use records::{Filter, MOST_LISTED};
+pub use servers::{KEEP_SERVERS, LONGEST_SERVER, MOST_SERVERS, ServerRow};
 pub use sweep::{KEEP_DELETED, KEEP_ONCE, Swept};
 pub use write::{
     LONGEST_ACTION, LONGEST_ANSWER, LONGEST_DOCUMENT, LONGEST_NAME, LONGEST_REASON, LONGEST_WRITE, MOST_CHANGES,

@@ -5,10 +5,20 @@ use crate::error::Fault;
 use crate::statement::Statement;
 
 /// What makes each version of the tables from the one before. What has been released is never changed, only added to.
-const STEPS: [Step; 1] = [Step {
-    sqlite: include_str!("../migrations/sqlite/0001_records.sql"),
-    postgres: include_str!("../migrations/postgres/0001_records.sql"),
-}];
+const STEPS: [Step; 3] = [
+    Step {
+        sqlite: include_str!("../migrations/sqlite/0001_records.sql"),
+        postgres: include_str!("../migrations/postgres/0001_records.sql"),
+    },
+    Step {
+        sqlite: include_str!("../migrations/sqlite/0002_servers.sql"),
+        postgres: include_str!("../migrations/postgres/0002_servers.sql"),
+    },
+    Step {
+        sqlite: include_str!("../migrations/sqlite/0003_decisions.sql"),
+        postgres: include_str!("../migrations/postgres/0003_decisions.sql"),
+    },
+];
 
 struct Step {
     sqlite: &'static str,

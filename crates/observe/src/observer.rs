@@ -1,11 +1,11 @@
 //! The witness of a server's decisions.
 
-use tollgate::{Seen, Witness};
+use tollgate::{Seen, Source, Witness};
 
 use crate::hitters::Hitters;
 use crate::latency::Latency;
 use crate::log::{DecisionLog, LogConfig};
-use crate::ruling::Ruled;
+use crate::ruling::{Ruled, Ruling};
 use crate::stripe::is_one_in;
 use crate::tally::{Tally, TallyLimits};
 
@@ -61,6 +61,18 @@ impl Observer {
     /// Which keys are the heaviest.
     pub fn hitters(&self) -> &Hitters {
         &self.hitters
+    }
+
+    /// Throttles, whose limits come with them, were decided alike by this source: so many were let pass, so many were not. They are
+    /// told of in numbers, since a pipeline brings more of them than could be told of one by one.
+    pub fn throttled(&self, allowed: u64, denied: u64, source: Source) {
+        let passed = match source {
+            Source::Shed => Ruling::Shed,
+            Source::Assumed => Ruling::Assumed,
+            Source::Store | Source::Cache | Source::Local => Ruling::Allow,
+        };
+        let refused = if self.config.shadow { Ruling::Shadow } else { Ruling::Deny };
+        self.tally.throttled((passed, allowed), (refused, denied));
     }
 
     /// How long decisions take.

@@ -8,6 +8,7 @@ use tollgate::told::Beside;
 use tollgate::{
     Decision, Ending, Explanation, Limiter, Receipt, Replay, Request, RequestError, SettleError, Settled, Span,
 };
+use tollgate_observe::Observer;
 use tollgate_store::guarded::Level;
 
 use crate::counters::Counters;
@@ -33,6 +34,8 @@ pub(crate) struct Gate {
     /// The most checks that wait for the store at a time. Those past it are decided without it.
     most_in_flight: usize,
     metrics: WireMetrics,
+    /// Sees what the limiter's own witness does not: throttles.
+    observer: Option<Arc<Observer>>,
     /// The wire's name in traces, and who makes them.
     traced_as: &'static str,
     tracer: Tracer,
@@ -62,7 +65,12 @@ impl Gate {
         metrics: WireMetrics,
     ) -> Gate {
         let waits = limiter.store().wait();
-        Gate { limiter, waits, shadow, most_in_flight, metrics, traced_as: "", tracer: Tracer::off() }
+        Gate { limiter, waits, shadow, most_in_flight, metrics, observer: None, traced_as: "", tracer: Tracer::off() }
+    }
+
+    /// With somebody who is told of throttles.
+    pub(crate) fn seen_by(self, observer: Arc<Observer>) -> Gate {
+        Gate { observer: Some(observer), ..self }
     }
 
     /// With traces of its checks.

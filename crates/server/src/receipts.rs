@@ -96,9 +96,16 @@ impl Receipts {
         self.metrics.refused(reason);
     }
 
-    /// How many receipts were not settled in time: of those that were given here, fewer those that were settled here.
-    pub(crate) fn unsettled(&self) -> i64 {
-        self.unsettled.count(self.clock.now())
+    /// How many receipts wait to be settled, and how many were not in time: of those that were given here, fewer those that were
+    /// settled here.
+    pub(crate) fn open_and_unsettled(&self) -> (i64, i64) {
+        let unsettled = self.unsettled.count(self.clock.now());
+        (self.unsettled.open(), unsettled)
+    }
+
+    /// By the clock of receipts.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 }
 

@@ -4,9 +4,11 @@
 
 mod away;
 mod bounds;
+mod decisions;
 mod follow;
 mod log;
 mod records;
+mod servers;
 mod tables;
 mod world;
 mod writers;
@@ -43,7 +45,11 @@ suite! {
     log: the_log_says_what_happened what_is_not_kept_is_in_the_log_alone
         the_log_has_no_hashes_of_tokens the_log_can_not_be_altered;
     tables: views_show_overrides three_at_once_make_the_tables a_newer_schema_is_refused an_unknown_kind_is_left_out;
+    servers: what_servers_tell_is_read what_is_old_is_not_told all_know_one_secret what_a_server_tells_is_bounded
+        tables_of_before_are_brought_up_to_date;
     away: slow_a_lock_that_is_held_is_away_and_readers_go_on;
+    decisions: what_is_decided_is_found_by_caller a_batch_may_be_written_again what_is_old_or_too_much_is_forgotten
+        tables_of_an_older_version_are_added_to;
     bounds: what_is_out_of_bounds_is_refused what_is_at_the_bounds_is_written;
 }
 
@@ -63,4 +69,10 @@ fn everything_can_be_spawned(db: &Db, write: &Write, filter: &Filter, log: &Audi
     is_send(db.audit(log, 0, 1));
     is_send(db.audit_back(log, None, 1));
     is_send(db.sweep(world::START));
+    is_send(db.tell("", ""));
+    is_send(db.servers());
+    is_send(db.secret());
+    is_send(db.add_decisions(1, &[]));
+    is_send(async { db.decisions(&tollgate_control::DecidedFilter::default(), 1).await });
+    is_send(db.forget_decisions(world::START, 1));
 }

@@ -10,7 +10,7 @@ mod row;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate::{Ruleset, Seen};
 
@@ -24,6 +24,8 @@ pub use row::{Count, Counts, Peak, Row, RowName};
 #[derive(Debug, Default)]
 pub struct Tally {
     rows: Mutex<Rows>,
+    /// Throttles, which have no rule.
+    throttles: OnceLock<Arc<Row>>,
     limits: TallyLimits,
 }
 
@@ -50,7 +52,7 @@ impl Default for TallyLimits {
 impl Tally {
     /// With other bounds.
     pub fn new(limits: TallyLimits) -> Tally {
-        Tally { rows: Mutex::default(), limits }
+        Tally { limits, ..Tally::default() }
     }
 
     /// Counts a decision: once under the limit that decided it, and for every limit how it stood.
@@ -67,6 +69,12 @@ impl Tally {
         for limit in seen.limits() {
             rows.row(self, domain, limit.applied).met(&limit, seen.settlement.at);
         }
+    }
+
+    /// Counts throttles: how many passed and were refused, and what to call that.
+    pub(crate) fn throttled(&self, passed: (Ruling, u64), refused: (Ruling, u64)) {
+        let name = || RowName::new(RowName::RESP, RowName::THROTTLE, RowName::REQUEST);
+        self.throttles.get_or_init(|| self.row(name())).throttled(passed, refused);
     }
 
     /// Sees to it that the rows of these rules are there, before the first decision is.

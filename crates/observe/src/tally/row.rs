@@ -107,6 +107,16 @@ impl Row {
         self.numbers.mine().add(Count::Ruled(ruling).number(), 1);
     }
 
+    /// Of throttles it is only known how they came out.
+    pub(super) fn throttled(&self, passed: (Ruling, u64), refused: (Ruling, u64)) {
+        let numbers = self.numbers.mine();
+        for (ruling, count) in [passed, refused] {
+            numbers.add(Count::Ruled(ruling).number(), count);
+            numbers.add(Count::Met.number(), count);
+        }
+        numbers.add(Count::Refused.number(), refused.1);
+    }
+
     /// A limit had a say at this moment.
     #[inline]
     pub(super) fn met(&self, limit: &SeenLimit<'_, '_>, at: Timestamp) {
@@ -181,6 +191,10 @@ impl RowName {
     pub const NONE: &str = "none";
     /// The rule of decisions about callers who are blocked.
     pub const BLOCK: &str = "block";
+    /// The domain of throttles: they are not of any that rules are of.
+    pub const RESP: &str = "resp";
+    /// The rule of throttles.
+    pub const THROTTLE: &str = "throttle";
     /// Domain, rule and tier of what is too much to tell apart.
     pub const OTHER: &str = "other";
 
@@ -205,6 +219,14 @@ impl RowName {
     /// The tier, or what stands for it.
     pub fn tier(&self) -> &str {
         &self.tier
+    }
+
+    /// Whether these are counts of a rule, or of more than can be told apart, and not of decisions without one.
+    pub fn is_of_a_rule(&self) -> bool {
+        let is = |rule, tier| &*self.rule == rule && &*self.tier == tier;
+        !(is(RowName::NONE, RowName::DEFAULT)
+            || is(RowName::BLOCK, RowName::DEFAULT)
+            || (&*self.domain == RowName::RESP && is(RowName::THROTTLE, RowName::REQUEST)))
     }
 }
 

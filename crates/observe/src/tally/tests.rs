@@ -102,6 +102,23 @@ fn what_no_limit_applies_to_is_counted_too() {
 }
 
 #[test]
+fn throttles_are_decisions_too() {
+    use tollgate::Source;
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    bench.observer.throttled(5, 2, Source::Store);
+    bench.observer.throttled(3, 1, Source::Shed);
+    bench.observer.throttled(4, 0, Source::Assumed);
+    assert_eq!(bench.told(), ["throttle/request 5 3 0 15 3 0"]);
+    assert_eq!(bench.observer.tally().totals(), [5, 3, 0, 0, 3, 0, 4]);
+    let rows = bench.observer.tally().rows();
+    assert_eq!((rows[0].name().domain(), rows[0].name().is_of_a_rule()), ("resp", false));
+    // Where refusals are only told, those of throttles are too.
+    let bench = Bench::new(RULES, ObserverConfig { shadow: true, ..ObserverConfig::default() });
+    bench.observer.throttled(5, 2, Source::Store);
+    assert_eq!(bench.observer.tally().totals(), [5, 0, 2, 0, 0, 0, 0]);
+}
+
+#[test]
 fn past_the_bound_rows_are_one() {
     let config = ObserverConfig { tally: TallyLimits { most_rows: 3 }, ..ObserverConfig::default() };
     let bench = Bench::new(RULES, config);

@@ -29,7 +29,7 @@ use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
 use crate::observe::Sight;
 use crate::observe::log::{LogFormat, LogSettings};
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::{LogEntries, Metrics};
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
@@ -109,6 +109,8 @@ impl Parts {
         let signing = Signing::build(settings, data.as_deref(), shared, metrics.receipts().clone());
         let Signing { receipts, agreement } = signing.map_err(|reason| vec![reason])?;
         metrics.watch(limiter.clone(), health.clone(), receipts.clone(), sight.clone());
+        metrics.ask_for_top_denied(Vec::new);
+        metrics.ask_for_log_entries(LogEntries::default);
         let control = control::Control::new(
             loaded,
             control::Parts {
@@ -135,7 +137,7 @@ impl Parts {
         let mut background: Vec<Task> = Vec::new();
         let gate = |wire, most| {
             let gate = Gate::new(limiter.clone(), settings.shadow_mode, most, metrics.wire(wire));
-            Arc::new(gate.traced(wire, tracer.clone()))
+            Arc::new(gate.traced(wire, tracer.clone()).seen_by(sight.observer.clone()))
         };
         let Guards { keys, auth } =
             who::build(settings, &control, &metrics, &health, &mut background).map_err(|reason| vec![reason])?;
@@ -146,7 +148,7 @@ impl Parts {
         let http =
             http(settings, gate("http", settings.http.max_in_flight), receipts, &health, keys_of(settings.http.auth));
         let http = doors.open("http", &settings.http.listen, http);
-        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight);
+        let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
         let resp = doors.open("resp", &settings.resp.listen, resp);

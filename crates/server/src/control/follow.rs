@@ -198,7 +198,7 @@ impl Control {
     fn is_away(&self, error: &DbError) {
         let before = self.health.conditions().iter().any(|(part, _)| *part == PART);
         self.health.degrade(PART, format!("the store of record is away; what it said last holds: {error}"));
-        self.metrics.away(true);
+        self.metrics.away();
         if !before {
             tracing::warn!("the store of record is away; what it said last holds: {error}");
         }
@@ -209,7 +209,7 @@ impl Control {
             self.health.restore(PART);
             tracing::info!(generation = self.generation(), "the store of record is back");
         }
-        self.metrics.away(false);
+        self.metrics.heard(self.now());
     }
 }
 

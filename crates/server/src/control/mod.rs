@@ -87,6 +87,9 @@ impl Control {
         let Parts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.in_force(at.generation, controls.tenants().len());
+        if db.is_some() {
+            metrics.begun(clock.now());
+        }
         if let Some(trouble) = trouble {
             health.degrade(PART, trouble);
         }

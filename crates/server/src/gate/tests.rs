@@ -129,3 +129,21 @@ async fn throttles_that_are_asked_for_together_are_each_in_flight() {
     assert!(batch.answers().await.is_empty());
     assert_eq!(gate.metrics().in_flight().get(), 0);
 }
+
+#[tokio::test]
+async fn throttles_are_seen_as_decisions_batch_by_batch() {
+    for (shadow, totals) in [(false, [2, 3, 0, 0, 0, 0, 0]), (true, [2, 0, 3, 0, 0, 0, 0])] {
+        let config = tollgate_observe::ObserverConfig { shadow, ..Default::default() };
+        let observer = Arc::new(Observer::new(config));
+        let limiter = Limiter::new(rules(), tollgate::MemoryConfig::default().build().into());
+        let gate = Gate::new(Arc::new(limiter), shadow, 9, Metrics::new().wire("resp")).seen_by(observer.clone());
+        let throttle = tollgate::Throttle { count: 60, period: Span::from_secs(3_600), burst: 2 };
+        let (mut throttler, mut batch) = (gate.throttler("t"), gate.batch());
+        for _ in 0..5 {
+            batch.throttle(&mut throttler, b"k", &throttle, 1).await.unwrap();
+        }
+        assert_eq!(observer.tally().totals(), [0; 7], "a batch is counted when it ends");
+        drop(batch);
+        assert_eq!(observer.tally().totals(), totals);
+    }
+}

@@ -126,11 +126,14 @@ impl Batch<'_> {
     }
 
     fn count(&mut self) {
-        for (allowed, count) in [(true, &mut self.allowed), (false, &mut self.denied)] {
-            match std::mem::take(count) {
-                0 => {}
-                count => self.gate.metrics.decided_many(allowed, self.source, count),
+        let (passed, refused) = (std::mem::take(&mut self.allowed), std::mem::take(&mut self.denied));
+        for (allowed, count) in [(true, passed), (false, refused)] {
+            if count > 0 {
+                self.gate.metrics.decided_many(allowed, self.source, count);
             }
+        }
+        if let (Some(observer), 1..) = (&self.gate.observer, passed + refused) {
+            observer.throttled(passed, refused, self.source);
         }
     }
 }

@@ -83,10 +83,10 @@ fn one_that_goes_on_lasts_from_then_on() {
         assert_eq!(signed.carried().settle_within, Span::from_secs(60));
     }
     world.at(50 * 10 + 59);
-    assert_eq!(world.receipts.unsettled(), 0);
+    assert_eq!(world.receipts.open_and_unsettled().1, 0);
     assert!(world.settle(&signed.text, Ending::Ok).unwrap().1.is_none());
     world.at(10_000);
-    assert_eq!(world.receipts.unsettled(), 0, "it was settled in time");
+    assert_eq!(world.receipts.open_and_unsettled().1, 0, "it was settled in time");
     assert_eq!(world.settle(&signed.text, Ending::Ok).err(), Some(ReceiptError::Expired));
 }
 
@@ -101,10 +101,10 @@ fn those_that_are_not_settled_in_time_are_counted() {
     world.settle(&second.text, Ending::Running).unwrap();
     for (seconds, unsettled) in [(59, 0), (60, 1), (89, 1), (90, 2), (5_000, 2)] {
         world.at(seconds);
-        assert_eq!(world.receipts.unsettled(), unsettled, "{seconds}");
+        assert_eq!(world.receipts.open_and_unsettled().1, unsettled, "{seconds}");
     }
     assert_eq!(world.settle(&third.text, Ending::Ok).err(), Some(ReceiptError::Expired));
-    assert_eq!(world.receipts.unsettled(), 2, "what comes too late was not settled");
+    assert_eq!(world.receipts.open_and_unsettled().1, 2, "what comes too late was not settled");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_one_server_gives_another_settles() {
     let settled = now(world.limiter.settle_receipt(&opened.receipt, Ending::Ok, None, None)).unwrap().unwrap();
     other.settled(&opened, Ending::Ok, &settled);
     world.at(60);
-    assert_eq!((world.receipts.unsettled(), other.unsettled()), (1, -1));
+    assert_eq!((world.receipts.open_and_unsettled().1, other.open_and_unsettled().1), (1, -1));
     let stranger = signing(&world.clock, "another secret, of another fleet");
     assert_eq!(stranger.open(&signed.text).err(), Some(ReceiptError::Foreign));
 }
@@ -144,7 +144,7 @@ fn a_receipt_that_is_given_again_lasts_no_longer_than_the_first() {
     }
     assert_eq!(world.settle(&again.text, Ending::Failed).err(), Some(ReceiptError::Expired));
     assert_eq!(world.orders_left(), 4);
-    assert_eq!(world.receipts.unsettled(), 0, "given twice, it counts once");
+    assert_eq!(world.receipts.open_and_unsettled().1, 0, "given twice, it counts once");
 }
 
 #[test]

@@ -58,6 +58,12 @@ impl Unsettled {
         self.over.fetch_add(passed, Ordering::Relaxed) + passed
     }
 
+    /// How many may still be settled, as of when it was last counted.
+    pub(super) fn open(&self) -> i64 {
+        let rings = [&self.short, &self.long].into_iter();
+        rings.flat_map(|ring| &ring.counts).map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     fn add(&self, until: Timestamp, hold: Span, now: Timestamp, by: i64) {
         let ring = if hold <= SHORT { &self.short } else { &self.long };
         // At every turn, so that no step is met again before it was taken.
@@ -121,9 +127,9 @@ mod tests {
             unsettled.issued(later(second + 60), HOLD, later(second));
         }
         unsettled.settled(later(61), HOLD, later(30));
-        let rows = [(59, 0), (60, 1), (61, 1), (62, 2), (62, 2), (5_000, 2)];
-        for (second, count) in rows {
-            assert_eq!(unsettled.count(later(second)), count, "{second}");
+        let rows = [(59, 0, 2), (60, 1, 1), (61, 1, 1), (62, 2, 0), (62, 2, 0), (5_000, 2, 0)];
+        for (second, count, open) in rows {
+            assert_eq!((unsettled.count(later(second)), unsettled.open()), (count, open), "{second}");
         }
     }
 

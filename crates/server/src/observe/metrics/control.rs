@@ -1,10 +1,16 @@
 //! What is counted of the control plane.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tollgate::Timestamp;
+
+use super::table;
 
 /// What became of what operators decide.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +20,8 @@ pub(crate) struct ControlMetrics {
     up: Gauge,
     writes: Family<ResultLabels, Counter>,
     unreadable: Counter,
+    /// When the store of record last said what is in force, in microseconds; 0 where there is none.
+    heard: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -24,31 +32,11 @@ struct ResultLabels {
 impl ControlMetrics {
     pub(super) fn register(registry: &mut Registry) -> ControlMetrics {
         let metrics = ControlMetrics::default();
-        registry.register(
-            "control_generation",
-            "The write to the store of record that is in force here; the same on every server that has caught up",
-            metrics.generation.clone(),
-        );
-        registry.register(
-            "control_callers",
-            "Callers with a tier, an override or a block of their own",
-            metrics.callers.clone(),
-        );
-        registry.register(
-            "control_up",
-            "Whether the store of record answered last; 0 also where there is none",
-            metrics.up.clone(),
-        );
-        registry.register(
-            "control_writes",
-            "Writes of this server's admin API that were stored (ok), or were not (bad)",
-            metrics.writes.clone(),
-        );
-        registry.register(
-            "control_unreadable_records",
-            "Records that could not be read, since a newer Tollgate wrote them: they are not in force",
-            metrics.unreadable.clone(),
-        );
+        table::register(registry, "control_generation", metrics.generation.clone());
+        table::register(registry, "control_callers", metrics.callers.clone());
+        table::register(registry, "control_up", metrics.up.clone());
+        table::register(registry, "control_writes", metrics.writes.clone());
+        table::register(registry, "control_unreadable_records", metrics.unreadable.clone());
         for result in ["ok", "bad"] {
             drop(metrics.writes.get_or_create_owned(&ResultLabels { result }));
         }
@@ -61,9 +49,28 @@ impl ControlMetrics {
         self.callers.set(i64::try_from(callers).unwrap_or(i64::MAX));
     }
 
-    /// Whether the store of record does not answer.
-    pub(crate) fn away(&self, away: bool) {
-        self.up.set(i64::from(!away));
+    /// The store of record does not answer.
+    pub(crate) fn away(&self) {
+        self.up.set(0);
+    }
+
+    /// The store of record said what is in force.
+    pub(crate) fn heard(&self, at: Timestamp) {
+        self.up.set(1);
+        self.heard.store(at.as_micros(), Ordering::Relaxed);
+    }
+
+    /// There is a store of record, and what is in force is as old as this at least.
+    pub(crate) fn begun(&self, at: Timestamp) {
+        self.heard.store(at.as_micros(), Ordering::Relaxed);
+    }
+
+    /// How many seconds ago that was.
+    pub(super) fn age(&self, now: Option<Timestamp>) -> f64 {
+        match (self.heard.load(Ordering::Relaxed), now) {
+            (1.., Some(now)) => now.as_micros().saturating_sub(self.heard.load(Ordering::Relaxed)) as f64 / 1e6,
+            _ => 0.0,
+        }
     }
 
     /// A write was asked for, and whether it was stored.

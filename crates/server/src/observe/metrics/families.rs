@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{BySource, ListenerMetrics, RulesMetrics, SnapshotMetrics, TraceMetrics, WireMetrics};
+use super::{BySource, ListenerMetrics, RulesMetrics, SnapshotMetrics, TraceMetrics, WireMetrics, table};
 
 /// Ways in which checks come.
 const WIRES: [&str; 3] = ["grpc", "http", "resp"];
@@ -77,52 +77,15 @@ impl ByWire {
             not_held: Family::default(),
             in_flight: Family::default(),
         };
-        registry.register(
-            "decisions",
-            "Checks that were decided, by wire, outcome (allow, deny) and source: store, cache, local, or nobody's reading but \
-             the policies of the rules (assumed: the store failed; shed: too many checks at once)",
-            by_wire.decisions.clone(),
-        );
-        registry.register(
-            "bad_requests",
-            "Checks that could not be decided as they were, and receipts that could not be settled, answered with an error",
-            by_wire.bad_requests.clone(),
-        );
-        registry.register(
-            "authorize_unmatched",
-            "Requests of proxies that passed because no rule applied to them or they could not be decided",
-            by_wire.authorize_unmatched.clone(),
-        );
-        registry.register(
-            "authorize_bad_cost",
-            "Requests of proxies whose cost was no whole number above 0, and counted as 1",
-            by_wire.authorize_bad_cost.clone(),
-        );
-        registry.register(
-            "idempotent_replays",
-            "Checks that were answered as an earlier one with the same idempotency key was, and consumed nothing",
-            by_wire.replays.clone(),
-        );
-        registry.register(
-            "idempotency_conflicts",
-            "Checks with an idempotency key that was used for another request, answered with an error",
-            by_wire.conflicts.clone(),
-        );
-        registry.register(
-            "soft_limits_passed",
-            "Limits of rules with mode soft that requests went past",
-            by_wire.soft_limits_passed.clone(),
-        );
-        registry.register(
-            "concurrency_not_applied",
-            "Limits on concurrent requests that did not apply to a check, since its caller could not release what it would hold",
-            by_wire.not_held.clone(),
-        );
-        registry.register(
-            "checks_in_flight",
-            "Checks, and settlements of receipts, that have begun and not ended",
-            by_wire.in_flight.clone(),
-        );
+        table::register(registry, "decisions", by_wire.decisions.clone());
+        table::register(registry, "bad_requests", by_wire.bad_requests.clone());
+        table::register(registry, "authorize_unmatched", by_wire.authorize_unmatched.clone());
+        table::register(registry, "authorize_bad_cost", by_wire.authorize_bad_cost.clone());
+        table::register(registry, "idempotent_replays", by_wire.replays.clone());
+        table::register(registry, "idempotency_conflicts", by_wire.conflicts.clone());
+        table::register(registry, "soft_limits_passed", by_wire.soft_limits_passed.clone());
+        table::register(registry, "concurrency_not_applied", by_wire.not_held.clone());
+        table::register(registry, "checks_in_flight", by_wire.in_flight.clone());
         WIRES.into_iter().for_each(|wire| drop(by_wire.of(wire)));
         by_wire
     }
@@ -160,18 +123,10 @@ impl ByListener {
             refused: Family::default(),
             tls_failures: Family::default(),
         };
-        registry.register("connections_open", "Connections that are open", by_listener.open.clone());
-        registry.register("connections_accepted", "Connections that were served", by_listener.accepted.clone());
-        registry.register(
-            "connections_refused",
-            "Connections that were closed at once, since there were too many",
-            by_listener.refused.clone(),
-        );
-        registry.register(
-            "tls_handshake_failures",
-            "Connections on which TLS was not agreed on",
-            by_listener.tls_failures.clone(),
-        );
+        table::register(registry, "connections_open", by_listener.open.clone());
+        table::register(registry, "connections_accepted", by_listener.accepted.clone());
+        table::register(registry, "connections_refused", by_listener.refused.clone());
+        table::register(registry, "tls_handshake_failures", by_listener.tls_failures.clone());
         LISTENERS.into_iter().for_each(|listener| drop(by_listener.of(listener)));
         by_listener
     }
@@ -189,47 +144,26 @@ impl ByListener {
 
 pub(super) fn rules(registry: &mut Registry) -> RulesMetrics {
     let (reloads, metrics) = (Family::default(), RulesMetrics::default());
-    registry.register("rules_reloads", "Rules that were put in force (ok), or could not be (bad)", reloads.clone());
-    registry.register(
-        "rules_valid",
-        "1 if the rules in force are the ones that are written, 0 if those can't be put in force",
-        metrics.valid.clone(),
-    );
-    registry.register(
-        "rules_last_reload_success_timestamp_seconds",
-        "When rules were last put in force, in Unix time",
-        metrics.last_reload.clone(),
-    );
+    table::register(registry, "rules_reloads", reloads.clone());
+    table::register(registry, "rules_valid", metrics.valid.clone());
+    table::register(registry, "rules_last_reload_success_timestamp_seconds", metrics.last_reload.clone());
     let result = |result| reloads.get_or_create_owned(&ResultLabels { result });
     RulesMetrics { reloaded: result("ok"), refused: result("bad"), ..metrics }
 }
 
 pub(super) fn snapshots(registry: &mut Registry) -> SnapshotMetrics {
     let (snapshots, metrics) = (Family::default(), SnapshotMetrics::default());
-    registry.register(
-        "snapshots",
-        "Snapshots of the counters that were written (ok), or were not (bad)",
-        snapshots.clone(),
-    );
-    registry.register("snapshot_size_bytes", "The size of the last snapshot", metrics.bytes.clone());
-    registry.register("snapshot_duration_seconds", "What the last snapshot took", metrics.duration.clone());
-    registry.register(
-        "snapshot_last_success_timestamp_seconds",
-        "When a snapshot was last written, in Unix time",
-        metrics.last_written.clone(),
-    );
+    table::register(registry, "snapshots", snapshots.clone());
+    table::register(registry, "snapshot_size_bytes", metrics.bytes.clone());
+    table::register(registry, "snapshot_duration_seconds", metrics.duration.clone());
+    table::register(registry, "snapshot_last_success_timestamp_seconds", metrics.last_written.clone());
     let result = |result| snapshots.get_or_create_owned(&ResultLabels { result });
     SnapshotMetrics { written: result("ok"), failed: result("bad"), ..metrics }
 }
 
 pub(super) fn traces(registry: &mut Registry) -> TraceMetrics {
     let spans = Family::default();
-    registry.register(
-        "trace_spans",
-        "Spans by what became of them: taken by the collector (ok), refused by it or lost on the way (bad), or too many at \
-         once to be sent (dropped)",
-        spans.clone(),
-    );
+    table::register(registry, "trace_spans", spans.clone());
     let result = |result| spans.get_or_create_owned(&ResultLabels { result });
     TraceMetrics { exported: result("ok"), failed: result("bad"), dropped: result("dropped") }
 }

@@ -1,16 +1,19 @@
-//! All metrics, in one place: what dashboards and alerts rely on. docs/observability.md has the same list with its uses.
+//! All metrics, in one place: what dashboards and alerts rely on. [`table`] is the list of them; docs/metrics.md is made from it.
 //!
 //! Names follow Prometheus: base units, `_total` for what only grows. Every family is there from the first scrape on, with 0
-//! where nothing has happened, so that an alert can tell "none" from "nobody counts". Labels are of small fixed sets; no value
-//! of a caller is ever one.
+//! where nothing has happened, so that an alert can tell "none" from "nobody counts". Labels are of small fixed sets, or names of
+//! rules and tiers up to a bound; the only value of callers that is ever one is that of the ten keys in `ratelimit_top_denied`.
 
+mod asked;
 mod control;
+mod decisions;
 mod families;
 mod plain;
 mod process;
 mod receipts;
 mod scrape;
 mod shared;
+mod table;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -25,9 +28,12 @@ use crate::counters::Counters;
 use crate::health::Health;
 use crate::observe::Sight;
 use crate::receipts::Receipts;
+use asked::Asked;
+use decisions::Decisions;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};
 
+pub(crate) use asked::LogEntries;
 pub(crate) use control::ControlMetrics;
 pub(crate) use receipts::ReceiptMetrics;
 
@@ -45,6 +51,7 @@ pub(crate) struct Metrics {
     admin_logins_failed: Counter,
     /// What is read when somebody asks.
     parts: Arc<OnceLock<Parts>>,
+    asked: Arc<Asked>,
 }
 
 /// What one wire counts. The handles are taken once, so that counting is an addition.
@@ -129,23 +136,20 @@ pub(crate) enum Exposition {
 impl Metrics {
     pub(crate) fn new() -> Arc<Metrics> {
         let mut registry = Registry::default();
-        let parts = Arc::new(OnceLock::new());
+        let (parts, asked) = (Arc::new(OnceLock::new()), Arc::new(Asked::default()));
         registry.register_collector(Box::new(process::ProcessMetrics));
         registry.register_collector(Box::new(shared::Aliases(parts.clone())));
-        let ours = registry.sub_registry_with_prefix("tollgate");
-        ours.register_collector(Box::new(Scrape(parts.clone())));
+        registry.register_collector(Box::new(Decisions { parts: parts.clone(), asked: asked.clone() }));
+        let ours = registry.sub_registry_with_prefix(table::PREFIX);
         let log_lines_lost = Counter::default();
-        ours.register("log_lines_lost", "Log lines that standard error did not take in time", log_lines_lost.clone());
+        table::register(ours, "log_lines_lost", log_lines_lost.clone());
         let admin_logins_failed = Counter::default();
-        ours.register(
-            "admin_logins_failed",
-            "Requests to the admin listener with a token that is not known or no longer in force",
-            admin_logins_failed.clone(),
-        );
+        table::register(ours, "admin_logins_failed", admin_logins_failed.clone());
         let (by_wire, by_listener) = (ByWire::register(ours), ByListener::register(ours));
         let rules = families::rules(ours);
         let (snapshots, traces) = (families::snapshots(ours), families::traces(ours));
         let (receipts, control) = (ReceiptMetrics::register(ours), ControlMetrics::register(ours));
+        ours.register_collector(Box::new(Scrape { parts: parts.clone(), control: control.clone() }));
         Arc::new(Metrics {
             registry,
             by_wire,
@@ -158,6 +162,7 @@ impl Metrics {
             log_lines_lost,
             admin_logins_failed,
             parts,
+            asked,
         })
     }
 
@@ -171,6 +176,17 @@ impl Metrics {
     ) {
         // A second call would be of the same server.
         let _ = self.parts.set(Parts { limiter, health, receipts, sight });
+    }
+
+    /// Who is asked for the keys with the most refusals of the last 5 minutes, most first, as they may be shown to whoever scrapes:
+    /// hashed, unless `metrics_show_keys` is set. Told once.
+    pub(crate) fn ask_for_top_denied(&self, source: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
+        self.asked.ask_for_top_denied(source);
+    }
+
+    /// Who is asked what became of the entries of the decision log. Told once.
+    pub(crate) fn ask_for_log_entries(&self, source: impl Fn() -> LogEntries + Send + Sync + 'static) {
+        self.asked.ask_for_log_entries(source);
     }
 
     /// What is counted for one wire: `grpc`, `http` or `resp`.

@@ -15,6 +15,7 @@ pub(super) fn from_open_metrics(text: &str) -> String {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
                 "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
                 kind => ("", kind),
             };
             push(&mut plain, &["# HELP ", name, suffix, " ", help]);
@@ -36,10 +37,12 @@ mod tests {
     fn families_have_the_names_of_their_samples() {
         let open = "# HELP a Counts a.\n# TYPE a counter\na_total{x=\"1\"} 5\n\
                     # HELP b_seconds A time.\n# TYPE b_seconds gauge\n# UNIT b_seconds seconds\nb_seconds 1.5\n\
-                    # HELP c What runs.\n# TYPE c info\nc_info{version=\"1\"} 1\n# EOF\n";
+                    # HELP c What runs.\n# TYPE c info\nc_info{version=\"1\"} 1\n\
+                    # HELP d Of others.\n# TYPE d unknown\nd 2\n# EOF\n";
         let plain = "# HELP a_total Counts a.\n# TYPE a_total counter\na_total{x=\"1\"} 5\n\
                      # HELP b_seconds A time.\n# TYPE b_seconds gauge\nb_seconds 1.5\n\
-                     # HELP c_info What runs.\n# TYPE c_info gauge\nc_info{version=\"1\"} 1\n";
+                     # HELP c_info What runs.\n# TYPE c_info gauge\nc_info{version=\"1\"} 1\n\
+                     # HELP d Of others.\n# TYPE d untyped\nd 2\n";
         assert_eq!(from_open_metrics(open), plain);
         assert_eq!(from_open_metrics("# EOF\n"), "");
     }

@@ -5,9 +5,8 @@ use std::fs;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 
-use super::scrape::gauge;
+use super::scrape::{family, gauge};
 
 /// Reads `/proc` when somebody asks. What can't be read is left out.
 #[derive(Debug)]
@@ -22,29 +21,25 @@ impl Collector for ProcessMetrics {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let (stat, status) = (read("/proc/self/stat"), read("/proc/self/status"));
         if let Some(seconds) = cpu_seconds(&stat) {
-            encoder
-                .encode_descriptor("process_cpu_seconds", "Processor time that was used.", None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, f64, f64>(&seconds, None)?;
+            family(encoder, "process_cpu_seconds")?.encode_counter::<NoLabelSet, f64, f64>(&seconds, None)?;
         }
         if let Some(at) = start_time(&stat, &read("/proc/stat")) {
-            gauge(encoder, "process_start_time_seconds", "When the process began, in Unix time.", &at)?;
+            gauge(encoder, "process_start_time_seconds", &at)?;
         }
-        for (field, name, help) in [
-            ("VmRSS:", "process_resident_memory_bytes", "Memory that is in use."),
-            ("VmSize:", "process_virtual_memory_bytes", "Memory that is mapped."),
-        ] {
+        for (field, name) in [("VmRSS:", "process_resident_memory_bytes"), ("VmSize:", "process_virtual_memory_bytes")]
+        {
             if let Some(kibibytes) = number_after(&status, field) {
-                gauge(encoder, name, help, &kibibytes.saturating_mul(1024))?;
+                gauge(encoder, name, &kibibytes.saturating_mul(1024))?;
             }
         }
         if let Some(threads) = number_after(&status, "Threads:") {
-            gauge(encoder, "process_threads", "Threads.", &threads)?;
+            gauge(encoder, "process_threads", &threads)?;
         }
         if let Some(open) = open_files() {
-            gauge(encoder, "process_open_fds", "Open files and connections.", &open)?;
+            gauge(encoder, "process_open_fds", &open)?;
         }
         match number_after(&read("/proc/self/limits"), "Max open files") {
-            Some(most) => gauge(encoder, "process_max_fds", "The most open files and connections.", &most),
+            Some(most) => gauge(encoder, "process_max_fds", &most),
             None => Ok(()),
         }
     }

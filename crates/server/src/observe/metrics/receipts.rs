@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tollgate::Ending;
 
+use super::table;
+
 /// What became of receipts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiptMetrics {
@@ -32,24 +34,10 @@ struct ReasonLabels {
 impl ReceiptMetrics {
     pub(super) fn register(registry: &mut Registry) -> ReceiptMetrics {
         let metrics = ReceiptMetrics::default();
-        registry.register("receipts_issued", "Receipts that checks were given", metrics.issued.clone());
-        registry.register(
-            "receipts_settled",
-            "Receipts that were settled, by outcome: ok, failed, or running (which renews them); the same again is not counted",
-            metrics.settled.clone(),
-        );
-        registry.register(
-            "receipts_deferred",
-            "Those of them that were told while the store was away, to be told to it when it is back",
-            metrics.deferred.clone(),
-        );
-        registry.register(
-            "receipts_refused",
-            "Receipts that were not settled, by reason: malformed, foreign (signed with a key that is not among ours), forged, \
-             expired, already_settled (with another outcome or cost), bad_cost, pending (somebody else is settling it), too_busy \
-             (too many at once)",
-            metrics.refused.clone(),
-        );
+        table::register(registry, "receipts_issued", metrics.issued.clone());
+        table::register(registry, "receipts_settled", metrics.settled.clone());
+        table::register(registry, "receipts_deferred", metrics.deferred.clone());
+        table::register(registry, "receipts_refused", metrics.refused.clone());
         for ending in [Ending::Ok, Ending::Failed, Ending::Running] {
             drop(metrics.settled.get_or_create_owned(&OutcomeLabels { outcome: ending.name() }));
         }

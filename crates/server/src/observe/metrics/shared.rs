@@ -1,91 +1,83 @@
-//! What a store that servers share tells of itself, also under the names that other limiters have for it.
+//! What the store of the counters tells of itself, also under the names that other limiters have for it.
 
 use std::fmt::Error;
 use std::sync::{Arc, OnceLock};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use tollgate_store::guarded::{Circuit, GuardStatus, Level};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use tollgate_observe::Ruling;
+use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
 
-use super::scrape::{Parts, counter, gauge};
+use super::scrape::{Parts, count, counter, family, gauge};
 use crate::counters::SharedStatus;
 
 /// The three families that dashboards for other limiters look for: the same values, without our prefix.
 #[derive(Debug)]
 pub(super) struct Aliases(pub(super) Arc<OnceLock<Parts>>);
 
-/// A family: its name and what it says.
-type Named = (&'static str, &'static str);
-
-const ERRORS: &str =
-    "Claims that a shard of the store did not settle, by shard and reason: timeout, unreachable, refused.";
-const FAIL_OPEN: &str = "Requests that passed although the store did not count all of them, by reason: open (its circuit \
-                         is), timeout, unreachable, refused, shed (too many checks at once), panic.";
-const CIRCUITS: &str = "Whether claims are sent to a shard of the store: 0 closed (they are), 1 half-open (it is being \
-                        tried), 2 open (it failed too often).";
+/// What counters in memory are called among shards.
+const MEMORY: &str = "memory";
 
 impl Collector for Aliases {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), Error> {
-        let status = self.0.get().map(Parts::shared).unwrap_or_default();
-        failures(
-            &mut encoder,
-            [
-                ("ratelimit_redis_errors", ERRORS),
-                ("ratelimit_failopen", FAIL_OPEN),
-                ("ratelimit_circuit_state", CIRCUITS),
-            ],
-            &status.guard,
-        )
+        let names = ["ratelimit_redis_errors", "ratelimit_failopen", "ratelimit_circuit_state"];
+        failures(&mut encoder, names, &status(self.0.get()).guard)
     }
 }
 
-/// All families. Without such a store those by shard and reason have no series.
+/// What the store says of itself.
+pub(super) fn status(parts: Option<&Parts>) -> SharedStatus {
+    match parts.and_then(|parts| parts.limiter.store().shared()) {
+        Some(store) => store.status(),
+        None => SharedStatus { guard: in_memory(parts), ..SharedStatus::default() },
+    }
+}
+
+/// Counters in memory are one shard, which never fails. What passed without it: too many checks at once, or a check that panicked.
+fn in_memory(parts: Option<&Parts>) -> GuardStatus {
+    let totals = parts.map(|parts| parts.sight.observer.tally().totals()).unwrap_or_default();
+    let (shed, panic) = (totals[Ruling::Shed as usize], totals[Ruling::Assumed as usize]);
+    let shard = ShardStatus {
+        name: MEMORY.to_owned(),
+        circuit: Circuit::Closed,
+        errors: vec![("timeout", 0), ("unreachable", 0), ("refused", 0)],
+        last_error: None,
+        warning: None,
+    };
+    let reasons = [("open", 0), ("timeout", 0), ("unreachable", 0), ("refused", 0), ("shed", shed), ("panic", panic)];
+    GuardStatus { shards: vec![shard], fail_open: reasons.into(), ..GuardStatus::default() }
+}
+
+/// All families.
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
     SharedStatus { guard, redis }: &SharedStatus,
 ) -> Result<(), Error> {
-    failures(encoder, [("store_errors", ERRORS), ("failopen", FAIL_OPEN), ("circuit_state", CIRCUITS)], guard)?;
-    let help =
-        "How much of the store answers: 0 normal, 1 degraded, 2 local-only, 3 open (requests pass that nobody counts).";
-    gauge(encoder, "store_level", help, &level(guard.level))?;
-    gauge(encoder, "store_replicas", "Servers that share the store, as last heard; 0 if none do.", &guard.replicas)?;
-    gauge(
-        encoder,
-        "store_local_keys",
-        "Counters in local memory while the store is away, or not told yet.",
-        &guard.local,
-    )?;
-    gauge(encoder, "store_owed_keys", "Local counters that the store has not been told of yet.", &guard.owed)?;
-    gauge(
-        encoder,
-        "store_errands",
-        "What waits to be told to the store: units to give back, receipts settled meanwhile.",
-        &guard.waiting,
-    )?;
-    let help = "What the store could not be told or given back, and never will be.";
-    counter(encoder, "store_errands_dropped", help, guard.dropped)?;
-    counter(encoder, "store_claims", "Claims that were sent to the store.", redis.claims)?;
-    counter(encoder, "store_script_calls", "Calls of the script that settles claims.", redis.calls)?;
-    counter(encoder, "store_batches", "Round trips to the store.", redis.batches)?;
-    counter(encoder, "store_connections_lost", "Connections to the store that broke.", redis.lost)?;
-    let help = "Values in the store that were not what they should be, and counted as fresh.";
-    counter(encoder, "store_unsound_values", help, redis.unsound)?;
-    let help = "Claims that were sent again, by the answer that proved that they had not been settled.";
-    by_reason(family(encoder, ("store_resent", help), MetricType::Counter)?, &redis.resent)
+    failures(encoder, ["store_errors", "failopen", "circuit_state"], guard)?;
+    gauge(encoder, "store_level", &level(guard.level))?;
+    gauge(encoder, "store_replicas", &guard.replicas)?;
+    gauge(encoder, "store_local_keys", &guard.local)?;
+    gauge(encoder, "store_owed_keys", &guard.owed)?;
+    gauge(encoder, "store_errands", &guard.waiting)?;
+    counter(encoder, "store_errands_dropped", guard.dropped)?;
+    counter(encoder, "store_claims", redis.claims)?;
+    counter(encoder, "store_script_calls", redis.calls)?;
+    counter(encoder, "store_batches", redis.batches)?;
+    counter(encoder, "store_connections_lost", redis.lost)?;
+    counter(encoder, "store_unsound_values", redis.unsound)?;
+    by_reason(family(encoder, "store_resent")?, &redis.resent)
 }
 
-fn failures(encoder: &mut DescriptorEncoder, named: [Named; 3], guard: &GuardStatus) -> Result<(), Error> {
-    let [errors, fail_open, circuits] = named;
-    let mut series = family(encoder, errors, MetricType::Counter)?;
+fn failures(encoder: &mut DescriptorEncoder, names: [&str; 3], guard: &GuardStatus) -> Result<(), Error> {
+    let [errors, fail_open, circuits] = names;
+    let mut series = family(encoder, errors)?;
     for shard in &guard.shards {
-        for (reason, count) in &shard.errors {
-            let labels = [("shard", shard.name.as_str()), ("reason", *reason)];
-            series.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(count, None)?;
+        for (reason, errors) in &shard.errors {
+            count(&mut series, &[("shard", &shard.name), ("reason", reason)], *errors)?;
         }
     }
-    by_reason(family(encoder, fail_open, MetricType::Counter)?, &guard.fail_open)?;
-    let mut series = family(encoder, circuits, MetricType::Gauge)?;
+    by_reason(family(encoder, fail_open)?, &guard.fail_open)?;
+    let mut series = family(encoder, circuits)?;
     guard.shards.iter().try_for_each(|shard| {
         let state: u32 = match shard.circuit {
             Circuit::Closed => 0,
@@ -97,17 +89,7 @@ fn failures(encoder: &mut DescriptorEncoder, named: [Named; 3], guard: &GuardSta
 }
 
 fn by_reason(mut series: MetricEncoder<'_>, counts: &[(&'static str, u64)]) -> Result<(), Error> {
-    counts.iter().try_for_each(|(reason, count)| {
-        series.encode_family(&[("reason", *reason)])?.encode_counter::<NoLabelSet, u64, f64>(count, None)
-    })
-}
-
-fn family<'e>(
-    encoder: &'e mut DescriptorEncoder,
-    (name, help): Named,
-    kind: MetricType,
-) -> Result<MetricEncoder<'e>, Error> {
-    encoder.encode_descriptor(name, help, None, kind)
+    counts.iter().try_for_each(|(reason, passed)| count(&mut series, &[("reason", reason)], *passed))
 }
 
 fn level(level: Level) -> u32 {

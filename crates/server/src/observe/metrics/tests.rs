@@ -8,6 +8,7 @@ use tollgate_rules::{Source as RuleSource, load_sources};
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
 use tollgate_store::redis::RedisStats;
 
+use super::table::{Described, GROUPS, Kind};
 use super::*;
 use crate::counters::SharedStatus;
 use crate::counters::held::Held;
@@ -23,123 +24,80 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-fn scraped(metrics: &Metrics) -> BTreeMap<String, f64> {
+pub(super) fn scraped(metrics: &Metrics) -> BTreeMap<String, f64> {
     samples(&metrics.text(Exposition::Plain).unwrap())
 }
 
-fn limiter() -> Arc<Limiter<Counters>> {
+fn rules() -> Ruleset {
     let text =
         "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute}\n- {name: all, key: [], limit: 9/minute}\n";
     let source = RuleSource { name: "shop.yaml".into(), text: text.into() };
     let loaded = load_sources(&[source], &tollgate::LoadOptions::default()).unwrap();
-    Arc::new(Limiter::new(Ruleset::compile(loaded.domains, 7).unwrap(), MemoryConfig::default().build().into()))
+    Ruleset::compile(loaded.domains, 7).unwrap()
 }
 
-/// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 69] = [
-    "process_cpu_seconds_total",
-    "process_max_fds",
-    "process_open_fds",
-    "process_resident_memory_bytes",
-    "process_start_time_seconds",
-    "process_threads",
-    "process_virtual_memory_bytes",
-    "ratelimit_circuit_state",
-    "ratelimit_failopen_total",
-    "ratelimit_redis_errors_total",
-    "tollgate_admin_logins_failed_total",
-    "tollgate_authorize_bad_cost_total",
-    "tollgate_authorize_unmatched_total",
-    "tollgate_bad_requests_total",
-    "tollgate_build_info",
-    "tollgate_checks_in_flight",
-    "tollgate_circuit_state",
-    "tollgate_concurrency_not_applied_total",
-    "tollgate_connections_accepted_total",
-    "tollgate_connections_open",
-    "tollgate_connections_refused_total",
-    "tollgate_control_callers",
-    "tollgate_control_generation",
-    "tollgate_control_unreadable_records_total",
-    "tollgate_control_up",
-    "tollgate_control_writes_total",
-    "tollgate_decisions_total",
-    "tollgate_degraded",
-    "tollgate_failopen_total",
-    "tollgate_idempotency_conflicts_total",
-    "tollgate_idempotent_replays_total",
-    "tollgate_log_lines_lost_total",
-    "tollgate_ready",
-    "tollgate_receipts_deferred_total",
-    "tollgate_receipts_issued_total",
-    "tollgate_receipts_refused_total",
-    "tollgate_receipts_settled_total",
-    "tollgate_receipts_unsettled",
-    "tollgate_rules_domains",
-    "tollgate_rules_generation",
-    "tollgate_rules_last_reload_success_timestamp_seconds",
-    "tollgate_rules_loaded",
-    "tollgate_rules_reloads_total",
-    "tollgate_rules_valid",
-    "tollgate_snapshot_duration_seconds",
-    "tollgate_snapshot_last_success_timestamp_seconds",
-    "tollgate_snapshot_size_bytes",
-    "tollgate_snapshots_total",
-    "tollgate_soft_limits_passed_total",
-    "tollgate_store_batches_total",
-    "tollgate_store_claims_total",
-    "tollgate_store_connections_lost_total",
-    "tollgate_store_errands",
-    "tollgate_store_errands_dropped_total",
-    "tollgate_store_errors_total",
-    "tollgate_store_evicted_keys_total",
-    "tollgate_store_evicted_once_records_total",
-    "tollgate_store_keys",
-    "tollgate_store_level",
-    "tollgate_store_local_keys",
-    "tollgate_store_once_records",
-    "tollgate_store_owed_keys",
-    "tollgate_store_replicas",
-    "tollgate_store_resent_total",
-    "tollgate_store_script_calls_total",
-    "tollgate_store_swept_keys_total",
-    "tollgate_store_unsound_values_total",
-    "tollgate_tls_handshake_failures_total",
-    "tollgate_trace_spans_total",
-];
+fn limiter() -> Arc<Limiter<Counters>> {
+    Arc::new(Limiter::new(rules(), MemoryConfig::default().build().into()))
+}
 
-/// Those whose series are made by shards and reasons that only a shared store has.
-const OF_A_SHARED_STORE: [&str; 7] = [
-    "ratelimit_circuit_state",
-    "ratelimit_failopen_total",
-    "ratelimit_redis_errors_total",
-    "tollgate_circuit_state",
-    "tollgate_failopen_total",
-    "tollgate_store_errors_total",
-    "tollgate_store_resent_total",
-];
+/// The name of a sample without its labels.
+fn bare(sample: &str) -> &str {
+    sample.split('{').next().unwrap()
+}
 
-fn families(text: &str) -> Vec<String> {
-    let mut families: Vec<_> =
-        samples(text).into_keys().map(|name| name.split('{').next().unwrap().to_owned()).collect();
-    families.sort();
-    families.dedup();
-    families
+/// Everything that the table describes.
+fn described() -> impl Iterator<Item = &'static Described> {
+    GROUPS.iter().flat_map(|group| group.families)
 }
 
 #[test]
-fn every_family_is_there_from_the_first_scrape() {
-    let text = Metrics::new().text(Exposition::Plain).unwrap();
-    let expected: Vec<_> = FAMILIES.into_iter().filter(|family| !OF_A_SHARED_STORE.contains(family)).collect();
-    assert_eq!(families(&text), expected);
-    for family in FAMILIES {
-        assert_eq!(text.matches(&format!("# HELP {family} ")).count(), 1, "{family}\n{text}");
-        assert_eq!(text.matches(&format!("# TYPE {family} ")).count(), 1, "{family}\n{text}");
+fn every_family_is_there_from_the_first_scrape_as_the_table_describes_it() {
+    for metrics in [Metrics::new(), of_a_shared_store()] {
+        let text = metrics.text(Exposition::Plain).unwrap();
+        let told = |what: &str| -> BTreeMap<String, String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(what)?.split_once(' '));
+            let told: Vec<_> = lines.map(|(name, words)| (name.to_owned(), words.to_owned())).collect();
+            let by_name: BTreeMap<_, _> = told.iter().cloned().collect();
+            assert_eq!(by_name.len(), told.len(), "a family is there twice\n{text}");
+            by_name
+        };
+        let kind = |kind| match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge | Kind::Info => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Untyped => "untyped",
+        };
+        let of_table =
+            |of: &dyn Fn(&Described) -> String| described().map(|row| (row.name.to_owned(), of(row))).collect();
+        assert_eq!(told("# HELP "), of_table(&|row| format!("{}.", row.help)));
+        assert_eq!(told("# TYPE "), of_table(&|row| kind(row.kind).to_owned()));
     }
 }
 
 #[test]
-fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
+fn series_have_the_labels_of_the_table() {
+    let samples = scraped(&of_a_shared_store());
+    let mut missing: Vec<_> = described().map(|row| row.name).collect();
+    for sample in samples.keys() {
+        let labels = sample.split_once('{').map_or("", |(_, labels)| labels.trim_end_matches('}'));
+        let mut labels: Vec<_> = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)).collect();
+        let name = bare(sample);
+        let row = described().find(|row| match row.kind {
+            Kind::Histogram => ["_bucket", "_count", "_sum"].iter().any(|end| name.strip_suffix(end) == Some(row.name)),
+            _ => row.name == name,
+        });
+        let row = row.unwrap_or_else(|| panic!("{sample} is not in the table"));
+        if row.kind == Kind::Histogram {
+            labels.retain(|label| *label != "le");
+        }
+        assert_eq!(labels, row.labels, "{sample}");
+        missing.retain(|name| *name != row.name);
+    }
+    assert!(missing.is_empty(), "no series of {missing:?}");
+}
+
+/// Of a server with a rule, whose counters are in a store of three shards.
+fn of_a_shared_store() -> Arc<Metrics> {
     let held = Held::new();
     let shard = |name: &str, circuit, errors: &[(&'static str, u64)]| ShardStatus {
         name: name.to_owned(),
@@ -165,11 +123,15 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
     };
     let redis = RedisStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
     held.says(SharedStatus { guard, redis });
-    let (metrics, rules) = (Metrics::new(), Ruleset::compile(Vec::new(), 1).unwrap());
-    metrics.watch(held.limiter(rules), Arc::default(), Receipts::alone(), crate::observe::Sight::alone());
-    let text = metrics.text(Exposition::Plain).unwrap();
-    assert_eq!(families(&text), FAMILIES);
-    let samples = samples(&text);
+    let metrics = Metrics::new();
+    metrics.ask_for_top_denied(|| vec![("#00".to_owned(), 3)]);
+    metrics.watch(held.limiter(rules()), Arc::default(), Receipts::alone(), crate::observe::Sight::alone());
+    metrics
+}
+
+#[test]
+fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
+    let samples = scraped(&of_a_shared_store());
     for (ours, theirs) in [
         ("tollgate_store_errors_total", "ratelimit_redis_errors_total"),
         ("tollgate_failopen_total", "ratelimit_failopen_total"),
@@ -197,14 +159,6 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
     );
     assert_eq!(samples["tollgate_store_unsound_values_total"], 3.0);
     assert_eq!(samples[r#"tollgate_store_resent_total{reason="moved"}"#], 6.0);
-}
-
-#[test]
-fn the_documentation_lists_every_family() {
-    let page = include_str!("../../../../../docs/observability.md");
-    for family in FAMILIES {
-        assert!(page.contains(&format!("| `{family}")), "docs/observability.md does not have {family}");
-    }
 }
 
 #[test]
