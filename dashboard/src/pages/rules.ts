@@ -16,6 +16,8 @@ import { MODES, switchMode } from "./rules/mode.ts";
 const AT_ONCE = 500;
 const MOST_RULES = 20_000;
 const ON_A_PAGE = 50;
+/** The steps of a line: five minutes. */
+const MOST_STEPS = 60;
 /** How often all of it is read again: the stream does not tell of tiers. */
 const AGAIN_MS = 30_000;
 /** A switch is written at once, and in force when the rules are compiled with it. */
@@ -130,9 +132,8 @@ class All {
       if (at - began < row.sparkline.step_seconds) return;
       const was = were.get(name(row)) ?? row.totals;
       for (const kind of ["allow", "deny", "would_deny"] as const) {
-        const line = row.sparkline[kind];
-        // The line as a whole is as long as it was.
-        row.sparkline[kind] = [...line.slice(1), Math.max(0, row.totals[kind] - was[kind]) / (at - began)];
+        const counted = Math.max(0, row.totals[kind] - was[kind]) / (at - began);
+        row.sparkline[kind] = [...row.sparkline[kind], counted].slice(-MOST_STEPS);
       }
     }
     if (at > began) this.#step = { at, totals: totals() };
