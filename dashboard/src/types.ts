@@ -90,7 +90,7 @@ export interface RuleRow {
   rates: Rates;
   totals: Rates;
   sparkline: { step_seconds: number; allow: number[]; deny: number[]; would_deny: number[] };
-  tiers: { tier: string; utilisation: number; remaining: number; limit: number; rates: Rates }[];
+  tiers: { tier: string; utilisation: number; remaining: number | null; limit: number | null; rates: Rates }[];
 }
 
 export interface Activity {

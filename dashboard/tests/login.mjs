@@ -7,7 +7,7 @@ import { GUARDED, READER, TOKEN, go, on } from "./browser.mjs";
 test("a token is asked for, a wrong one refused, the right one kept for the tab", () =>
   on({ base: GUARDED, expected: [/401/] }, async (page) => {
     await page.goto(`${GUARDED}/`);
-    const token = page.getByLabel(/^Token/);
+    const token = page.getByLabel("Token");
     await token.fill("tg_wrong");
     await page.getByRole("button", { name: "Log in" }).click();
     await page.getByRole("alert").filter({ hasText: "The token was refused" }).waitFor();
@@ -21,7 +21,7 @@ test("a token is asked for, a wrong one refused, the right one kept for the tab"
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
 
     await page.getByRole("button", { name: "Log out" }).click();
-    await page.getByLabel(/^Token/).waitFor();
+    await page.getByLabel("Token").waitFor();
     assert.equal(await page.evaluate(() => sessionStorage.length), 0);
   }));
 
@@ -30,7 +30,7 @@ test("a token that is no longer in force leads back to the login", () =>
     await go(page, "keys", "Keys", GUARDED);
     await page.route("**/admin/v1/top*", (route) => route.continue({ headers: { ...route.request().headers(), authorization: "Bearer tg_old" } }));
     await page.getByRole("alert").filter({ hasText: "no longer logged in" }).waitFor();
-    await page.getByLabel(/^Token/).waitFor();
+    await page.getByLabel("Token").waitFor();
   }));
 
 test("who may only read is told what they lack, and the buttons are off", () =>

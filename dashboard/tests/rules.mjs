@@ -9,7 +9,7 @@ async function switchMode(page, rule, mode) {
   await page.getByRole("button", { name: `Mode of ${rule}:` }).click();
   const dialog = page.getByRole("dialog", { name: `Mode of ${rule}` });
   await dialog.getByRole("radio", { name: mode }).check();
-  await dialog.getByRole("textbox", { name: /^Reason/ }).fill("a test");
+  await dialog.getByRole("textbox", { name: "Reason" }).fill("a test");
   await dialog.getByRole("button", { name: "Switch" }).click();
   await dialog.waitFor({ state: "detached" });
 }

@@ -75,7 +75,7 @@ function keyTable(): Table<TopKey> {
     words(title, (key) => (key[of] === null ? NONE : count(key[of])), { kind: "number" });
   return new Table<TopKey>("Top keys", [
     words("Rank", (key) => String(key.rank), { kind: "number" }),
-    fixed("Key", (key) => (key.caller && !key.caller.startsWith("#") ? h("a", { href: href("caller", { name: key.caller, domain: key.domain }) }, key.key) : key.key), { kind: "main" }),
+    fixed("Key", (key) => (key.caller && !key.caller.startsWith("#") ? h("a", { href: href("caller", { name: key.caller, domain: key.domain }) }, key.key) : key.key || "one for all"), { kind: "main" }),
     fixed("Rule", (key) => [h("a", { href: href("keys", { domain: key.domain, rule: key.rule }) }, key.rule), h("small", {}, ` ${key.domain}`)]),
     number("Decisions", "decisions"),
     number("Refusals", "refusals"),

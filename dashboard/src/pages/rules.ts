@@ -16,14 +16,18 @@ import { MODES, switchMode } from "./rules/mode.ts";
 const AT_ONCE = 500;
 const MOST_RULES = 20_000;
 const ON_A_PAGE = 50;
+/** The steps of a line: five minutes. */
+const MOST_STEPS = 60;
 /** How often all of it is read again: the stream does not tell of tiers. */
 const AGAIN_MS = 30_000;
+/** A switch is written at once, and in force when the rules are compiled with it. */
+const COMPILED_MS = 1_000;
 
 export function rules(house: House, route: Route): Page {
   const [wrong, summary] = [fault(), h("p", { class: "hint", role: "status" })];
   const search = h("input", { type: "search", name: "search", value: route.query["search"] ?? "", placeholder: "rule or domain", "aria-label": "Search rules", autocomplete: "off" });
   const mode = h("select", { "aria-label": "Mode" }, h("option", { value: "" }, "any mode"), [...MODES, "soft"].map((one) => h("option", { value: one }, one)));
-  const [table, pager, all] = [ruleTable(house, () => void load()), new Pager(ON_A_PAGE), new All()];
+  const [table, pager, all] = [ruleTable(house, () => soon()), new Pager(ON_A_PAGE), new All()];
   table.order = { column: "Used", falling: true };
   let shown: RuleRow[] = [];
 
@@ -51,6 +55,12 @@ export function rules(house: House, route: Route): Page {
       wrong.set(error);
     }
   };
+  let later: ReturnType<typeof setTimeout> | undefined;
+  const soon = () => {
+    void load();
+    clearTimeout(later);
+    later = setTimeout(() => void load(), COMPILED_MS);
+  };
   const heard = (event: RulesEvent) => {
     all.add(event);
     settle();
@@ -69,12 +79,16 @@ export function rules(house: House, route: Route): Page {
   table.onOrder = again;
   pager.onTurn = refresh;
   const unhear = [every(AGAIN_MS, load), house.live.on("rules", heard), house.live.on("reload", () => void load())];
+  const close = () => {
+    clearTimeout(later);
+    unhear.forEach((end) => end());
+  };
   const may = lacks(house, "rules", "emergency");
   const node = h("div", {}, wrong.node,
     h("div", { class: "tools" }, search, mode, summary),
     may && h("p", { class: "hint" }, `Modes can't be switched here: ${may}.`),
     table.node, pager.node);
-  return { title: "Rules", node, withRules: true, close: () => unhear.forEach((end) => end()) };
+  return { title: "Rules", node, withRules: true, close };
 }
 
 async function everything(house: House): Promise<RuleRow[]> {
@@ -118,9 +132,8 @@ class All {
       if (at - began < row.sparkline.step_seconds) return;
       const was = were.get(name(row)) ?? row.totals;
       for (const kind of ["allow", "deny", "would_deny"] as const) {
-        const line = row.sparkline[kind];
-        // The line as a whole is as long as it was.
-        row.sparkline[kind] = [...line.slice(1), Math.max(0, row.totals[kind] - was[kind]) / (at - began)];
+        const counted = Math.max(0, row.totals[kind] - was[kind]) / (at - began);
+        row.sparkline[kind] = [...row.sparkline[kind], counted].slice(-MOST_STEPS);
       }
     }
     if (at > began) this.#step = { at, totals: totals() };

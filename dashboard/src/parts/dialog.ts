@@ -47,9 +47,15 @@ export function ask(asking: Asking): void {
   dialog.showModal();
 }
 
-/** A field with its name. */
+let fields = 0;
+
+/** A field with its name, and what else is to be said of it. */
 export function field(label: string, control: HTMLElement, hint?: string): HTMLElement {
-  return h("label", { class: "field" }, h("span", {}, label), control, hint && h("small", {}, hint));
+  fields += 1;
+  control.id = `field-${fields}`;
+  const more = hint && h("small", { id: `hint-${fields}` }, hint);
+  if (more) control.setAttribute("aria-describedby", more.id);
+  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, more);
 }
 
 /** Why something is done: the audit log keeps it. */
