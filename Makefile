@@ -22,6 +22,11 @@ help: ## List these targets
 run: setup ## Start the server on built-in example rules
 	@cargo run --quiet --release -p tollgate-server -- serve
 
+.PHONY: demo
+demo: setup ## A server with traffic that tells a story, and where to see it
+	@cargo build --quiet --release -p tollgate-server
+	@TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh
+
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
 test: setup-tests lint-fast ## Everything that must hold: formatting, clippy, all tests

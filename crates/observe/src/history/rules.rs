@@ -195,8 +195,8 @@ impl Rule {
         let tier = &mut self.tiers[at];
         (tier.peak, tier.seen) = (row.peak, look);
         let before = mem::replace(&mut tier.totals, fates(&row.counts));
-        for fate in 0..FATES {
-            let new = tier.totals[fate].saturating_sub(before[fate]);
+        for (fate, before) in before.into_iter().enumerate() {
+            let new = tier.totals[fate].saturating_sub(before);
             tier.recent[place][fate] = u32::try_from(new).unwrap_or(u32::MAX);
             self.gathered[fate] += new;
         }
