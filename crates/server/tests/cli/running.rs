@@ -46,9 +46,19 @@ impl Running {
     }
 
     /// Killed, and started again with what it had written.
-    pub(crate) fn restarted(mut self, flags: &[&str]) -> Running {
+    pub(crate) fn restarted(self, flags: &[&str]) -> Running {
+        self.stopped().started(flags)
+    }
+
+    /// Killed.
+    pub(crate) fn stopped(mut self) -> Running {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        self
+    }
+
+    /// Started again, with what it had written before it was stopped.
+    pub(crate) fn started(mut self, flags: &[&str]) -> Running {
         (self.child, _) = spawned(&self.home, flags);
         self
     }

@@ -19,6 +19,7 @@ mod show;
 pub(super) mod switch;
 pub(super) mod tier;
 pub(super) mod token;
+pub(super) mod top;
 mod until;
 pub(super) mod usage;
 
