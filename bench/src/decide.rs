@@ -44,7 +44,7 @@ pub fn run() {
 impl Workload {
     /// Asks for the first so many draws, shared out among threads, and says how many each thread asked for: what is measured is
     /// how long a decision takes while others decide too.
-    fn on_threads<A: FnMut(&String) -> bool>(
+    pub fn on_threads<A: FnMut(&String) -> bool>(
         &self,
         threads: usize,
         draws: usize,

@@ -1,6 +1,6 @@
 //! Tollgate beside its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|observe|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -8,6 +8,7 @@ mod decide;
 mod empty;
 mod load;
 mod memory;
+mod observe;
 mod replay;
 mod rounds;
 mod rules;
@@ -17,8 +18,9 @@ mod tenants;
 mod workload;
 
 /// What can be asked for, in the order in which it runs.
-const ALL: [(&str, fn()); 13] = [
+const ALL: [(&str, fn()); 14] = [
     ("decide", decide::run),
+    ("observe", observe::run),
     ("rules", rules::run),
     ("memory", memory::run),
     ("replay", replay::run),

@@ -12,7 +12,7 @@ use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset};
 
 use crate::contenders::check;
 use crate::memory::resident;
-use crate::rounds::take_turns;
+use crate::rounds::{more, take_turns};
 use crate::workload::Workload;
 
 /// The argument with which this program loads a snapshot and tells.
@@ -50,11 +50,6 @@ pub fn run() {
     more("for callers without one", median[1] - median[0], 50.0);
     more("for callers with one", median[2] - median[0], 200.0);
     load();
-}
-
-fn more(what: &str, nanoseconds: f64, at_most: f64) {
-    let word = if nanoseconds <= at_most { "reached" } else { "MISSED" };
-    println!("  = {what}: {nanoseconds:+.0} ns, at most {at_most:.0} ns wanted: {word}");
 }
 
 fn limiter(callers: Option<&str>) -> &'static Limiter<MemoryStore> {

@@ -1,12 +1,13 @@
 //! The witness of a server's decisions.
 
-use tollgate::{Seen, Source, Witness};
+use tollgate::{Seen, Source, Timestamp, Witness};
 
 use crate::hitters::Hitters;
 use crate::latency::Latency;
 use crate::log::{DecisionLog, LogConfig};
 use crate::ruling::{Ruled, Ruling};
 use crate::stripe::is_one_in;
+use crate::sustained::Sustained;
 use crate::tally::{Tally, TallyLimits};
 
 /// Sees every decision, and keeps what they come to.
@@ -73,6 +74,11 @@ impl Observer {
         };
         let refused = if self.config.shadow { Ruling::Shadow } else { Ruling::Deny };
         self.tally.throttled((passed, allowed), (refused, denied));
+    }
+
+    /// Keys that have come to be near their limit for long since the event of this number, with the number of the last event.
+    pub fn sustained_since(&self, event: u64, now: Timestamp) -> (u64, Vec<Sustained>) {
+        self.hitters.sustained_since(event, now)
     }
 
     /// How long decisions take.

@@ -184,6 +184,24 @@ impl Sustained {
             fitting.filter(|(room, _)| room.saturating_mul(u128::from(NEAR)) > u128::from(self.asked) * 1_000);
         fitting.min_by_key(|(room, _)| *room).map(|(_, fit)| fit)
     }
+
+    /// All of it in a sentence, in these words for who it is, what it is held to and since when; `fit` is a tier and its limit.
+    pub fn says(&self, who: &str, held_to: &str, since: &str, fit: Option<(&str, &str)>) -> String {
+        let (rule, tier, percent) = (self.name.rule(), &self.terms.tier, self.used_of_1_000 / 10);
+        let who = if who.is_empty() { "one counter for all" } else { who };
+        let asked = match self.terms.limit.algorithm() {
+            Algorithm::Concurrency => format!("{} at once", self.asked),
+            _ => format!("about {} in that time", self.asked),
+        };
+        let remedy = match fit {
+            Some((tier, limit)) => format!("the tier {tier} ({limit}) would fit"),
+            None => "no tier of the rule would fit".to_owned(),
+        };
+        format!(
+            "{who} has used 80 % or more of {held_to} (rule {rule}, tier {tier}) in every minute since {since}, {percent} % in the \
+             last one, and asks for {asked}: {remedy}"
+        )
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     }
     admin_closer.close();
     // What operators wrote is answered, and what they follow has an end.
-    let _ = tokio::time::timeout(LAST_ANSWERS, admin_ended.recv()).await;
+    let _ = tokio::join!(tokio::time::timeout(LAST_ANSWERS, admin_ended.recv()), parts.farewell);
     if let Ok(workers) = Arc::try_unwrap(workers) {
         workers.stop();
     }

@@ -1,7 +1,6 @@
 //! The minute under way, of the keys of one shard.
 
-use tollgate::{Charge, Limit};
-use tollgate_core::key::Key;
+use tollgate::Charge;
 
 use super::name::Name;
 use super::summary::{ByHash, Cell, DECISIONS, Floor, Keep, REFUSALS, Summary, Terms};
@@ -98,7 +97,7 @@ impl Live {
 
     /// What it has come to so far.
     pub(crate) fn summary(&self) -> Summary {
-        let cells = self.cells.iter().map(|(hash, cell)| (*hash, cell.clone())).collect();
+        let cells = self.cells.iter().map(|(hash, cell)| (*hash, cell.counted())).collect();
         Summary { totals: self.totals, floor: self.floor, cells }
     }
 
@@ -106,7 +105,7 @@ impl Live {
     fn begin(&mut self, hash: u128, said: Said<'_, '_>) {
         self.totals[REFUSALS] += u64::from(said.refused);
         self.make_room();
-        let mut cell = Cell::new(name_of(&mut self.text, &said.charge.key), &self.floor);
+        let mut cell = Cell::new(Name::of(&mut self.text, &said.charge.key), &self.floor);
         cell.met(said);
         self.cells.insert(hash, cell);
     }
@@ -143,16 +142,8 @@ impl Cell {
         if said.used > self.used {
             self.used = said.used;
             if self.near.is_none() && said.used >= Some(NEAR) {
-                self.near = Some(Box::new(terms(said.tier, said.charge.limit)));
+                self.near = Some(Box::new(Terms { tier: said.tier.into(), limit: said.charge.limit.clone() }));
             }
         }
     }
-}
-
-fn terms(tier: &str, limit: &Limit) -> Terms {
-    Terms { tier: tier.into(), limit: limit.clone() }
-}
-
-fn name_of(text: &mut String, key: &Key<'_>) -> Name {
-    Name::of(text, key)
 }

@@ -62,8 +62,6 @@ impl Past {
         }
         let mut both = Summary::together([&self.blocks[at].1, summary]);
         both.prune(KEEP);
-        // What keys are held to is asked of the last minutes alone.
-        both.forget_terms();
         self.blocks[at].1 = Arc::new(both);
         while self.blocks.len() > MOST_BLOCKS {
             self.blocks.pop_front();

@@ -102,6 +102,12 @@ impl Cell {
         Cell { name, seen: [0; 2], missed: floor.missed, used: None, refused_units: 0, near: None }
     }
 
+    /// The same without what it is held to, which is asked of single minutes alone.
+    pub(crate) fn counted(&self) -> Cell {
+        let Cell { seen, missed, used, refused_units, .. } = *self;
+        Cell { name: self.name.clone(), seen, missed, used, refused_units, near: None }
+    }
+
     /// No key has more than this.
     #[inline]
     pub(crate) fn most(&self, measure: usize) -> u64 {
@@ -189,7 +195,7 @@ impl Summary {
                         known.add(cell);
                         (0..2).for_each(|measure| floors[measure] += summary.floor.missed[measure]);
                     }
-                    None => drop(cells.insert(*hash, (cell.clone(), summary.floor.missed))),
+                    None => drop(cells.insert(*hash, (cell.counted(), summary.floor.missed))),
                 }
             }
         }
@@ -226,11 +232,6 @@ impl Summary {
         }
         self.cells = cells.into_iter().collect();
         self
-    }
-
-    /// What its keys are held to is not asked any more.
-    pub(crate) fn forget_terms(&mut self) {
-        self.cells.iter_mut().for_each(|(_, cell)| cell.near = None);
     }
 
     /// Its keys.

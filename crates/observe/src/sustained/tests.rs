@@ -78,6 +78,35 @@ fn limits_on_requests_in_flight_are_compared_with_their_like() {
     assert_eq!(fits.map(|fit| fit.tier), Some("large"));
 }
 
+#[test]
+fn all_of_it_is_a_sentence() {
+    let sustained = |held_to: &str| Sustained {
+        name: Name::new("api", "per-user", "ann", Some("ann")),
+        terms: Terms { tier: "free".into(), limit: limit(held_to) },
+        used_of_1_000: 957,
+        asked: 130,
+        since: Timestamp::from_secs(0),
+    };
+    for (held_to, who, fit, expected) in [
+        (
+            "100/minute",
+            "ann",
+            Some(("pro", "1000/minute")),
+            "ann has used 80 % or more of 100/minute (rule per-user, tier free) in every minute since 14:03, 95 % in the last one, and \
+             asks for about 130 in that time: the tier pro (1000/minute) would fit",
+        ),
+        (
+            "3/concurrent",
+            "",
+            None,
+            "one counter for all has used 80 % or more of 3/concurrent (rule per-user, tier free) in every minute since 14:03, 95 % in \
+             the last one, and asks for 130 at once: no tier of the rule would fit",
+        ),
+    ] {
+        assert_eq!(sustained(held_to).says(who, held_to, "14:03", fit), expected);
+    }
+}
+
 /// One limiter, asked minute by minute.
 struct Day {
     clock: ManualClock,

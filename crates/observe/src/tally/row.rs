@@ -44,7 +44,7 @@ pub enum Count {
     Over,
     /// Of those, refused from memory, without asking the store.
     OverFromCache,
-    /// Units that were asked for when four fifths or more were used.
+    /// Units that there was room for, in the last fifth of the limit.
     Near,
     /// Units that passed although there was no room, since the limit was only tried.
     OverInShadow,
@@ -73,8 +73,8 @@ const LEFT_BITS: u32 = 36;
 const MOST_USED: u64 = (1 << USED_BITS) - 1;
 const MOST_LEFT: u64 = (1 << LEFT_BITS) - 1;
 
-/// From here on a counter is near its limit, in thousandths.
-const NEAR: u64 = 800;
+/// Past so many fifths of its limit a counter is near it.
+const NEAR: u64 = 4;
 
 impl Row {
     pub(super) fn new(name: RowName) -> Row {
@@ -126,10 +126,12 @@ impl Row {
         let (numbers, units, reading) = (self.numbers.mine(), limit.charge.units, limit.reading);
         numbers.add(Count::Met.number(), 1);
         numbers.add(Count::Hits.number(), units);
-        let used = used(limit.limit().quota(), reading.remaining);
+        let quota = limit.limit().quota();
+        let used = used(quota, reading.remaining);
         if reading.admits {
-            if used >= NEAR {
-                numbers.add(Count::Near.number(), units);
+            let near = near(quota, reading.remaining, units);
+            if near > 0 {
+                numbers.add(Count::Near.number(), near);
             }
         } else {
             numbers.add(Count::Over.number(), units);
@@ -162,6 +164,13 @@ pub(crate) fn used(quota: u64, remaining: u64) -> u64 {
             None => (u128::from(quota.saturating_sub(remaining)) * 1_000 / u128::from(quota)) as u64,
         },
     }
+}
+
+/// How many of the units that were taken last are in the last fifth of a quota.
+pub(crate) fn near(quota: u64, remaining: u64, units: u64) -> u64 {
+    // Whole quotas are below 2^53.
+    let from = quota.saturating_mul(NEAR) / 5;
+    quota.saturating_sub(remaining).saturating_sub(from).min(units)
 }
 
 fn window(at: Timestamp) -> u64 {

@@ -151,7 +151,7 @@ fn a_peak_is_that_of_the_last_minute() {
 }
 
 #[test]
-fn near_begins_at_four_fifths() {
+fn near_begins_past_four_fifths() {
     let bench = Bench::new(RULES, ObserverConfig::default());
     bench.check_all("ann", 4);
     let rows = bench.observer.tally().rows();
@@ -161,6 +161,24 @@ fn near_begins_at_four_fifths() {
         [counts[Count::Hits], counts[Count::Near], counts[Count::Over], counts[Count::OverInShadow]]
     };
     assert_eq!((near("per-user"), near("tried")), ([4, 1, 1, 0], [4, 1, 2, 2]));
+}
+
+#[test]
+fn only_units_past_four_fifths_are_near() {
+    use super::row::near;
+    // A quota, what is left after, how many were taken: of 10, the ninth and the tenth are near.
+    for (quota, left, units, expected) in [
+        (10, 3, 1, 0),
+        (10, 2, 1, 0),
+        (10, 1, 1, 1),
+        (10, 0, 1, 1),
+        (10, 0, 10, 2),
+        (10, 1, 5, 1),
+        (4, 0, 1, 1),
+        (0, 0, 1, 0),
+    ] {
+        assert_eq!(near(quota, left, units), expected, "{units} taken, {left} of {quota} left");
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::net::listener::Listener;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
 use crate::observe::Sight;
+use crate::observe::fleet;
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::{LogEntries, Metrics};
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
@@ -53,6 +54,8 @@ pub(super) struct Parts {
     pub(super) health: Arc<Health>,
     /// What goes on beside serving, until the server is about to stop.
     pub(super) background: Vec<Task>,
+    /// What other servers are told last.
+    pub(super) farewell: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(super) kept: Kept,
     /// Where the counters are, if they are not in memory.
     pub(super) redis: Option<Arc<InRedis>>,
@@ -165,11 +168,13 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
-        let (following, copying) = (control.clone(), control.clone());
+        let (following, copying, telling) = (control.clone(), control.clone(), control.clone());
         let shared = settings.control.snapshots.clone();
         background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
         background.push(Box::new(move |closing| Box::pin(copying.keep_copy(closing))));
         background.push(Box::new(move |closing| Box::pin(control.keep(shared, closing))));
+        let farewell = Box::pin(fleet::leave(sight.clone(), telling.clone()));
+        background.push(Box::new(move |closing| Box::pin(fleet::keep(sight, telling, closing))));
         let mut tending = None;
         if let Some(redis) = redis.clone() {
             let started = redis.tend().map_err(|error| vec![format!("no thread for Redis: {error}")])?;
@@ -187,6 +192,7 @@ impl Parts {
             rules: Rules { follower, poll: settings.rules.poll },
             health,
             background,
+            farewell,
             kept: Kept { limiter, snapshots, _data: data },
             redis,
             agreement,

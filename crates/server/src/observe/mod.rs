@@ -1,5 +1,6 @@
 //! What operators see: logs, metrics, traces.
 
+pub(crate) mod fleet;
 pub(crate) mod log;
 pub(crate) mod masked;
 pub(crate) mod metrics;
@@ -9,4 +10,4 @@ pub(crate) mod trace;
 
 pub(crate) use masked::Masked;
 pub(crate) use seldom::Seldom;
-pub(crate) use sight::Sight;
+pub(crate) use sight::{Keys, Sight};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tollgate::Timestamp;
-use tollgate_observe::{Observer, ObserverConfig};
+use tollgate_observe::{By, Filter, Observer, ObserverConfig, Summary, Top, Window};
 
+use super::fleet::Fleet;
 use crate::config::ObserveSettings;
 
 /// What a server sees, and as whom.
@@ -20,6 +21,17 @@ pub(crate) struct Sight {
     pub(crate) started_at: Timestamp,
     /// Callers' keys may be labels of metrics.
     pub(crate) keys_in_metrics: bool,
+    /// What other servers see.
+    pub(super) fleet: Fleet,
+}
+
+/// Whether callers' keys are shown as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// As they are.
+    Shown,
+    /// As hashes that are the same on all servers of a fleet.
+    Hidden,
 }
 
 /// Where the kernel tells the machine's name.
@@ -27,6 +39,9 @@ const NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Where the store answers at once, one in so many checks is timed.
 const TIME_ONE_IN: u32 = 8;
+
+/// Ranks of those that are refused most often, as metrics have them.
+const MOST_RANKS: usize = 10;
 
 impl Sight {
     /// Of a server that refuses nothing if `shadow`, and whose store makes wait if `waits`.
@@ -39,7 +54,35 @@ impl Sight {
             region: settings.region.clone(),
             started_at,
             keys_in_metrics: settings.metrics_show_keys,
+            fleet: Fleet::default(),
         }
+    }
+}
+
+impl Sight {
+    /// A caller's text, as it may be shown.
+    pub(crate) fn shown(&self, text: &str, keys: Keys) -> String {
+        match keys {
+            Keys::Shown => text.to_owned(),
+            Keys::Hidden => self.fleet.hidden(text),
+        }
+    }
+
+    /// The heaviest keys of all servers, and how many servers that are. It takes a while.
+    pub(crate) fn top(&self, by: By, window: Window, filter: Filter<'_>, limit: usize, now: Timestamp) -> (Top, usize) {
+        let own = self.observer.hitters().summary(window, now).by_name();
+        let others = self.fleet.told(window, now);
+        let all = Summary::together(others.iter().map(|other| &**other).chain([&own]));
+        (all.top(by, filter, limit), others.len() + 1)
+    }
+
+    /// Whom this server refused most often in the last five minutes, and how often; keys are hashes unless metrics may have them.
+    #[allow(dead_code, reason = "metrics show it")]
+    pub(crate) fn top_denied(&self, now: Timestamp) -> Vec<(String, u64)> {
+        let keys = if self.keys_in_metrics { Keys::Shown } else { Keys::Hidden };
+        let hitters = self.observer.hitters();
+        let top = hitters.top(By::Refusals, Window::FiveMinutes, Filter::default(), MOST_RANKS, now);
+        top.keys.iter().map(|key| (self.shown(key.name.key(), keys), key.refusals)).collect()
     }
 }
 
@@ -53,6 +96,7 @@ impl Sight {
             region: None,
             started_at: Timestamp::from_secs(1_700_000_000),
             keys_in_metrics: false,
+            fleet: Fleet::default(),
         })
     }
 }

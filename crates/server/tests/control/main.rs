@@ -6,6 +6,7 @@ mod auth;
 mod fleet;
 mod follower;
 mod outage;
+mod seen;
 #[allow(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../serve/server.rs"]
 mod server;

@@ -53,6 +53,8 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         tokens::create,
         tokens::rotate,
         tokens::delete,
+        see::top::show,
+        see::sustained::show,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -95,7 +95,11 @@ pub(in crate::config) const UNNEEDED: &[Unneeded] = &[
         why: "a refused request never consumes anything here",
         instead: UNSET,
     },
-    Unneeded { names: &["NEAR_LIMIT_RATIO"], why: "there is no near-limit metric here yet", instead: UNSET },
+    Unneeded {
+        names: &["NEAR_LIMIT_RATIO"],
+        why: "near the limit is past four fifths of it, its default",
+        instead: UNSET,
+    },
     Unneeded {
         names: &["QUOTA_MODE"],
         why: "it can't be switched on for all rules at once here",

@@ -287,6 +287,21 @@ fn parts_are_read_when_somebody_asks() {
 }
 
 #[test]
+fn what_the_store_of_record_said_grows_old_until_it_says_more() {
+    let metrics = Metrics::new();
+    let (control, at) = (metrics.control(), |seconds: u64| Some(Timestamp::from_secs(1_700_000_000 + seconds)));
+    assert_eq!(control.age(at(5)), 0.0, "there is none");
+    control.begun(at(0).unwrap());
+    assert_eq!((control.age(at(90)), control.age(None)), (90.0, 0.0));
+    assert_eq!(scraped(&metrics)["tollgate_control_up"], 0.0, "it has not answered yet");
+    control.heard(at(100).unwrap());
+    assert_eq!((control.age(at(102)), control.age(at(99))), (2.0, 0.0));
+    assert_eq!(scraped(&metrics)["tollgate_control_up"], 1.0);
+    control.away();
+    assert_eq!((control.age(at(160)), scraped(&metrics)["tollgate_control_up"]), (60.0, 0.0));
+}
+
+#[test]
 fn the_process_is_this_one() {
     let samples = scraped(&Metrics::new());
     let memory = 1024.0 * 1024.0..64.0 * 1024.0 * 1024.0 * 1024.0;

@@ -8,6 +8,7 @@ mod ended;
 mod openapi;
 mod rules;
 mod switches;
+mod top;
 mod writes;
 
 use std::sync::{Arc, Mutex};

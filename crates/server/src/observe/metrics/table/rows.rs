@@ -77,7 +77,8 @@ Gauge tollgate_series_other []
 
 "Names of envoyproxy/ratelimit" "
 For dashboards that were made for it: the same names, with the domain and, as `key1`, the rule. They have no type, since there a
-counter's name does not end in `_total`; `rate()` works on them all the same. They count units (hits), not decisions.
+counter's name does not end in `_total`; `rate()` works on them all the same. They count units (hits), not decisions; a request that is refused takes nothing here, so all of
+its units are over the limit.
 " {
 Untyped ratelimit_service_rate_limit_total_hits [domain key1]
     "Units that were asked of a rule"
@@ -86,7 +87,7 @@ Untyped ratelimit_service_rate_limit_over_limit [domain key1]
     "Units for which a rule had no room"
     "As a share of `total_hits`: how much a rule refuses"
 Untyped ratelimit_service_rate_limit_near_limit [domain key1]
-    "Units that a rule had room for when four fifths of its limit or more were used"
+    "Units that a rule had room for, past four fifths of its limit"
     "Rises before refusals do"
 Untyped ratelimit_service_rate_limit_within_limit [domain key1]
     "Units that a rule had room for"
