@@ -2,6 +2,7 @@
 //!
 //! An [`Observer`] is the [`Witness`](tollgate::Witness) of a limiter. What it saw is read by whoever shows it: metrics, pages, logs.
 
+mod history;
 mod hitters;
 mod latency;
 mod log;
@@ -12,6 +13,9 @@ mod sustained;
 mod tally;
 pub mod words;
 
+pub use history::{
+    Activity, History, MOST_SECONDS, Met, Quantiles, RATES_OVER, STEP, Second, Sparkline, TIMES_OVER, TierActivity,
+};
 pub use hitters::{
     By, ERROR_ONE_IN, Filter, Hitters, ListedKey, MOST_BYTES, Name, Summary, Terms, Top, TopKey, Window,
 };

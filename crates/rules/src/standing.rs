@@ -107,7 +107,7 @@ impl<'a> Looks<'a> {
 
 impl Rule {
     /// The attributes that name its counters.
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         let path = self.path.iter().map(|(key, _)| &**key);
         self.key_names.iter().map(|name| &**name).chain(path)
     }

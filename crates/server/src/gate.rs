@@ -5,9 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::told::Beside;
-use tollgate::{
-    Decision, Ending, Explanation, Limiter, Receipt, Replay, Request, RequestError, SettleError, Settled, Span,
-};
+use tollgate::{Decision, Ending, Limiter, Receipt, Replay, Request, RequestError, SettleError, Settled, Span};
 use tollgate_observe::Observer;
 use tollgate_store::guarded::Level;
 
@@ -173,11 +171,6 @@ impl Gate {
         }
         let level = self.limiter.store().shared()?.level();
         (level != Level::Normal).then(|| level.name())
-    }
-
-    /// What every rule makes of a request. Consumes nothing.
-    pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, RequestError> {
-        self.limiter.explain(request).await
     }
 
     /// The limiter, for what is not a check.

@@ -85,9 +85,11 @@ impl Tally {
     /// All rows, in the order of their names. `other` comes last, if there is one.
     pub fn rows(&self) -> Vec<Arc<Row>> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = rows.by_name.values().cloned().collect();
+        let (mut all, other): (Vec<_>, _) = (rows.by_name.values().cloned().collect(), rows.other.clone());
+        // A decision may wait for a row of its own.
+        drop(rows);
         all.sort_unstable_by(|one, other| one.name().cmp(other.name()));
-        all.extend(rows.other.clone());
+        all.extend(other);
         all
     }
 

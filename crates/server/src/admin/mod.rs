@@ -71,13 +71,7 @@ impl Admin {
         sight: Arc<Sight>,
     ) -> Arc<Admin> {
         let limiter = control.limiter().clone();
-        let see = See {
-            sight,
-            metrics: metrics.clone(),
-            health: health.clone(),
-            control: control.clone(),
-            auth: auth.clone(),
-        };
+        let see = See::new(sight, metrics.clone(), health.clone(), control.clone(), auth.clone());
         let guarded = rules::routes(limiter)
             .layer(from_fn(auth::reading))
             .merge(api::tokens::routes(control.clone(), auth.clone()))

@@ -182,7 +182,7 @@ impl<'r> RuleItem<'r> {
     }
 }
 
-fn mode(mode: RuleMode) -> String {
+pub(super) fn mode(mode: RuleMode) -> String {
     match mode {
         RuleMode::Enforce => "enforce".to_owned(),
         RuleMode::Share { of_10_000 } => {

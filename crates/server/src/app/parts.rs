@@ -27,11 +27,10 @@ use crate::net::Closing;
 use crate::net::listener::Listener;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
-use crate::observe::Sight;
-use crate::observe::fleet;
 use crate::observe::log::{LogFormat, LogSettings};
 use crate::observe::metrics::{LogEntries, Metrics};
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
+use crate::observe::{Sight, fleet, pulse};
 use crate::receipts::Receipts;
 use crate::receipts::keys::Agreement;
 use crate::rules_watch::{self, Follower, LastGood, LayerHandle, RulesSource, Waker};
@@ -112,7 +111,8 @@ impl Parts {
         let signing = Signing::build(settings, data.as_deref(), shared, metrics.receipts().clone());
         let Signing { receipts, agreement } = signing.map_err(|reason| vec![reason])?;
         metrics.watch(limiter.clone(), health.clone(), receipts.clone(), sight.clone());
-        metrics.ask_for_top_denied(Vec::new);
+        let (seen, now) = (sight.clone(), SystemClock::default());
+        metrics.ask_for_top_denied(move || seen.top_denied(now.now()));
         metrics.ask_for_log_entries(LogEntries::default);
         let control = control::Control::new(
             loaded,
@@ -168,7 +168,10 @@ impl Parts {
             let (limiter, interval) = (limiter.clone(), settings.snapshot_interval);
             background.push(Box::new(move |closing| Box::pin(snapshots.keep(limiter, interval, watched, closing))));
         }
-        let (following, copying, telling) = (control.clone(), control.clone(), control.clone());
+        let (following, copying) = (control.clone(), control.clone());
+        let (telling, watched) = (control.clone(), control.clone());
+        let seen = sight.clone();
+        background.push(Box::new(move |closing| Box::pin(pulse::watch(seen, watched, closing))));
         let shared = settings.control.snapshots.clone();
         background.push(Box::new(move |closing| Box::pin(following.follow(closing))));
         background.push(Box::new(move |closing| Box::pin(copying.keep_copy(closing))));

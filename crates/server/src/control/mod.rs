@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::control::Controls;
-use tollgate::{Clock, Limiter, Timestamp};
-use tollgate_control::{Db, Point};
+use tollgate::{Clock, Limiter, Span, Timestamp};
+use tollgate_control::{Db, Place, Point};
 
 use crate::counters::Counters;
 use crate::health::Health;
@@ -134,6 +134,20 @@ impl Control {
     /// The store of record, if there is one.
     pub(crate) fn db(&self) -> Option<&Db> {
         self.db.as_ref()
+    }
+
+    /// What kind of store of record it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.db.as_ref().map(Db::place) {
+            None => "none",
+            Some(Place::File(_)) => "sqlite",
+            Some(Place::Postgres(_)) => "postgres",
+        }
+    }
+
+    /// How long ago the store of record said what is in force here; `None` if it never did.
+    pub(crate) fn age(&self) -> Option<Span> {
+        self.metrics.heard_at().map(|at| self.now().since(at))
     }
 
     pub(crate) fn limiter(&self) -> &Arc<Limiter<Counters>> {

@@ -67,7 +67,6 @@ pub(crate) struct Busy {
 
 /// A server of the fleet.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(dead_code, reason = "the overview shows it")]
 pub(crate) struct KnownServer {
     pub(crate) about: About,
     pub(crate) seen_at: Timestamp,
@@ -208,7 +207,6 @@ impl List {
 
 impl Sight {
     /// All servers that are known, this one first.
-    #[allow(dead_code, reason = "the overview shows it")]
     pub(crate) fn servers(&self, rules_generation: u64, now: Timestamp) -> Vec<KnownServer> {
         let this = KnownServer { about: self.about(rules_generation), seen_at: now, this: true };
         [this].into_iter().chain(self.fleet.others(now)).collect()

@@ -4,6 +4,7 @@ pub(crate) mod fleet;
 pub(crate) mod log;
 pub(crate) mod masked;
 pub(crate) mod metrics;
+pub(crate) mod pulse;
 pub(crate) mod seldom;
 pub(crate) mod sight;
 pub(crate) mod trace;

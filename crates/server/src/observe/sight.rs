@@ -6,14 +6,16 @@ use tollgate::Timestamp;
 use tollgate_observe::{By, Filter, Observer, ObserverConfig, Summary, Top, Window};
 
 use super::fleet::Fleet;
+use super::pulse::Pulse;
 use crate::config::ObserveSettings;
 
 /// What a server sees, and as whom.
 #[derive(Debug)]
-#[allow(dead_code, reason = "pages that show it follow")]
 pub(crate) struct Sight {
     /// Sees every decision.
     pub(crate) observer: Arc<Observer>,
+    /// What they came to lately.
+    pub(crate) pulse: Pulse,
     /// What the server is called among others.
     pub(crate) name: String,
     /// Where it is.
@@ -50,6 +52,7 @@ impl Sight {
             ObserverConfig { shadow, time_one_in: if waits { 1 } else { TIME_ONE_IN }, ..ObserverConfig::default() };
         Sight {
             observer: Arc::new(Observer::new(config)),
+            pulse: Pulse::new(started_at),
             name: settings.server_name.clone().unwrap_or_else(machine),
             region: settings.region.clone(),
             started_at,
@@ -77,7 +80,6 @@ impl Sight {
     }
 
     /// Whom this server refused most often in the last five minutes, and how often; keys are hashes unless metrics may have them.
-    #[allow(dead_code, reason = "metrics show it")]
     pub(crate) fn top_denied(&self, now: Timestamp) -> Vec<(String, u64)> {
         let keys = if self.keys_in_metrics { Keys::Shown } else { Keys::Hidden };
         let hitters = self.observer.hitters();
@@ -90,11 +92,17 @@ impl Sight {
 impl Sight {
     /// Of a server without settings.
     pub(crate) fn alone() -> Arc<Sight> {
+        Sight::since(Timestamp::from_secs(1_700_000_000))
+    }
+
+    /// The same, of one that began at this moment.
+    pub(crate) fn since(started_at: Timestamp) -> Arc<Sight> {
         Arc::new(Sight {
             observer: Arc::new(Observer::new(ObserverConfig::default())),
+            pulse: Pulse::new(started_at),
             name: "here".to_owned(),
             region: None,
-            started_at: Timestamp::from_secs(1_700_000_000),
+            started_at,
             keys_in_metrics: false,
             fleet: Fleet::default(),
         })

@@ -2,6 +2,7 @@
 
 mod last_good;
 mod layer;
+mod reload;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::observe::metrics::RulesMetrics;
 
 pub(crate) use last_good::LastGood;
 pub(crate) use layer::LayerHandle;
+pub(crate) use reload::Reload;
 pub(crate) use source::{RulesChanges, RulesSource, Seen};
 pub(crate) use watch::{Waker, watch};
 
@@ -48,12 +50,14 @@ impl Follower {
         metrics: RulesMetrics,
     ) -> Follower {
         let clock = SystemClock::default();
+        let generation = limiter.rules().generation();
         if errors.is_empty() {
             metrics.reloaded(clock.now());
+            source.reloaded(Reload { generation, error: None, at: Some(clock.now()) });
         } else {
-            refused(errors, &health, &metrics);
+            let error = refused(errors, &health, &metrics);
+            source.reloaded(Reload { generation, error: Some(error), at: None });
         }
-        let generation = limiter.rules().generation();
         Follower { source, limiter, last_good, health, metrics, seen, generation, clock }
     }
 
@@ -78,9 +82,10 @@ impl Follower {
                 }
             }
             Err(problems) => {
-                refused(&problems, &self.health, &self.metrics);
+                let error = refused(&problems, &self.health, &self.metrics);
                 self.source.wait_for(Some(sources), &problems);
                 self.fall_back(&layer);
+                self.source.failed(self.generation, error);
             }
         }
     }
@@ -119,13 +124,15 @@ impl Follower {
         let rules = self.limiter.rules();
         let count: usize = rules.domains().iter().map(|domain| domain.rules().len()).sum();
         tracing::info!(generation = self.generation, domains = rules.domains().len(), rules = count, "rules in force");
-        self.metrics.reloaded(self.clock.now());
+        let now = self.clock.now();
+        self.metrics.reloaded(now);
+        self.source.reloaded(Reload { generation: self.generation, error: None, at: Some(now) });
         self.health.restore(PART);
     }
 }
 
-/// Says that rules are bad and that others are in force.
-fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) {
+/// Says that rules are bad and that others are in force, in the words of the answer.
+fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) -> String {
     for problem in problems {
         tracing::error!("{problem}");
     }
@@ -141,5 +148,7 @@ fn refused(problems: &[Problem], health: &Health, metrics: &RulesMetrics) {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    health.degrade(PART, format!("{what}, the last good rules are in force: {first}{more}"));
+    let told = format!("{what}, the last good rules are in force: {first}{more}");
+    health.degrade(PART, told.clone());
+    told
 }

@@ -10,7 +10,7 @@ use tollgate::control::lines::{FileText, FilesLine};
 use tollgate::{Layer, LoadOptions, Problem, Ruleset, Severity};
 use tollgate_rules::{Files, Source};
 
-use super::{LastGood, LayerHandle};
+use super::{LastGood, LayerHandle, Reload};
 
 /// Where rules come from; every clone knows the same ones in force.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub(crate) struct RulesSource {
     in_force: Arc<watch::Sender<Option<Arc<InForce>>>>,
     /// Files that wait for rules by API to be corrected: nothing else is wrong with them.
     waiting: Arc<ArcSwapOption<Vec<Source>>>,
+    reload: Arc<watch::Sender<Reload>>,
 }
 
 /// What the rules in force were made of.
@@ -68,7 +69,7 @@ const NONE: u64 = 0;
 
 impl RulesSource {
     pub(crate) fn new(paths: Vec<PathBuf>, options: LoadOptions, layer: LayerHandle) -> RulesSource {
-        RulesSource { paths, options, layer, in_force: Arc::default(), waiting: Arc::default() }
+        RulesSource { paths, options, layer, in_force: Arc::default(), waiting: Arc::default(), reload: Arc::default() }
     }
 
     pub(super) fn read(&self) -> Files {
@@ -109,6 +110,21 @@ impl RulesSource {
     /// Tells when others may be.
     pub(crate) fn changes(&self) -> RulesChanges {
         RulesChanges(self.in_force.subscribe())
+    }
+
+    /// Rules were put in force, or were not.
+    pub(super) fn reloaded(&self, reload: Reload) {
+        self.reload.send_replace(reload);
+    }
+
+    /// The rules as they are written are not in force, for this reason; these are.
+    pub(super) fn failed(&self, generation: u64, error: String) {
+        self.reload.send_modify(|reload| (reload.generation, reload.error) = (generation, Some(error)));
+    }
+
+    /// How that went last, and tells when it goes on.
+    pub(crate) fn reloads(&self) -> watch::Receiver<Reload> {
+        self.reload.subscribe()
     }
 
     /// Remembers files that were refused, if that is for the layer's sake alone; none, once others are in force.

@@ -12,7 +12,8 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
 #[openapi(
     info(
         title = "Tollgate, for operators",
-        description = "Quotas, rules, switches, emergencies, blocks, counters, tokens and the audit log"
+        description = "Quotas, rules, switches, emergencies, blocks, counters, tokens, the audit log, and what the server sees of its \
+                       decisions"
     ),
     paths(
         quotas::list,
@@ -55,6 +56,11 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         tokens::delete,
         see::top::show,
         see::sustained::show,
+        see::overview::show,
+        see::live::follow,
+        see::activity::list,
+        see::tiers::list,
+        see::explain::ask,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::HeaderValue;
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http_body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -54,15 +54,33 @@ pub(super) struct Gone;
 
 /// An answer, and where its lines are put.
 pub(super) fn lines() -> (Lines, Response) {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    (Lines(sender), of_lines(Body::new(Sent(receiver))))
+    let (lines, body) = sent();
+    (lines, of_lines(body))
+}
+
+/// An answer of events, and where those are put.
+pub(super) fn events() -> (Lines, Response) {
+    let (lines, body) = sent();
+    let mut response = of_kind(body, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    (lines, response)
 }
 
 /// An answer whose body is lines of JSON.
 pub(super) fn of_lines(body: Body) -> Response {
+    of_kind(body, HeaderValue::from_static("application/jsonl"))
+}
+
+fn of_kind(body: Body, kind: HeaderValue) -> Response {
     let mut response = body.into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
+}
+
+/// A body, and where its pieces are put.
+fn sent() -> (Lines, Body) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    (Lines(sender), Body::new(Sent(receiver)))
 }
 
 impl http_body::Body for Sent {

@@ -65,12 +65,16 @@ impl ControlMetrics {
         self.heard.store(at.as_micros(), Ordering::Relaxed);
     }
 
-    /// How many seconds ago that was.
+    /// When that was.
+    pub(crate) fn heard_at(&self) -> Option<Timestamp> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        (heard > 0).then_some(Timestamp::from_micros(heard))
+    }
+
+    /// How many seconds ago.
     pub(super) fn age(&self, now: Option<Timestamp>) -> f64 {
-        match (self.heard.load(Ordering::Relaxed), now) {
-            (1.., Some(now)) => now.as_micros().saturating_sub(self.heard.load(Ordering::Relaxed)) as f64 / 1e6,
-            _ => 0.0,
-        }
+        let age = self.heard_at().zip(now).map(|(heard, now)| now.since(heard));
+        age.unwrap_or_default().as_micros() as f64 / 1e6
     }
 
     /// A write was asked for, and whether it was stored.

@@ -90,6 +90,11 @@ impl ByWire {
         by_wire
     }
 
+    pub(super) fn in_flight(&self) -> u64 {
+        let of = |wire| self.in_flight.get_or_create(&WireLabels { wire }).get();
+        WIRES.into_iter().map(|wire| u64::try_from(of(wire)).unwrap_or(0)).sum()
+    }
+
     pub(super) fn of(&self, wire: &'static str) -> WireMetrics {
         let decisions = |outcome, source| self.decisions.get_or_create_owned(&DecisionLabels { wire, outcome, source });
         let by_source = |outcome| BySource {

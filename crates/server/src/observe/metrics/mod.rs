@@ -199,6 +199,11 @@ impl Metrics {
         self.by_listener.of(listener)
     }
 
+    /// Checks that have begun and not ended, on all wires.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.by_wire.in_flight()
+    }
+
     pub(crate) fn rules(&self) -> &RulesMetrics {
         &self.rules
     }

@@ -1,16 +1,19 @@
 //! `POST /v1/ratelimit/explain`: what every rule makes of a request. For operators: it shows hidden rules too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tollgate::{Counter, ExplainedRule, Explanation, Fate, Mode};
+use tollgate::{Counter, ExplainedRule, Explanation, Fate, Limiter, Mode};
 use utoipa::ToSchema;
 
 use super::asked::Asked;
 use super::problem::Problem;
 use super::{Wire, body};
+use crate::counters::Counters;
 
 /// What every rule makes of a request. Nothing was consumed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,14 +86,27 @@ const MOST_MISSES: usize = 1_000;
     )
 )]
 pub(super) async fn handle(State(wire): State<Arc<Wire>>, body: axum::body::Body) -> Result<Json<Explained>, Problem> {
-    let bytes = body::whole(body, wire.times.body).await?;
+    explained(wire.gate.limiter(), body, wire.times.body).await
+}
+
+/// The same on another listener: what this limiter makes of a body that arrives within that time.
+pub(crate) async fn answer(limiter: &Limiter<Counters>, body: axum::body::Body, within: Duration) -> Response {
+    explained(limiter, body, within).await.into_response()
+}
+
+async fn explained(
+    limiter: &Limiter<Counters>,
+    body: axum::body::Body,
+    within: Duration,
+) -> Result<Json<Explained>, Problem> {
+    let bytes = body::whole(body, within).await?;
     let asked = Asked::read(&bytes)?;
     let (pairs, _) = asked.pairs()?;
     let descriptors = asked.descriptors(&pairs);
     let request = asked.request(&descriptors);
-    match wire.gate.explain(&request).await {
+    match limiter.explain(&request).await {
         Ok(explanation) => Ok(Json(Explained::new(explanation, asked.cost))),
-        Err(error) => Err(Problem::of_request(&error, request.domain, &wire.gate.limiter().rules())),
+        Err(error) => Err(Problem::of_request(&error, request.domain, &limiter.rules())),
     }
 }
 

@@ -7,7 +7,7 @@ mod asked;
 mod authorize;
 mod body;
 mod check;
-mod explain;
+pub(crate) mod explain;
 mod health;
 mod once;
 mod openapi;

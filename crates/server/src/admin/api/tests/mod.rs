@@ -7,6 +7,7 @@ mod emergencies;
 mod ended;
 mod openapi;
 mod rules;
+mod see;
 mod switches;
 mod top;
 mod writes;
@@ -27,10 +28,12 @@ use tollgate::{
 use tollgate_control::Place;
 use tower::ServiceExt as _;
 
+use crate::admin::auth::Auth;
 use crate::admin::who::{Scope, Scopes, Who};
 use crate::control::{Control, Parts, Sources, load};
 use crate::counters::Counters;
 use crate::health::Health;
+use crate::observe::Sight;
 use crate::observe::metrics::Metrics;
 use crate::rules_watch::{Follower, LayerHandle, RulesSource};
 
@@ -54,6 +57,8 @@ pub(crate) struct Bench {
     home: TempDir,
     pub(crate) control: Arc<Control>,
     pub(crate) clock: ManualClock,
+    pub(crate) sight: Arc<Sight>,
+    pub(crate) health: Arc<Health>,
     router: Router,
     follower: Mutex<Follower>,
 }
@@ -81,7 +86,9 @@ impl Bench {
         let (clock, layer) = (ManualClock::at(START), LayerHandle::default());
         let rules = RulesSource::new(vec![path], LoadOptions::default(), layer.clone());
         let started = rules.start(None).unwrap();
-        let limiter = Arc::new(Limiter::new(started.rules, counters).with_clock(clock.clone()));
+        let sight = Sight::since(START);
+        let limiter = Limiter::new(started.rules, counters).with_clock(clock.clone());
+        let limiter = Arc::new(limiter.with_witness(sight.observer.clone()));
         let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
         let parts = Parts {
             limiter: limiter.clone(),
@@ -92,9 +99,11 @@ impl Bench {
             clock: Box::new(clock.clone()),
         };
         let control = Control::new(loaded, parts);
-        let follower = Follower::new(rules, started.seen, &[], limiter, None, health, metrics.rules().clone());
-        let router = super::routes(control.clone());
-        Bench { home, control, clock, router, follower: Mutex::new(follower) }
+        let follower = Follower::new(rules, started.seen, &[], limiter, None, health.clone(), metrics.rules().clone());
+        let auth = Auth::of_this_machine(&control, &metrics);
+        let see = super::see::See::new(sight.clone(), metrics, health.clone(), control.clone(), auth);
+        let router = super::routes(control.clone()).merge(super::see::routes(see));
+        Bench { home, control, clock, sight, health, router, follower: Mutex::new(follower) }
     }
 
     /// Sends a request, and has what it changed compiled.
@@ -161,6 +170,11 @@ impl Bench {
     pub(crate) fn rewrite(&self, file: &str) {
         std::fs::write(self.home.path().join("rules.yaml"), file).unwrap();
         self.follower.lock().unwrap().look(false);
+    }
+
+    /// Looks at what was counted, as the server does each second.
+    pub(crate) fn look(&self) {
+        self.sight.pulse.look(&self.sight.observer, &self.control);
     }
 
     /// Moves the clock.

@@ -40,7 +40,7 @@ impl Scene {
         let bench = Bench::new(RULES).await;
         let (metrics, sight, control) = (Metrics::new(), Sight::alone(), bench.control.clone());
         let auth = Auth::of_this_machine(&control, &metrics);
-        let see = See { sight: sight.clone(), metrics, health: Arc::new(Health::default()), control, auth };
+        let see = See::new(sight.clone(), metrics, Arc::new(Health::default()), control, auth);
         let store = MemoryConfig::default().build_with(bench.clock.clone());
         let limiter = Limiter::new(Ruleset::from_text(RULES, 1).unwrap().0, store);
         let limiter = limiter.with_clock(bench.clock.clone()).with_witness(sight.observer.clone());

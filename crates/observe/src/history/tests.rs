@@ -1,0 +1,194 @@
+//! Histories of decisions whose numbers and times are known.
+
+use std::sync::Arc;
+
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
+
+use super::rules::MOST_POINTS;
+use super::*;
+use crate::ObserverConfig;
+use crate::tally::{RowName, TallyLimits};
+
+const RULES: &str = "
+domain: api
+entity: user
+tiers: {free: {paid: false}, pro: {}}
+default_tier: free
+tier_from: plan
+rules:
+  - {name: per-user, key: [user], limit: {free: 3/hour, pro: 100/hour}, algorithm: fixed_window}
+  - {name: tried, key: [user], limit: 2/hour, algorithm: fixed_window, mode: shadow}
+";
+
+/// The beginning of an hour.
+const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+struct Bench {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    observer: Arc<Observer>,
+    clock: ManualClock,
+    now: Timestamp,
+    history: History,
+}
+
+impl Bench {
+    fn new(config: ObserverConfig) -> Bench {
+        let clock = ManualClock::at(BEGIN);
+        let store = MemoryConfig::default().build_with(clock.clone());
+        let observer = Arc::new(Observer::new(config));
+        let rules = Ruleset::from_text(RULES, 1).unwrap().0;
+        let limiter = Limiter::new(rules, store).with_clock(clock.clone()).with_witness(observer.clone());
+        Bench { limiter, observer, clock, now: BEGIN, history: History::new(BEGIN) }
+    }
+
+    fn check(&self, plan: &str, times: usize) {
+        for _ in 0..times {
+            let entries = [("user", plan), ("plan", plan)];
+            let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+            tollgate::now(self.limiter.check(&request)).unwrap().unwrap();
+        }
+    }
+
+    /// So much time passes, and then is looked.
+    fn pass(&mut self, millis: u64) {
+        self.now = self.now.after(Span::from_micros(millis * 1_000));
+        self.clock.set(self.now);
+        self.history.sample(&self.observer, self.now);
+    }
+
+    fn allowed(&self) -> Vec<f64> {
+        self.history.seconds().map(|second| second.rates[Ruling::Allow as usize]).collect()
+    }
+}
+
+fn bench() -> Bench {
+    Bench::new(ObserverConfig::default())
+}
+
+#[test]
+fn each_second_has_its_own_rates_and_the_last_ten_have_theirs() {
+    let mut bench = bench();
+    for number in 1..=12 {
+        bench.check("pro", number);
+        bench.pass(1_000);
+    }
+    let rates: Vec<f64> = bench.history.seconds().map(|second| second.rates.iter().sum()).collect();
+    assert_eq!(rates, (1..=12).map(f64::from).collect::<Vec<_>>());
+    // 3 + 4 + … + 12, of which two passed the rule that is tried long ago.
+    assert_eq!(bench.history.rates(), [0.0, 0.0, 7.5, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(bench.history.totals(), [2, 0, 76, 0, 0, 0, 0]);
+    assert_eq!(bench.history.at(), bench.now);
+}
+
+#[test]
+fn nothing_is_known_before_the_first_look() {
+    let history = History::new(BEGIN);
+    assert_eq!((history.at(), history.totals(), history.rates()), (BEGIN, [0; 7], [0.0; 7]));
+    assert_eq!((history.decision_times(), history.seconds().len()), (None, 0));
+    assert_eq!(history.rule("api", "per-user"), Activity::default());
+    assert_eq!(history.sparkline("api", "per-user"), Sparkline::default());
+}
+
+#[test]
+fn seconds_are_bounded() {
+    let mut bench = bench();
+    bench.check("free", 1);
+    (0..MOST_SECONDS + 1).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.allowed(), [0.0; MOST_SECONDS]);
+    assert_eq!(bench.history.looks.len(), MOST_LOOKS);
+}
+
+#[test]
+fn one_who_looks_late_sees_what_several_seconds_came_to() {
+    let mut bench = bench();
+    bench.check("pro", 2);
+    bench.pass(3_000);
+    let third = [2.0 / 3.0; 3];
+    assert_eq!(bench.allowed(), third);
+    // A clock that is set back, and one that is set forward by a year.
+    bench.now = BEGIN;
+    bench.pass(0);
+    assert_eq!(bench.allowed().len(), 4);
+    bench.pass(365 * 86_400_000);
+    assert_eq!(bench.allowed().len(), 64);
+}
+
+#[test]
+fn times_are_those_of_the_last_minute() {
+    let mut bench = bench();
+    assert_eq!(bench.history.store_times(), None);
+    bench.observer.decision_times().took(1_000_000, 8);
+    bench.pass(1_000);
+    assert_eq!(bench.history.store_times(), None);
+    bench.observer.decision_times().took(5_000, 8);
+    bench.pass(1_000);
+    let seconds: Vec<_> = bench.history.seconds().map(|second| second.took.unwrap()).collect();
+    assert!(seconds[0].p50 >= 1_000_000 && (5_000..6_000).contains(&seconds[1].p999), "{seconds:?}");
+    let minute = bench.history.decision_times().unwrap();
+    assert_eq!(minute.count, 16);
+    assert!(minute.p50 < 6_000 && minute.p99 >= 1_000_000, "{minute:?}");
+    (0..59).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.decision_times().unwrap().count, 8, "the first second is over a minute ago");
+    bench.pass(1_000);
+    assert_eq!(bench.history.decision_times(), None);
+    assert_eq!(bench.history.seconds().last().unwrap().took, None);
+}
+
+#[test]
+fn a_rule_is_the_sum_of_its_tiers() {
+    let mut bench = bench();
+    bench.check("free", 5);
+    bench.check("pro", 10);
+    bench.pass(1_000);
+    let rule = bench.history.rule("api", "per-user");
+    assert_eq!(rule.rates, Met { allow: 13.0, deny: 2.0, would_deny: 0.0 });
+    assert_eq!(rule.totals, Met { allow: 13, deny: 2, would_deny: 0 });
+    assert_eq!(rule.peak, Some(Peak { used_of_1_000: 1_000, left: 0 }));
+    let tiers: Vec<_> =
+        rule.tiers.iter().map(|tier| (&*tier.tier, tier.activity.totals.deny, tier.activity.utilisation())).collect();
+    assert_eq!(tiers, [("free", 2, 1.0), ("pro", 0, 0.1)]);
+    // The one that is tried had room twice for each of them: of what the other refused as well.
+    let tried = bench.history.rule("api", "tried");
+    assert_eq!(tried.totals, Met { allow: 4, deny: 0, would_deny: 11 });
+    assert_eq!(tried.tiers[0].tier, RowName::DEFAULT);
+    let mut tiers = bench.history.tiers("api");
+    tiers.sort_by(|one, other| one.tier.cmp(&other.tier));
+    let tiers: Vec<_> = tiers.iter().map(|tier| (&*tier.tier, tier.activity.totals.allow)).collect();
+    assert_eq!(tiers, [("default", 4), ("free", 3), ("pro", 10)]);
+    // Ten seconds later that is past.
+    (0..10).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.rule("api", "per-user").rates, Met::default());
+}
+
+#[test]
+fn a_line_has_a_point_every_five_seconds() {
+    let mut bench = bench();
+    bench.check("pro", 10);
+    (0..4).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.sparkline("api", "per-user"), Sparkline::default());
+    bench.pass(1_000);
+    bench.check("free", 5);
+    (0..5).for_each(|_| bench.pass(1_000));
+    let line = bench.history.sparkline("api", "per-user");
+    assert_eq!((&line.allow[..], &line.deny[..]), (&[2.0, f64::from(0.6f32)][..], &[0.0, f64::from(0.4f32)][..]));
+    assert_eq!(line.would_deny, [0.0; 2]);
+    assert_eq!(bench.history.sparkline("api", "nobody").allow, [0.0; 2], "as long as the others");
+    (0..5 * MOST_POINTS).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.sparkline("api", "per-user").allow, [0.0; MOST_POINTS]);
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let config = ObserverConfig { tally: TallyLimits { most_rows: 6 }, ..ObserverConfig::default() };
+    let mut bench = Bench::new(config);
+    bench.check("free", 1);
+    bench.pass(1_000);
+    assert_eq!(bench.history.rule("api", "tried").totals.allow, 1);
+    let (head, _) = RULES.split_once("  - ").unwrap();
+    let rules = format!("{head}  - {{name: a, key: [user], limit: {{free: 1/hour, pro: 2/hour}}}}");
+    bench.limiter.install(Ruleset::from_text(&rules, 2).unwrap().0);
+    bench.check("free", 1);
+    bench.pass(1_000);
+    assert_eq!(bench.history.rule("api", "tried"), Activity::default());
+    assert_eq!(bench.history.rule("api", "a").totals.allow, 1);
+}
