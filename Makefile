@@ -50,7 +50,7 @@ test-dashboard: dashboard ## The dashboard's logic; in a browser it is tested wi
 
 .PHONY: pictures
 pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
-	PICTURES=docs/pictures cargo test -p tollgate-server --test dashboard
+	cargo test -p tollgate-server --test dashboard -- --ignored
 
 .PHONY: demo
 demo: setup dashboard-if-possible ## A server with traffic that tells a story, and where to see it

@@ -1,16 +1,11 @@
 // A browser, pages in it that are watched for whatever should not be, and traffic for the server.
 
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
-import path from "node:path";
 import { after } from "node:test";
 import { chromium } from "playwright-core";
 
 /** Where the open server is, and where the one that wants tokens: that one has a thousand rules. */
 export const { ADMIN, HTTP, GUARDED, TOKEN, READER } = process.env;
-/** Where the pictures go. They are always taken: a page that can't be drawn should fail. */
-const PICTURES = process.env.PICTURES;
-
 /** How long anything may take that a test waits for: machines are slow at times. */
 export const PATIENCE = 20_000;
 
@@ -75,10 +70,4 @@ export async function checks(user, count, more = {}) {
   let status;
   for (let sent = 0; sent < count; sent += 1) status = await check(user, more);
   return status;
-}
-
-/** Takes a picture of the page, whole. It is kept where pictures are wanted. */
-export async function picture(page, name) {
-  if (PICTURES) mkdirSync(PICTURES, { recursive: true });
-  await page.screenshot({ fullPage: true, ...(PICTURES ? { path: path.join(PICTURES, `${name}.png`) } : {}) });
 }

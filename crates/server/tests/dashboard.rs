@@ -33,6 +33,21 @@ rules:
   - {name: everyone, key: [], limit: 100000/second}
 ";
 
+/// What a shop may have, for pictures.
+const SHOP: &str = "
+domain: api
+entity: user_id
+tiers: {free: {paid: false}, pro: {}, enterprise: {}}
+default_tier: free
+rules:
+  - {name: per-user, key: [user_id], limit: {free: 120/minute, pro: 1200/minute, enterprise: 12000/minute}}
+  - {name: orders, key: [user_id], match: {endpoint: \"POST /orders*\"}, limit: {free: 20/minute, pro: 200/minute, enterprise: 2000/minute}}
+  - {name: search-v2, key: [user_id], match: {endpoint: \"GET /search*\"}, limit: 40/minute, mode: shadow}
+  - {name: exports, key: [user_id], match: {endpoint: \"POST /exports*\"}, limit: 30/minute, mode: soft}
+  - {name: login, key: [remote_address], match: {endpoint: \"POST /login\"}, limit: 5/5m, policy: security}
+  - {name: everyone, key: [], limit: 10000/second, algorithm: token_bucket}
+";
+
 const TOKEN: &str = "tg_the-token-of-the-dashboards-tests-0123456789";
 
 /// So many rules a server shows without anybody having to wait.
@@ -107,18 +122,32 @@ fn the_dashboard_works_in_a_browser() {
     let (open, guarded) = servers();
     let reader = json!({"name": "reader", "scopes": ["read"]});
     let reader = send("POST", &guarded.url("admin", "/admin/v1/tokens"), Some(TOKEN), &reader);
+    let mut node = node("all.mjs", &open);
+    node.env("GUARDED", guarded.url("admin", ""));
+    node.env("TOKEN", TOKEN).env("READER", reader["token"].as_str().unwrap());
+    succeeds(node);
+}
+
+#[test]
+#[ignore = "it makes the pictures of the docs, of two minutes of traffic: make pictures"]
+fn pictures_are_taken() {
+    let open = Start::new().rules(SHOP).listen(&["http", "admin"]).ready();
+    let mut node = node("pictures.mjs", &open);
+    node.env("PICTURES", dashboard().join("../docs/pictures"));
+    succeeds(node);
+}
+
+/// One of the dashboard's tests, on a server that whoever is on this machine may ask.
+fn node(test: &str, open: &Server) -> Command {
     let mut node = Command::new(tools::system("node"));
-    node.arg("tests/all.mjs")
-        .current_dir(dashboard())
-        .env("ADMIN", open.url("admin", ""))
-        .env("HTTP", open.url("http", ""))
-        .env("GUARDED", guarded.url("admin", ""))
-        .env("TOKEN", TOKEN)
-        .env("READER", reader["token"].as_str().unwrap())
-        .env("CHROMIUM", tools::system("chromium"));
-    if let Ok(folder) = std::env::var("PICTURES") {
-        node.env("PICTURES", dashboard().join("..").join(folder));
-    }
+    node.arg(Path::new("tests").join(test)).current_dir(dashboard());
+    node.env("ADMIN", open.url("admin", "")).env("HTTP", open.url("http", ""));
+    node.env("CHROMIUM", tools::system("chromium"));
+    node
+}
+
+#[track_caller]
+fn succeeds(mut node: Command) {
     let output = node.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
