@@ -11,6 +11,7 @@ mod remote;
 mod replay;
 mod running;
 mod serve;
+mod why;
 
 use std::fs;
 use std::io::Write;

@@ -48,6 +48,7 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         counters::change,
         audit::list,
         see::me::show,
+        see::decisions::list,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

@@ -6,6 +6,7 @@
 
 mod control;
 mod families;
+mod log;
 mod plain;
 mod process;
 mod receipts;

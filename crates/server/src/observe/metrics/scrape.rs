@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSe
 use prometheus_client::metrics::MetricType;
 use tollgate::{Limiter, MemoryStats, MemoryStore};
 
-use super::shared;
+use super::{log, shared};
 use crate::counters::{Counters, SharedStatus};
 use crate::health::Health;
 use crate::observe::Sight;
@@ -20,7 +20,6 @@ pub(super) struct Parts {
     pub(super) limiter: Arc<Limiter<Counters>>,
     pub(super) health: Arc<Health>,
     pub(super) receipts: Arc<Receipts>,
-    #[allow(dead_code, reason = "families of it follow")]
     pub(super) sight: Arc<Sight>,
 }
 
@@ -47,6 +46,7 @@ impl Collector for Scrape {
         let counters = parts.map(|parts| parts.limiter.store());
         memory(&mut encoder, &counters.and_then(Counters::memory).map(MemoryStore::stats).unwrap_or_default())?;
         shared::encode(&mut encoder, &parts.map(Parts::shared).unwrap_or_default())?;
+        log::encode(&mut encoder, parts.map(|parts| parts.sight.decisions.counts()).unwrap_or_default())?;
         receipts(&mut encoder, parts.map(|parts| parts.receipts.unsettled()).unwrap_or_default())?;
         health(&mut encoder, parts.map(|parts| &*parts.health))
     }

@@ -36,7 +36,7 @@ fn limiter() -> Arc<Limiter<Counters>> {
 }
 
 /// Every family that docs/observability.md promises.
-const FAMILIES: [&str; 69] = [
+const FAMILIES: [&str; 70] = [
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -63,6 +63,7 @@ const FAMILIES: [&str; 69] = [
     "tollgate_control_unreadable_records_total",
     "tollgate_control_up",
     "tollgate_control_writes_total",
+    "tollgate_decision_log_entries_total",
     "tollgate_decisions_total",
     "tollgate_degraded",
     "tollgate_failopen_total",

@@ -1,5 +1,6 @@
 //! What the server sees of its decisions: pages of numbers for operators, the dashboard and `tollgate top`.
 
+pub(super) mod decisions;
 pub(super) mod me;
 
 use std::sync::Arc;
@@ -25,5 +26,8 @@ pub(crate) struct See {
 }
 
 pub(crate) fn routes(see: See) -> Router {
-    Router::new().route("/admin/v1/me", get(me::show)).with_state(Arc::new(see))
+    Router::new()
+        .route("/admin/v1/me", get(me::show))
+        .route("/admin/v1/decisions", get(decisions::list))
+        .with_state(Arc::new(see))
 }

@@ -3,6 +3,7 @@
 mod audit;
 mod blocks;
 mod counters;
+mod decisions;
 mod emergencies;
 mod openapi;
 mod rules;
@@ -25,10 +26,13 @@ use tollgate::{
 use tollgate_control::Place;
 use tower::ServiceExt as _;
 
+use super::see::See;
+use crate::admin::auth::Auth;
 use crate::admin::who::{Scope, Scopes, Who};
 use crate::control::{Control, Parts, Sources, load};
 use crate::counters::Counters;
 use crate::health::Health;
+use crate::observe::Sight;
 use crate::observe::metrics::Metrics;
 use crate::rules_watch::{Follower, LayerHandle, RulesSource};
 
@@ -79,7 +83,9 @@ impl Bench {
         let (clock, layer) = (ManualClock::at(START), LayerHandle::default());
         let rules = RulesSource::new(vec![path], LoadOptions::default(), layer.clone());
         let started = rules.start(None).unwrap();
-        let limiter = Arc::new(Limiter::new(started.rules, counters).with_clock(clock.clone()));
+        let sight = Sight::alone();
+        let limiter = Limiter::new(started.rules, counters).with_clock(clock.clone());
+        let limiter = Arc::new(limiter.with_witness(sight.observer.clone()));
         let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
         let parts = Parts {
             limiter: limiter.clone(),
@@ -91,7 +97,9 @@ impl Bench {
         };
         let control = Control::new(loaded, parts);
         let follower = Follower::new(rules, started.seen, &[], limiter, None, health, metrics.rules().clone());
-        let router = super::routes(control.clone());
+        let auth = Auth::of_this_machine(&control, &metrics);
+        let see = See { sight, metrics, health: Arc::default(), control: control.clone(), auth };
+        let router = super::routes(control.clone()).merge(super::see::routes(see));
         Bench { home, control, clock, router, follower: Mutex::new(follower) }
     }
 
