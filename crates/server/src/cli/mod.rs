@@ -52,6 +52,8 @@ enum Command {
     Emergency(remote::emergency::Emergency),
     /// Who did what, when, from where
     Audit(remote::audit::Audit),
+    /// Why a caller was limited: the refusal nearest a moment, in a sentence
+    Why(remote::why::Why),
     /// Who may ask the admin API, and what for
     Token(remote::token::Token),
     /// What a server does, live: decisions, rules, who asks most
@@ -87,6 +89,7 @@ Examples:
   tollgate quota set abc123 --tier pro --override 'endpoint:POST /orders=500/minute'
   tollgate usage abc123
   tollgate top
+  tollgate why abc123 --at 14:32:17
 
 Exit codes: 0 when all is well; 1 when rules, requests or input are not, or a server said no; 2 for a command that can't
 be understood, or a server that can't be reached.";
@@ -146,6 +149,7 @@ impl Command {
             Command::Block(block) => block.run(),
             Command::Emergency(emergency) => emergency.run(),
             Command::Audit(audit) => audit.run(),
+            Command::Why(why) => why.run(),
             Command::Token(token) => token.run(),
             Command::Top(top) => top.run(),
             Command::DemoLoad(load) => load.run(),

@@ -14,6 +14,7 @@ mod running;
 mod serve;
 mod terminal;
 mod top;
+mod why;
 
 use std::fs;
 use std::io::Write;

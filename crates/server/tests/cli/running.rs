@@ -105,7 +105,8 @@ impl Drop for Running {
 /// A server that is ready, and where its admin listener is.
 fn spawned(home: &TempDir, flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--http", "off", "--data", "data"])
+        .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--data", "data"])
+        .args(if flags.contains(&"--http") { &[][..] } else { &["--http", "off"] })
         .args(flags)
         .current_dir(home.path())
         .env_clear()
