@@ -189,6 +189,21 @@ async fn rules_are_told_with_what_they_do() {
 }
 
 #[tokio::test]
+async fn tiers_of_a_rule_are_in_the_order_of_the_domain() {
+    let shop = SHOP.replace("tiers: {free: {paid: false}, pro: {}}", "tiers: {pro: {}, free: {paid: false}}");
+    let bench = Bench::new(&shop).await;
+    bench
+        .put("/admin/v1/quotas/k", &json!({"overrides": [{"rule": "per-key", "requests_per_unit": 3, "unit": "year"}]}))
+        .await
+        .ok();
+    decide(&bench, "k", 1).await;
+    second(&bench);
+    let tiers = bench.get(ACTIVITY).await.ok()["rows"][0]["tiers"].clone();
+    let tiers: Vec<_> = tiers.as_array().unwrap().iter().map(|tier| some(tier, ["tier", "limit"])).collect();
+    assert_eq!(tiers, [[json!("pro"), json!(1000)], [json!("free"), json!(10)], [json!("override"), json!(null)]]);
+}
+
+#[tokio::test]
 async fn rules_are_searched_and_come_page_by_page() {
     let bench = Bench::new(SHOP).await;
     let rules = async |query: &str| -> (u64, Vec<String>) {
