@@ -52,6 +52,11 @@ test-dashboard: dashboard ## The dashboard's logic; in a browser it is tested wi
 pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
 	cargo test -p tollgate-server --test dashboard -- --ignored
 
+.PHONY: demo
+demo: setup dashboard-if-possible ## A server with traffic that tells a story, and where to see it
+	@cargo build --quiet --release -p tollgate-server
+	@TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh
+
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
 test: setup-tests test-dashboard lint-fast ## Everything that must hold: formatting, clippy, all tests

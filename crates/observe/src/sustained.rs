@@ -121,6 +121,11 @@ impl Streaks {
         (self.events, self.begun.iter().skip(self.begun.len() - new).cloned().collect())
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
         let keys = self.keys.values().map(|streak| streak.name.bytes() + streak.terms.tier.len());

@@ -2,6 +2,7 @@
 
 mod banner;
 mod control;
+mod decisions;
 mod parts;
 mod receipts;
 mod store;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tollgate::{Clock as _, SystemClock};
 
 use crate::config::{Problem, Settings};
 use crate::net::closing::Closer;
@@ -67,6 +69,9 @@ fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Re
 /// How long the admin listener's last answers may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
+/// How long the last decisions may take to be logged.
+const LAST_DECISIONS: Duration = Duration::from_secs(2);
+
 /// From the first connection to the last.
 async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let unable = |error: io::Error| format!("the server can't run: {error}");
@@ -111,6 +116,12 @@ async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
     let _ = tokio::join!(tokio::time::timeout(LAST_ANSWERS, admin_ended.recv()), parts.farewell);
     if let Ok(workers) = Arc::try_unwrap(workers) {
         workers.stop();
+    }
+    // Nobody decides any more.
+    match tokio::time::timeout(LAST_DECISIONS, parts.decisions.write(SystemClock::default().now())).await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => tracing::warn!("the last decisions could not be logged: {why}"),
+        Err(_) => tracing::warn!("the last decisions could not be logged in time"),
     }
     // One that panicked has said so.
     let _ = rules.join();

@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod counters;
 mod data_dir;
+mod decisions;
 mod gate;
 mod health;
 mod net;

@@ -21,6 +21,7 @@ use crate::control;
 use crate::counters::redis::InRedis;
 use crate::counters::{Counters, Shared, watch};
 use crate::data_dir::{DataDir, OpenError};
+use crate::decisions::Decisions;
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::net::Closing;
@@ -28,7 +29,7 @@ use crate::net::listener::Listener;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::workers::{Door, Wire};
 use crate::observe::log::{LogFormat, LogSettings};
-use crate::observe::metrics::{LogEntries, Metrics};
+use crate::observe::metrics::Metrics;
 use crate::observe::trace::{OtlpSettings, TraceGuard, Tracer};
 use crate::observe::{Sight, fleet, pulse};
 use crate::receipts::Receipts;
@@ -60,6 +61,8 @@ pub(super) struct Parts {
     pub(super) redis: Option<Arc<InRedis>>,
     /// With those who share them, on the key of receipts.
     pub(super) agreement: Option<Arc<Agreement>>,
+    /// What is logged of decisions: the last of it is written when all connections have ended.
+    pub(super) decisions: Arc<Decisions>,
     /// Redis is spoken to as long as this is held: until the last connection has ended.
     pub(super) tending: Option<Tending>,
     /// Spans are sent as long as this is held.
@@ -103,7 +106,9 @@ impl Parts {
         let store = store::Kept::build(settings, data.as_ref().map(|data| data.path()), &health);
         let store::Kept { counters, snapshots, redis } = store.map_err(|reason| vec![reason])?;
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
-        let sight = Sight::new(&settings.observe, settings.shadow_mode, counters.wait(), clock.now());
+        let sink =
+            super::decisions::sink(settings, loaded.db.as_ref(), data.as_deref()).map_err(|reason| vec![reason])?;
+        let sight = Sight::new(&settings.observe, (settings.shadow_mode, counters.wait()), sink, clock.now());
         let sight = Arc::new(sight);
         let limiter = Limiter::new(started.rules, counters).keeping_once(keep_once);
         let limiter = Arc::new(limiter.with_witness(sight.observer.clone()));
@@ -113,7 +118,8 @@ impl Parts {
         metrics.watch(limiter.clone(), health.clone(), receipts.clone(), sight.clone());
         let (seen, now) = (sight.clone(), SystemClock::default());
         metrics.ask_for_top_denied(move || seen.top_denied(now.now()));
-        metrics.ask_for_log_entries(LogEntries::default);
+        let logged = sight.decisions.clone();
+        metrics.ask_for_log_entries(move || logged.counts());
         let control = control::Control::new(
             loaded,
             control::Parts {
@@ -151,6 +157,7 @@ impl Parts {
         let http =
             http(settings, gate("http", settings.http.max_in_flight), receipts, &health, keys_of(settings.http.auth));
         let http = doors.open("http", &settings.http.listen, http);
+        let decisions = sight.decisions.clone();
         let admin = Admin::new(metrics.clone(), health.clone(), control.clone(), auth, sight.clone());
         let admin = doors.open("admin", &settings.admin.listen, admin);
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
@@ -178,6 +185,9 @@ impl Parts {
         background.push(Box::new(move |closing| Box::pin(control.keep(shared, closing))));
         let farewell = Box::pin(fleet::leave(sight.clone(), telling.clone()));
         background.push(Box::new(move |closing| Box::pin(fleet::keep(sight, telling, closing))));
+        let (logging, logged) = (decisions.clone(), health.clone());
+        background
+            .push(Box::new(move |closing| Box::pin(logging.keep_writing(logged, SystemClock::default(), closing))));
         let mut tending = None;
         if let Some(redis) = redis.clone() {
             let started = redis.tend().map_err(|error| vec![format!("no thread for Redis: {error}")])?;
@@ -199,6 +209,7 @@ impl Parts {
             kept: Kept { limiter, snapshots, _data: data },
             redis,
             agreement,
+            decisions,
             tending,
             traces,
         })

@@ -1,5 +1,6 @@
 //! The command line. Each command is a file: its arguments, what it does, and the exit code that says how it went.
 
+mod demo;
 mod explain;
 mod lint;
 mod remote;
@@ -51,8 +52,15 @@ enum Command {
     Emergency(remote::emergency::Emergency),
     /// Who did what, when, from where
     Audit(remote::audit::Audit),
+    /// Why a caller was limited: the refusal nearest a moment, in a sentence
+    Why(remote::why::Why),
     /// Who may ask the admin API, and what for
     Token(remote::token::Token),
+    /// What a server does, live: decisions, rules, who asks most
+    Top(remote::top::Top),
+    /// Traffic for the demo: many callers, a noisy one, and a bad deploy
+    #[command(hide = true)]
+    DemoLoad(demo::DemoLoad),
 }
 
 /// Which rules.
@@ -80,6 +88,8 @@ Examples:
   tollgate replay --rules rules/ < requests.jsonl > decisions.jsonl
   tollgate quota set abc123 --tier pro --override 'endpoint:POST /orders=500/minute'
   tollgate usage abc123
+  tollgate top
+  tollgate why abc123 --at 14:32:17
 
 Exit codes: 0 when all is well; 1 when rules, requests or input are not, or a server said no; 2 for a command that can't
 be understood, or a server that can't be reached.";
@@ -139,7 +149,10 @@ impl Command {
             Command::Block(block) => block.run(),
             Command::Emergency(emergency) => emergency.run(),
             Command::Audit(audit) => audit.run(),
+            Command::Why(why) => why.run(),
             Command::Token(token) => token.run(),
+            Command::Top(top) => top.run(),
+            Command::DemoLoad(load) => load.run(),
         }
     }
 }

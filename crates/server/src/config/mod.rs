@@ -45,8 +45,8 @@ use settings::{
     RespSettings, ResponseHeaders, TlsClients,
 };
 pub(crate) use settings::{
-    ControlPlace, Data, DataAuth, KeysFrom, Listen, LogFormat, ObserveSettings, PasswordFrom, RedisSettings,
-    RulesSettings, Settings, Store, Tls, Workers,
+    ControlPlace, Data, DataAuth, DecisionLogPlace, KeysFrom, Listen, LogFormat, ObserveSettings, PasswordFrom,
+    RedisSettings, RulesSettings, Settings, Store, Tls, Workers,
 };
 
 /// What was gathered at the start.

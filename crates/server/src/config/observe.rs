@@ -1,8 +1,10 @@
 //! The settings of what is told of decisions.
 
+use std::path::PathBuf;
+
 use super::read::Reader;
-use super::settings::{LogFormat, ObserveSettings, Url};
-use super::table::{LOG_FORMATS, LOG_LEVELS};
+use super::settings::{DecisionLogPlace, DecisionLogSettings, LogFormat, ObserveSettings, Url};
+use super::table::{DECISION_LOGS, LOG_FORMATS, LOG_LEVELS};
 use super::text;
 
 impl Reader<'_> {
@@ -15,6 +17,7 @@ impl Reader<'_> {
         let server_name = self.or("server_name", "auto", |text, _| Ok(text.to_owned()));
         let region = self.or("region", "none", |text, _| Ok(text.to_owned()));
         let metrics_show_keys = self.switch("metrics_show_keys");
+        let decisions = self.decision_log();
         Some(ObserveSettings {
             log_level: log_level?,
             log_format: log_format?,
@@ -24,6 +27,29 @@ impl Reader<'_> {
             server_name: server_name?,
             region: region?,
             metrics_show_keys: metrics_show_keys?,
+            decisions: decisions?,
+        })
+    }
+
+    fn decision_log(&mut self) -> Option<DecisionLogSettings> {
+        use DecisionLogPlace::{Auto, Control, Files, Off, Stdout};
+        let place = self.word("decision_log", DECISION_LOGS, &[Auto, Control, Files, Stdout, Off]);
+        let sample = self.percent("decision_log_sample");
+        let callers = self.percent("decision_log_callers");
+        let directory = self.or("decision_log_dir", "none", |text, _| Ok(PathBuf::from(text)));
+        let file_size = self.count("decision_log_file_size");
+        let files = self.count("decision_log_files");
+        let keep = self.time("decision_log_keep");
+        let max = self.count("decision_log_max");
+        Some(DecisionLogSettings {
+            place: place?,
+            sample: sample?,
+            callers: callers?,
+            directory: directory?,
+            file_size: file_size?,
+            files: files?,
+            keep: keep?,
+            max: max?,
         })
     }
 }

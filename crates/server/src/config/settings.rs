@@ -292,6 +292,35 @@ pub(crate) struct ObserveSettings {
     pub(crate) region: Option<String>,
     /// Callers' keys may be labels of metrics.
     pub(crate) metrics_show_keys: bool,
+    pub(crate) decisions: DecisionLogSettings,
+}
+
+/// The decision log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionLogSettings {
+    pub(crate) place: DecisionLogPlace,
+    /// Of decisions that are no refusals.
+    pub(crate) sample: Percent,
+    /// Of callers about whom everything is logged.
+    pub(crate) callers: Percent,
+    /// Where files are; `None` is in the data directory.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) file_size: u64,
+    pub(crate) files: usize,
+    pub(crate) keep: Duration,
+    /// Rows in the control store.
+    pub(crate) max: u64,
+}
+
+/// Where decisions are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecisionLogPlace {
+    /// In the control store, else in files, else in memory: whatever there is.
+    Auto,
+    Control,
+    Files,
+    Stdout,
+    Off,
 }
 
 /// How a line of the log looks.

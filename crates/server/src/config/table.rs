@@ -121,6 +121,8 @@ pub(crate) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 pub(crate) const LOG_FORMATS: &[&str] = &["text", "json"];
 /// Whom a wire lets in.
 pub(crate) const DATA_AUTH: &[&str] = &["off", "token"];
+/// Where decisions are logged.
+pub(crate) const DECISION_LOGS: &[&str] = &["auto", "control", "files", "stdout", "off"];
 /// How much is logged.
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 /// The file that is read if it is there and nobody names another.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tollgate::Timestamp;
-use tollgate_observe::{By, Filter, Observer, ObserverConfig, Summary, Top, Window};
+use tollgate::{Span, Timestamp};
+use tollgate_observe::{By, Filter, LogConfig, Observer, ObserverConfig, Share, Summary, Top, Window};
 
 use super::fleet::Fleet;
 use super::pulse::Pulse;
-use crate::config::ObserveSettings;
+use crate::config::{DecisionLogPlace, ObserveSettings};
+use crate::decisions::{Decisions, DecisionsConfig, Sink};
 
 /// What a server sees, and as whom.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Sight {
     pub(crate) observer: Arc<Observer>,
     /// What they came to lately.
     pub(crate) pulse: Pulse,
+    /// Logs some of them.
+    pub(crate) decisions: Arc<Decisions>,
     /// What the server is called among others.
     pub(crate) name: String,
     /// Where it is.
@@ -46,14 +49,34 @@ const TIME_ONE_IN: u32 = 8;
 const MOST_RANKS: usize = 10;
 
 impl Sight {
-    /// Of a server that refuses nothing if `shadow`, and whose store makes wait if `waits`.
-    pub(crate) fn new(settings: &ObserveSettings, shadow: bool, waits: bool, started_at: Timestamp) -> Sight {
-        let config =
-            ObserverConfig { shadow, time_one_in: if waits { 1 } else { TIME_ONE_IN }, ..ObserverConfig::default() };
+    /// Of a server that refuses nothing if `shadow`, and whose store makes wait if `waits`. Decisions are logged to `sink`.
+    pub(crate) fn new(
+        settings: &ObserveSettings,
+        (shadow, waits): (bool, bool),
+        sink: Sink,
+        started_at: Timestamp,
+    ) -> Sight {
+        let log = LogConfig {
+            on: settings.decisions.place != DecisionLogPlace::Off,
+            sample: Share::of_10_000(settings.decisions.sample.parts),
+            callers: Share::of_10_000(settings.decisions.callers.parts),
+            ..LogConfig::default()
+        };
+        let time_one_in = if waits { 1 } else { TIME_ONE_IN };
+        let config = ObserverConfig { shadow, time_one_in, log, ..ObserverConfig::default() };
+        let observer = Arc::new(Observer::new(config));
+        let name = settings.server_name.clone().unwrap_or_else(machine);
+        let decisions = DecisionsConfig {
+            server: name.clone(),
+            region: settings.region.clone(),
+            keep: Span::from_micros(u64::try_from(settings.decisions.keep.as_micros()).unwrap_or(u64::MAX)),
+            most_rows: settings.decisions.max,
+        };
         Sight {
-            observer: Arc::new(Observer::new(config)),
+            decisions: Decisions::new(observer.clone(), sink, decisions),
+            observer,
             pulse: Pulse::new(started_at),
-            name: settings.server_name.clone().unwrap_or_else(machine),
+            name,
             region: settings.region.clone(),
             started_at,
             keys_in_metrics: settings.metrics_show_keys,
@@ -97,8 +120,17 @@ impl Sight {
 
     /// The same, of one that began at this moment.
     pub(crate) fn since(started_at: Timestamp) -> Arc<Sight> {
+        let log = LogConfig { on: true, sample: Share::NONE, callers: Share::NONE, ..LogConfig::default() };
+        let observer = Arc::new(Observer::new(ObserverConfig { log, ..ObserverConfig::default() }));
+        let config = DecisionsConfig {
+            server: "here".to_owned(),
+            region: None,
+            keep: Span::from_secs(86_400),
+            most_rows: 1_000,
+        };
         Arc::new(Sight {
-            observer: Arc::new(Observer::new(ObserverConfig::default())),
+            decisions: Decisions::new(observer.clone(), Sink::Memory, config),
+            observer,
             pulse: Pulse::new(started_at),
             name: "here".to_owned(),
             region: None,

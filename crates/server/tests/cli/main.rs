@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
 
+mod demo;
 mod explain;
 mod inputs;
 mod lint;
@@ -11,6 +12,9 @@ mod remote;
 mod replay;
 mod running;
 mod serve;
+mod terminal;
+mod top;
+mod why;
 
 use std::fs;
 use std::io::Write;

@@ -17,7 +17,7 @@ fn alone(args: &[&str], variables: &[(&str, &str)]) -> crate::Ran {
 
 #[test]
 fn every_command_has_a_help_text_with_an_example() {
-    let commands: [&[&str]; 39] = [
+    let commands: [&[&str]; 40] = [
         &["quota", "get"],
         &["quota", "set"],
         &["quota", "delete"],
@@ -56,6 +56,7 @@ fn every_command_has_a_help_text_with_an_example() {
         &["token", "list"],
         &["token", "rotate"],
         &["token", "revoke"],
+        &["top"],
         &["--help"],
     ];
     for command in commands {
@@ -72,7 +73,7 @@ fn every_command_has_a_help_text_with_an_example() {
 
 #[test]
 fn what_can_not_be_understood_is_told_without_asking_anybody() {
-    let rows: [(&[&str], &str); 23] = [
+    let rows: [(&[&str], &str); 25] = [
         (&["quota"], "Usage: tollgate quota"),
         (&["quota", "gett", "x"], "'get'"),
         (&["quota", "get"], "<CALLER>"),
@@ -96,6 +97,8 @@ fn what_can_not_be_understood_is_told_without_asking_anybody() {
         (&["emergency", "set", "x", "--reason", "y"], "--limit"),
         (&["token", "create", "x", "--scope", "all"], "[possible values: read, quota"),
         (&["rule", "set", "x", "no-such-file"], "no-such-file can't be read"),
+        (&["top"], "this is no terminal; `tollgate top --once`"),
+        (&["top", "--window", "1d"], "[possible values: 1m, 5m, 1h]"),
     ];
     for (args, told) in rows {
         let ran = alone(args, &[("TOLLGATE_SERVER", "http://127.0.0.1:1")]);

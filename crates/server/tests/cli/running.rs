@@ -46,9 +46,19 @@ impl Running {
     }
 
     /// Killed, and started again with what it had written.
-    pub(crate) fn restarted(mut self, flags: &[&str]) -> Running {
+    pub(crate) fn restarted(self, flags: &[&str]) -> Running {
+        self.stopped().started(flags)
+    }
+
+    /// Killed.
+    pub(crate) fn stopped(mut self) -> Running {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        self
+    }
+
+    /// Started again, with what it had written before it was stopped.
+    pub(crate) fn started(mut self, flags: &[&str]) -> Running {
         (self.child, _) = spawned(&self.home, flags);
         self
     }
@@ -95,7 +105,8 @@ impl Drop for Running {
 /// A server that is ready, and where its admin listener is.
 fn spawned(home: &TempDir, flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--http", "off", "--data", "data"])
+        .args(["serve", "--rules", "rules.yaml", "--grpc", "off", "--data", "data"])
+        .args(if flags.contains(&"--http") { &[][..] } else { &["--http", "off"] })
         .args(flags)
         .current_dir(home.path())
         .env_clear()

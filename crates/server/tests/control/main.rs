@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
 
 mod auth;
+mod decisions;
 mod fleet;
 mod follower;
 mod outage;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
 
+mod decisions;
 mod grpc;
 mod http;
 mod lifecycle;

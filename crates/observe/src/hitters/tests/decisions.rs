@@ -18,14 +18,14 @@ rules:
 ";
 
 /// A limiter that is watched, at a full minute.
-pub(crate) struct Watched {
-    pub(crate) limiter: Limiter<MemoryStore<ManualClock>>,
-    pub(crate) observer: Arc<Observer>,
-    pub(crate) clock: ManualClock,
+struct Watched {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    observer: Arc<Observer>,
+    clock: ManualClock,
 }
 
 impl Watched {
-    pub(crate) fn new(rules: &str, config: ObserverConfig) -> Watched {
+    fn new(rules: &str, config: ObserverConfig) -> Watched {
         let clock = ManualClock::at(Timestamp::from_micros(30_000_000 * MINUTE));
         let store = MemoryConfig::default().build_with(clock.clone());
         let observer = Arc::new(Observer::new(config));
@@ -34,16 +34,16 @@ impl Watched {
         Watched { limiter, observer, clock }
     }
 
-    pub(crate) fn check(&self, entries: &[(&str, &str)]) -> bool {
+    fn check(&self, entries: &[(&str, &str)]) -> bool {
         let request = Request { descriptors: &[Descriptor::new(entries)], ..Request::default() };
         tollgate::now(self.limiter.check(&request)).unwrap().unwrap().allowed()
     }
 
-    pub(crate) fn pass(&self, seconds: u64) {
+    fn pass(&self, seconds: u64) {
         self.clock.set(self.now().after(Span::from_secs(seconds)));
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    fn now(&self) -> Timestamp {
         tollgate::Clock::now(&self.clock)
     }
 
@@ -100,6 +100,40 @@ fn who_is_blocked_is_refused_by_the_block() {
     assert!(!watched.check(&[("user", "eve")]));
     assert!(!watched.check(&[("user", "eve")]));
     assert_eq!(watched.told(By::Refusals, Filter::default()), ["block eve eve 2 2 -1"]);
+}
+
+#[test]
+fn keys_of_no_caller_are_told_apart_from_those_of_callers() {
+    let rules = "
+domain: api
+entity: user
+rules:
+  - {name: per-user, key: [user], limit: 10/minute}
+  - {name: per-path, key: [path], limit: 10/minute}
+  - {name: both, key: [path, user], limit: 10/minute}
+";
+    let watched = Watched::new(rules, ObserverConfig::default());
+    for (user, path) in [("ann", "/"), ("bob", "/"), ("ann", "/a")] {
+        watched.check(&[("user", user), ("path", path)]);
+    }
+    let told = watched.told(By::Decisions, Filter { domain: None, rule: Some("per-path") });
+    assert_eq!(told, ["per-path / - 2 0 200", "per-path /a - 1 0 100"]);
+    assert_eq!(watched.told(By::Decisions, Filter { domain: None, rule: Some("both") }).len(), 3);
+}
+
+#[test]
+fn who_is_not_near_any_more_is_forgotten() {
+    let watched = Watched::new(RULES, ObserverConfig::default());
+    for minute in 0..20 {
+        for user in 0..50 {
+            for _ in 0..4 {
+                watched.check(&[("user", &format!("{minute}-{user}"))]);
+            }
+        }
+        watched.pass(60);
+        watched.observer.hitters().sustained(watched.now());
+        assert_eq!(lock(&watched.observer.hitters().streaks).len(), 50);
+    }
 }
 
 #[test]

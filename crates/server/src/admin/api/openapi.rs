@@ -61,6 +61,7 @@ use super::{Answer, Api, audit, blocks, bulk, counters, emergencies, quotas, rul
         see::activity::list,
         see::tiers::list,
         see::explain::ask,
+        see::decisions::list,
         show
     ),
     components(responses(Failed), schemas(RuleBody))

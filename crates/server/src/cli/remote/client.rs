@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::{Method, Request, Response};
 use http_body::Frame;
@@ -46,6 +46,16 @@ pub(super) struct Answer {
     /// Its generation as `If-Match` has it.
     pub(super) tag: Option<String>,
     pub(super) text: Bytes,
+}
+
+/// An answer that comes in lines.
+pub(super) struct AnswerLines<'r> {
+    remote: &'r Remote,
+    body: Incoming,
+    /// What came and was not told.
+    text: BytesMut,
+    /// How much of that has no end of a line in it.
+    looked: usize,
 }
 
 /// How long a call may take.
@@ -103,6 +113,34 @@ impl Call {
     }
 }
 
+impl AnswerLines<'_> {
+    /// The next one, without what ends it; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let place = &self.remote.place;
+        loop {
+            if let Some(length) = memchr::memchr(b'\n', &self.text[self.looked..]) {
+                let line = self.text.split_to(self.looked + length).freeze();
+                self.text.advance(1);
+                self.looked = 0;
+                return Ok(Some(line));
+            }
+            self.looked = self.text.len();
+            if self.looked > LONGEST_LINE {
+                return Err(Failure::Away(format!("{place} sends lines that are too long")));
+            }
+            let Some(frame) = self.body.frame().await else {
+                return match self.text.is_empty() {
+                    true => Ok(None),
+                    false => Err(Failure::Away(format!("{place} ended in the middle of a line"))),
+                };
+            };
+            if let Ok(piece) = frame.map_err(|error| self.remote.broken(&error))?.into_data() {
+                self.text.extend_from_slice(&piece);
+            }
+        }
+    }
+}
+
 impl Answer {
     pub(super) fn value(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.text)
@@ -121,46 +159,46 @@ impl Remote {
         Ok(Remote { runtime, place, authorization, json: server.json })
     }
 
+    /// Does what is to be done while waiting is allowed.
+    pub(super) fn within<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(what)
+    }
+
     /// Asks, and gives the whole answer.
     pub(super) fn ask(&self, call: Call) -> Result<Answer, Failure> {
-        self.runtime.block_on(async {
-            let within = call.within;
-            let whole = async {
-                let response = self.begin(call).await?;
-                let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-                let text = Limited::new(response.into_body(), MOST_BYTES).collect().await;
-                let text = text.map_err(|error| self.broken(&*error))?.to_bytes();
-                Ok(Answer { tag, text })
-            };
-            tokio::time::timeout(within, whole).await.unwrap_or_else(|_| Err(self.late(within)))
-        })
+        self.within(self.asked(call))
+    }
+
+    /// The same, for one who does more than one thing at a time.
+    pub(super) async fn asked(&self, call: Call) -> Result<Answer, Failure> {
+        let within = call.within;
+        let whole = async {
+            let response = self.begin(call).await?;
+            let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+            let text = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+            let text = text.map_err(|error| self.broken(&*error))?.to_bytes();
+            Ok(Answer { tag, text })
+        };
+        tokio::time::timeout(within, whole).await.unwrap_or_else(|_| Err(self.late(within)))
     }
 
     /// Asks, and gives each line of the answer as it comes.
     pub(super) fn each_line(&self, call: Call, mut each: impl FnMut(&[u8]) -> Done) -> Done {
-        self.runtime.block_on(async {
-            let within = call.within;
-            let begun = tokio::time::timeout(within, self.begin(call)).await;
-            let mut body = begun.unwrap_or_else(|_| Err(self.late(within)))?.into_body();
-            let mut rest: Vec<u8> = Vec::new();
-            while let Some(frame) = body.frame().await {
-                let Ok(piece) = frame.map_err(|error| self.broken(&error))?.into_data() else { continue };
-                let mut lines = piece.split(|byte| *byte == b'\n');
-                rest.extend_from_slice(lines.next().unwrap_or_default());
-                for line in lines {
-                    each(&rest)?;
-                    rest.clear();
-                    rest.extend_from_slice(line);
-                }
-                if rest.len() > LONGEST_LINE {
-                    return Err(Failure::Away(format!("{} sends lines that are too long", self.place)));
-                }
+        self.within(async {
+            let mut lines = self.lines(call).await?;
+            while let Some(line) = lines.next().await? {
+                each(&line)?;
             }
-            match rest.is_empty() {
-                true => Ok(()),
-                false => Err(Failure::Away(format!("{} ended in the middle of a line", self.place))),
-            }
+            Ok(())
         })
+    }
+
+    /// Asks for an answer that comes in lines.
+    pub(super) async fn lines(&self, call: Call) -> Result<AnswerLines<'_>, Failure> {
+        let within = call.within;
+        let begun = tokio::time::timeout(within, self.begin(call)).await;
+        let body = begun.unwrap_or_else(|_| Err(self.late(within)))?.into_body();
+        Ok(AnswerLines { remote: self, body, text: BytesMut::new(), looked: 0 })
     }
 
     /// Lets time pass.

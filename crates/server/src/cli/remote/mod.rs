@@ -19,8 +19,10 @@ mod show;
 pub(super) mod switch;
 pub(super) mod tier;
 pub(super) mod token;
+pub(super) mod top;
 mod until;
 pub(super) mod usage;
+pub(super) mod why;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
@@ -109,6 +111,7 @@ impl Refusal {
             (403, "forbidden") => Some("use a token that has this scope"),
             (404, "") => Some("is --server the admin listener of a Tollgate that is new enough?"),
             (412, _) => Some("somebody else was faster: look at what is there now, and send it again"),
+            (503, "decision_log_off") => Some("start the server with --decision-log auto"),
             (503, "control_off") => Some("start the server with --data DIR or --control URL"),
             (503, _) => Some("nothing was changed; try again when it is back"),
             _ => None,

@@ -182,6 +182,14 @@ service_name: gate
 server_name: gate-7
 region: eu
 metrics_show_keys: true
+decision_log: files
+decision_log_sample: 2%
+decision_log_callers: 0.5%
+decision_log_dir: /srv/decisions
+decision_log_file_size: 1MiB
+decision_log_files: 5
+decision_log_keep: 2h
+decision_log_max: 7000
 ";
 
 fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> Listen {
@@ -313,6 +321,16 @@ fn everything_can_be_said() {
             server_name: Some("gate-7".to_owned()),
             region: Some("eu".to_owned()),
             metrics_show_keys: true,
+            decisions: settings::DecisionLogSettings {
+                place: settings::DecisionLogPlace::Files,
+                sample: Percent { parts: 200 },
+                callers: Percent { parts: 50 },
+                directory: Some("/srv/decisions".into()),
+                file_size: 1 << 20,
+                files: 5,
+                keep: Duration::from_secs(7_200),
+                max: 7_000,
+            },
         },
     };
     assert_eq!(start(&[], &[], EVERYTHING).gathered().settings, expected);

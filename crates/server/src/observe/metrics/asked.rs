@@ -2,24 +2,16 @@
 
 use std::sync::OnceLock;
 
+use crate::decisions::LogCounts;
+
 /// Whom to ask. Who is not there yet says nothing.
 #[derive(Default)]
 pub(super) struct Asked {
     top_denied: Source<Vec<(String, u64)>>,
-    log_entries: Source<LogEntries>,
+    log_entries: Source<LogCounts>,
 }
 
 type Source<T> = OnceLock<Box<dyn Fn() -> T + Send + Sync>>;
-
-/// What became of the entries of the decision log, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogEntries {
-    pub(crate) written: u64,
-    /// There were too many at once.
-    pub(crate) dropped: u64,
-    /// They could not be written.
-    pub(crate) failed: u64,
-}
 
 impl Asked {
     pub(super) fn ask_for_top_denied(&self, source: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
@@ -27,7 +19,7 @@ impl Asked {
         let _ = self.top_denied.set(Box::new(source));
     }
 
-    pub(super) fn ask_for_log_entries(&self, source: impl Fn() -> LogEntries + Send + Sync + 'static) {
+    pub(super) fn ask_for_log_entries(&self, source: impl Fn() -> LogCounts + Send + Sync + 'static) {
         let _ = self.log_entries.set(Box::new(source));
     }
 
@@ -35,7 +27,7 @@ impl Asked {
         self.top_denied.get().map(|ask| ask()).unwrap_or_default()
     }
 
-    pub(super) fn log_entries(&self) -> LogEntries {
+    pub(super) fn log_entries(&self) -> LogCounts {
         self.log_entries.get().map(|ask| ask()).unwrap_or_default()
     }
 }

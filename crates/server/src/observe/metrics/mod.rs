@@ -25,6 +25,7 @@ use prometheus_client::registry::Registry;
 use tollgate::{Limiter, Source, Span, Timestamp};
 
 use crate::counters::Counters;
+use crate::decisions::LogCounts;
 use crate::health::Health;
 use crate::observe::Sight;
 use crate::receipts::Receipts;
@@ -33,7 +34,6 @@ use decisions::Decisions;
 use families::{ByListener, ByWire, Seconds};
 use scrape::{Parts, Scrape};
 
-pub(crate) use asked::LogEntries;
 pub(crate) use control::ControlMetrics;
 pub(crate) use receipts::ReceiptMetrics;
 
@@ -185,7 +185,7 @@ impl Metrics {
     }
 
     /// Who is asked what became of the entries of the decision log. Told once.
-    pub(crate) fn ask_for_log_entries(&self, source: impl Fn() -> LogEntries + Send + Sync + 'static) {
+    pub(crate) fn ask_for_log_entries(&self, source: impl Fn() -> LogCounts + Send + Sync + 'static) {
         self.asked.ask_for_log_entries(source);
     }
 

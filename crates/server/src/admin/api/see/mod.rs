@@ -4,6 +4,7 @@
 //! that a decision could want.
 
 pub(super) mod activity;
+pub(super) mod decisions;
 pub(super) mod explain;
 pub(super) mod live;
 pub(super) mod me;
@@ -60,6 +61,7 @@ pub(crate) fn routes(see: See) -> Router {
         .route("/admin/v1/activity", get(activity::list))
         .route("/admin/v1/tiers", get(tiers::list))
         .route("/admin/v1/explain", post(explain::ask))
+        .route("/admin/v1/decisions", get(decisions::list))
         .with_state(Arc::new(see))
 }
 

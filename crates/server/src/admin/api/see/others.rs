@@ -35,8 +35,9 @@ fn busy_now(see: &See) -> Busy {
 }
 
 /// What became of entries of the decision log.
-pub(super) fn log(_: &See) -> Value {
-    json!({"written": 0, "dropped": 0})
+pub(super) fn log(see: &See) -> Value {
+    let counts = see.sight.decisions.counts();
+    json!({"written": counts.written, "dropped": counts.dropped + counts.failed})
 }
 
 /// Callers who are near a limit for long, as they are told to one who asks. An item is the same as long as its domain, rule and key

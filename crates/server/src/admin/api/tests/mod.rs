@@ -3,6 +3,7 @@
 mod audit;
 mod blocks;
 mod counters;
+mod decisions;
 mod emergencies;
 mod ended;
 mod openapi;

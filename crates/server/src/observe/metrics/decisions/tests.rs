@@ -202,6 +202,6 @@ fn counters_in_memory_are_a_closed_circuit() {
 #[test]
 fn the_log_tells_what_became_of_its_entries() {
     let world = World::new(ObserverConfig::default());
-    world.metrics.ask_for_log_entries(|| super::super::LogEntries { written: 5, dropped: 2, failed: 1 });
+    world.metrics.ask_for_log_entries(|| crate::decisions::LogCounts { written: 5, dropped: 2, failed: 1 });
     assert_eq!(world.told("tollgate_decision_log_entries_total"), ["dropped 2", "failed 1", "written 5"]);
 }

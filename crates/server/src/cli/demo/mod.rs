@@ -1,0 +1,109 @@
+//! `tollgate demo-load`: traffic for `make demo`, at a bounded rate, until it is told to stop.
+
+mod send;
+mod traffic;
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tollgate::{Clock as _, SystemClock};
+
+use super::{FAILURE, complain};
+use traffic::{Call, Traffic};
+
+/// Traffic for the demo.
+#[derive(Debug, Args)]
+pub(super) struct DemoLoad {
+    /// Where checks are answered
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
+    http: String,
+    /// Checks a second
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    rate: u32,
+    /// How long a server that is about to start is waited for
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u32).range(..=600))]
+    wait: u32,
+    /// When the bad deploy begins
+    #[arg(long, value_name = "SECONDS", default_value = "45")]
+    deploy_after: u64,
+    /// End after so long [else: never]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+}
+
+/// How often checks are sent: those of so long together.
+const EVERY: Duration = Duration::from_millis(10);
+/// Connections, and checks that wait for each.
+const CONNECTIONS: usize = 16;
+const WAITING: usize = 64;
+
+impl DemoLoad {
+    pub(super) fn run(&self) -> ExitCode {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(self.load()));
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                complain(format_args!("error: {why}"));
+                ExitCode::from(FAILURE)
+            }
+        }
+    }
+
+    async fn load(&self) -> Result<(), String> {
+        let mut senders = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let connection = send::connect(&self.http, self.wait).await?;
+            let (out, calls) = mpsc::channel(WAITING);
+            tokio::spawn(send::send(connection, self.http.clone(), calls));
+            senders.push(out);
+        }
+        let (clock, mut ticks) = (SystemClock::default(), tokio::time::interval(EVERY));
+        // What could not be sent in time is not made up for.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut traffic = Traffic::new(fastrand::Rng::new(), self.deploy_after);
+        let begun = clock.now();
+        let (mut due, mut next) = (0_u32, 0);
+        let stopped = async {
+            let interrupted = tokio::signal::ctrl_c();
+            let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok()?;
+            tokio::select! {
+                interrupted = interrupted => interrupted.ok(),
+                told = terminated.recv() => told,
+            }
+        };
+        let mut stopped = std::pin::pin!(stopped);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = &mut stopped => return Ok(()),
+            }
+            let second = clock.now().since(begun).as_micros() / 1_000_000;
+            if self.seconds.is_some_and(|most| second >= most) {
+                return Ok(());
+            }
+            // Hundredths of checks, since a tick is a hundredth of a second.
+            due += self.rate;
+            for _ in 0..due / HUNDRED {
+                let call: Call = traffic.next(second);
+                next = (next + 1) % senders.len();
+                // A server that is slow gets less.
+                let _ = senders[next].try_send(call);
+            }
+            due %= HUNDRED;
+            if senders.iter().all(mpsc::Sender::is_closed) {
+                return Err(format!("nobody answers at {} any more", self.http));
+            }
+        }
+    }
+}
+
+/// Ticks of a second.
+const HUNDRED: NonZeroU32 = match NonZeroU32::new(1_000 / EVERY.as_millis() as u32) {
+    Some(ticks) => ticks,
+    None => NonZeroU32::MIN,
+};
