@@ -138,6 +138,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
         is_replay: false,
         wait: Wait::Forever,
         rules_generation: 7,
+        rule_version: None,
         is_decided: true,
         limits: vec![
             EntryLimit { tier: "free".to_owned(), by: ResolvedBy::Tier, ..limit("per-user", 3, Mode::Enforce) },
@@ -276,6 +277,7 @@ fn entry() -> Entry {
         is_replay: false,
         wait: limit.wait,
         rules_generation: 7,
+        rule_version: None,
         is_decided: true,
         limits: vec![limit],
         block: None,
