@@ -29,6 +29,8 @@ pub struct ObserverConfig {
     /// One in so many checks is timed. To read the clock costs as much as to count, so where a check takes less than a microsecond
     /// not every one is.
     pub time_one_in: u32,
+    /// Whether the heaviest keys are counted too.
+    pub keys: bool,
     /// How much is told apart.
     pub tally: TallyLimits,
     /// What is logged.
@@ -37,7 +39,13 @@ pub struct ObserverConfig {
 
 impl Default for ObserverConfig {
     fn default() -> ObserverConfig {
-        ObserverConfig { shadow: false, time_one_in: 8, tally: TallyLimits::default(), log: LogConfig::default() }
+        ObserverConfig {
+            shadow: false,
+            time_one_in: 8,
+            keys: true,
+            tally: TallyLimits::default(),
+            log: LogConfig::default(),
+        }
     }
 }
 
@@ -106,7 +114,9 @@ impl Witness for Observer {
     fn saw(&self, seen: &Seen<'_, '_>) {
         let ruled = Ruled::of(seen, self.config.shadow);
         self.tally.count(seen, ruled);
-        self.hitters.count(seen, ruled);
+        if self.config.keys {
+            self.hitters.count(seen, ruled);
+        }
         self.log.saw(seen, ruled);
         if let Some(took) = seen.took {
             let weight = u64::from(self.config.time_one_in.max(1));

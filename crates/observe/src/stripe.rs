@@ -83,6 +83,12 @@ pub(crate) fn is_one_in(every: u32) -> bool {
     MINE.try_with(due).unwrap_or(false)
 }
 
+/// The number of this thread's stripe. Threads that have none of their own have the same.
+#[inline]
+pub(crate) fn number() -> usize {
+    MINE.try_with(|mine| mine.stripe).unwrap_or(SHARED)
+}
+
 impl<const N: usize> Striped<N> {
     pub(crate) fn new() -> Striped<N> {
         Striped((0..*STRIPES).map(|_| Stripe([const { AtomicU64::new(0) }; N])).collect())
@@ -92,7 +98,7 @@ impl<const N: usize> Striped<N> {
     #[inline]
     pub(crate) fn mine(&self) -> Adding<'_, N> {
         // A thread that is ending shares.
-        let stripe = MINE.try_with(|mine| mine.stripe).unwrap_or(SHARED);
+        let stripe = number();
         Adding { numbers: &self.0[stripe].0, shared: stripe == SHARED }
     }
 

@@ -4,7 +4,8 @@
 //! ([`summary`] says how, and how far off they may be). A window is the minute under way and those before it, put together.
 //! The lists of one rule are those of all rules, filtered: what a count may be off is that of the whole.
 //!
-//! Keys are spread over shards by a keyed hash, each behind a lock of its own that is held for as long as it takes to count.
+//! Each thread counts in a shard of its own, as long as there are enough, behind a lock that nobody else wants but who reads. A key that
+//! several threads meet is in several shards: put together, counts and errors add up.
 
 mod live;
 mod name;
@@ -23,6 +24,7 @@ use tollgate_core::key::{Key, Secret, Value};
 use tollgate_rules::{AppliedTerms, Domain};
 
 use crate::ruling::{Ruled, Ruling};
+use crate::stripe;
 use crate::sustained::{Streaks, Sustained};
 use crate::tally::{RowName, used};
 use live::{Live, Said, Turned};
@@ -59,7 +61,7 @@ pub enum Window {
     Hour,
 }
 
-/// Locks that decisions on different cores may take at once.
+/// Threads that count without waiting for each other. Those past them share.
 const SHARDS: usize = 8;
 
 /// No more bytes than this are taken, whatever keys come: 20 lists of 1,280 keys and 8 shards of 1,792, all with names as long as they
@@ -131,7 +133,7 @@ impl Hitters {
             before = Some((key, partition));
             let hash = key.whole(self.secret, partition);
             let said = said(&limit, seen.domain(), refused_by == Some(at));
-            self.at(hash, minute).met(hash, said);
+            self.at(minute).met(hash, said);
         }
     }
 
@@ -143,7 +145,8 @@ impl Hitters {
         // A shard whose minute ends meanwhile would be in both, or in none.
         for _ in 0..MOST_TRIES {
             let turns = lock(&self.past).turns();
-            live = Summary::beside(self.shards.iter().map(|shard| lock(&shard.0).summary()));
+            let shards: Vec<_> = self.shards.iter().map(|shard| lock(&shard.0).summary()).collect();
+            live = Summary::together(&shards);
             let now = lock(&self.past);
             past = now.within(window, minute);
             if now.turns() == turns {
@@ -185,10 +188,10 @@ impl Hitters {
         streaks.turn(minute, |minute| past.minute(minute));
     }
 
-    /// The shard of a key, in this minute.
+    /// This thread's shard, in this minute.
     #[inline]
-    fn at(&self, hash: u128, minute: u64) -> MutexGuard<'_, Live> {
-        self.turned(&self.shards[(hash >> 64) as usize % SHARDS], minute)
+    fn at(&self, minute: u64) -> MutexGuard<'_, Live> {
+        self.turned(&self.shards[stripe::number() % SHARDS], minute)
     }
 
     #[inline]
@@ -212,7 +215,7 @@ impl Hitters {
         let Some(key) = caller.or_else(|| told(ADDRESS)) else { return };
         let begun = Value::Text(domain.name()).digest(self.secret, 0);
         let hash = Value::Text(key).digest(self.secret, begun);
-        self.at(hash, minute).turned_away(hash, || Name::new(domain.name(), RowName::BLOCK, key, caller));
+        self.at(minute).turned_away(hash, || Name::new(domain.name(), RowName::BLOCK, key, caller));
     }
 }
 

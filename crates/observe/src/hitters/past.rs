@@ -18,7 +18,7 @@ pub(crate) struct Past {
 }
 
 /// Keys of a minute that are kept by each measure, once it is over.
-pub(crate) const KEEP: Keep = Keep { counted: 512, used: 256 };
+pub(crate) const KEEP: Keep = Keep { counted: 560, used: 256 };
 /// Minutes that are kept one by one.
 const MOST_MINUTES: u64 = 6;
 /// Minutes of a block.
@@ -27,7 +27,7 @@ const BLOCK: u64 = 5;
 const MOST_BLOCKS: usize = 13;
 
 impl Past {
-    /// A minute is over, for the keys of one shard.
+    /// A minute is over, for one shard.
     pub(crate) fn add(&mut self, minute: u64, summary: Summary) {
         self.turns += 1;
         if summary.cells.is_empty() {
@@ -41,7 +41,7 @@ impl Past {
                 Summary::default()
             }
         };
-        let mut both = Summary::beside([known, summary]);
+        let mut both = Summary::of_one_minute(&known, &summary);
         both.prune(KEEP);
         self.minutes[at].1 = Arc::new(both);
         let newest = self.minutes.back().map_or(minute, |(newest, _)| *newest);

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! and the floor is at most `total ÷ (keep + 1)`. Lists of other streams can be added: estimates add up, and so do floors, and the same
-//! holds for the sums. Where two streams have no key in common, the higher floor is that of both.
+//! holds for the sums.
 //!
 //! How full a counter was is no count but a highest value: of those above their floor it is exact.
 
@@ -122,6 +122,9 @@ impl Cell {
         }
         self.used = self.used.max(other.used);
         self.refused_units = self.refused_units.saturating_add(other.refused_units);
+        if self.near.is_none() {
+            self.near.clone_from(&other.near);
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -136,13 +139,12 @@ impl Floor {
     }
 
     pub(crate) fn is_below_used(&self, hash: u128, cell: &Cell) -> bool {
-        cell.used.is_some_and(|used| (used, high(hash)) > self.used)
+        self.is_below_fullness(hash, cell.used)
     }
 
-    /// The floor of two streams without a common key.
-    fn or(&self, other: &Floor) -> Floor {
-        let missed = [DECISIONS, REFUSALS].map(|measure| self.missed[measure].max(other.missed[measure]));
-        Floor { missed, used: self.used.max(other.used) }
+    #[inline]
+    pub(crate) fn is_below_fullness(&self, hash: u128, used: Option<u32>) -> bool {
+        used.is_some_and(|used| (used, high(hash)) > self.used)
     }
 
     /// Raises it so that no more than `keep` keys are above it, by each measure. All keys are looked at once: they are many.
@@ -170,21 +172,17 @@ impl Floor {
 }
 
 impl Summary {
-    /// All of these together, none of which has a key of another: the highest floor is that of all.
-    pub(crate) fn beside(summaries: impl IntoIterator<Item = Summary>) -> Summary {
-        let mut all = Summary::default();
-        for mut summary in summaries {
-            for measure in [DECISIONS, REFUSALS] {
-                all.totals[measure] = all.totals[measure].saturating_add(summary.totals[measure]);
-            }
-            all.floor = all.floor.or(&summary.floor);
-            all.cells.append(&mut summary.cells);
-        }
-        all
-    }
-
     /// All of these together, whichever keys they have in common: estimates and floors add up.
     pub fn together<'s>(summaries: impl IntoIterator<Item = &'s Summary>) -> Summary {
+        Summary::merged(summaries, Cell::counted)
+    }
+
+    /// The same of parts of one minute: what keys are held to is kept.
+    pub(crate) fn of_one_minute(one: &Summary, other: &Summary) -> Summary {
+        Summary::merged([one, other], Cell::clone)
+    }
+
+    fn merged<'s>(summaries: impl IntoIterator<Item = &'s Summary>, taken: fn(&Cell) -> Cell) -> Summary {
         let mut all = Summary::default();
         // With the floors of those in which a key is listed.
         let mut cells: ByHash<(Cell, [u64; 2])> = HashMap::default();
@@ -200,7 +198,7 @@ impl Summary {
                         known.add(cell);
                         (0..2).for_each(|measure| floors[measure] += summary.floor.missed[measure]);
                     }
-                    None => drop(cells.insert(*hash, (cell.counted(), summary.floor.missed))),
+                    None => drop(cells.insert(*hash, (taken(cell), summary.floor.missed))),
                 }
             }
         }
@@ -212,6 +210,13 @@ impl Summary {
         });
         all.cells = cells.collect();
         all
+    }
+
+    /// The same, where of every key up to so many decisions were not counted.
+    pub(crate) fn missing(mut self, decisions: u64) -> Summary {
+        self.floor.missed[DECISIONS] += decisions;
+        self.cells.iter_mut().for_each(|(_, cell)| cell.missed[DECISIONS] += decisions);
+        self
     }
 
     /// No more than these.

@@ -87,7 +87,7 @@ proptest! {
             let shard = |shard| events.iter().filter(move |event| event.0 == minute && event.1 % SHARDS == shard);
             let mut all = Summary::default();
             for number in 0..SHARDS {
-                all = Summary::beside([all, listed(shard(number), keep)]);
+                all = Summary::together([&all, &listed(shard(number), keep)]);
                 all.prune(keep);
             }
             all
