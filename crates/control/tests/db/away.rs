@@ -269,7 +269,7 @@ async fn a_postgres_that_is_away_at_the_start_is_met_later() {
     assert_eq!(servers[0].generation().await, Ok(12));
     assert!(tokio::time::timeout(HEARD, heard).await.expect("it is heard of").unwrap() > 0);
     let (steps, _postgres) = aside(move || (postgres.ask("SELECT count(*) FROM tollgate_schema"), postgres)).await;
-    assert_eq!(steps, "1");
+    assert_eq!(steps, "2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
