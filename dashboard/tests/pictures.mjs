@@ -48,9 +48,10 @@ test("pictures", () =>
     await write("quotas/user_2", { tier: "pro", overrides: [{ rule: "orders", limit: "60/minute", expires_at: "2100-01-01T00:00:00Z" }], reason: "their sale" });
     await go(page, "", "Overview");
     for (let number = 0; number < SECONDS; number += 1) await second(number);
-    const [more, until] = [new AbortController(), (async () => {
-      for (let number = SECONDS; !more.signal.aborted; number += 1) await second(number);
-    })()];
+    let isOver = false;
+    const goesOn = (async () => {
+      for (let number = SECONDS; !isOver; number += 1) await second(number);
+    })();
     await picture(page, "overview");
     await page.emulateMedia({ colorScheme: "dark" });
     await picture(page, "overview-dark");
@@ -71,6 +72,6 @@ test("pictures", () =>
     await page.setViewportSize({ width: 360, height: 740 });
     await page.emulateMedia({ colorScheme: "dark" });
     await page.screenshot({ path: path.join(PICTURES, "caller-phone.png") });
-    more.abort();
-    await until;
+    isOver = true;
+    await goesOn;
   }));
