@@ -23,11 +23,18 @@ function caller() {
   return `user_${at + 1}`;
 }
 
+/** At some moment within a second. */
+async function send(user, endpoint) {
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000));
+  await check(user, { endpoint });
+}
+
 async function second(number) {
   const tide = 1 + 0.35 * Math.sin(number / 9);
-  const sent = Array.from({ length: Math.round(REQUESTS * tide) }, () => check(caller(), { endpoint: ENDPOINTS[Math.floor(Math.random() * ENDPOINTS.length)] }));
-  if (number >= NOISY_FROM) sent.push(...Array.from({ length: 45 }, () => check("noisy_neighbour", { endpoint: "GET /items" })));
-  sent.push(...Array.from({ length: 4 }, () => check("scraper", { endpoint: "GET /items" })));
+  const any = () => send(caller(), ENDPOINTS[Math.floor(Math.random() * ENDPOINTS.length)]);
+  const sent = Array.from({ length: Math.round(REQUESTS * tide) }, any);
+  if (number >= NOISY_FROM) sent.push(...Array.from({ length: 45 }, () => send("noisy_neighbour", "GET /items")));
+  sent.push(...Array.from({ length: 4 }, () => send("scraper", "GET /items")));
   await Promise.all([...sent, new Promise((resolve) => setTimeout(resolve, 1000))]);
 }
 
