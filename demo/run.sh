@@ -12,18 +12,20 @@ data=$(mktemp -d)
 server='' load=''
 
 stop() {
-	trap '' INT TERM
+	trap '' HUP INT TERM
 	for pid in $load $server; do kill "$pid" 2>/dev/null || true; done
 	for pid in $load $server; do wait "$pid" 2>/dev/null || true; done
 	rm -rf "$data"
 }
 trap stop EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-"$tollgate" serve --rules "$here/rules" --data "$data" --http "$http" --admin "$admin" --grpc off --log-level warn &
+# In sessions of their own: Ctrl-C is for this script, which ends them one after the other.
+setsid "$tollgate" serve --rules "$here/rules" --data "$data" --http "$http" --admin "$admin" --grpc off --log-level error &
 server=$!
-"$tollgate" demo-load --http "$http" --rate "$rate" &
+setsid "$tollgate" demo-load --http "$http" --rate "$rate" &
 load=$!
 
 cat <<TOLD

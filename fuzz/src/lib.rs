@@ -44,7 +44,8 @@ const FILE: &str = "domain: d\nentity: user\nrules:\n  - {name: r, key: [user], 
 /// whether there were rules.
 pub fn load_layer(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
-    let rule = LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule: text.to_string(), mode: None };
+    let rule =
+        LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule: text.to_string(), mode: None, version: None };
     let layer = Layer { rules: vec![rule], switches: Vec::new() };
     let file = Source { name: "f".to_owned(), text: FILE.to_owned() };
     let sources = [file.clone(), Source { name: "rule r (by API)".to_owned(), text: text.to_string() }];

@@ -28,6 +28,8 @@ pub struct LayerRule {
     pub rule: String,
     /// What the rule is allowed to do, whatever its text says.
     pub mode: Option<LayerMode>,
+    /// Which of its versions this is, where it has any.
+    pub version: Option<u64>,
 }
 
 /// What a rule above the files is allowed to do.

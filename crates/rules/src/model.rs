@@ -60,6 +60,8 @@ pub struct Rule {
     pub terms: Terms,
     /// Where it was declared.
     pub at: Place,
+    /// Which of its versions this is; rules of files have none.
+    pub version: Option<u64>,
 }
 
 /// A part of a rule's key.

@@ -148,8 +148,9 @@ impl Controls {
             Some(RuleState::Shadow) => Some(LayerMode::Shadow),
             Some(RuleState::Off) => Some(LayerMode::Off),
         };
+        let version = document.as_ref().map(|document| document.version);
         let rule = document.map(|document| document.rule.get().to_owned()).unwrap_or_default();
-        let rule = LayerRule { domain: domain.to_owned(), name: name.to_owned(), rule, mode };
+        let rule = LayerRule { domain: domain.to_owned(), name: name.to_owned(), rule, mode, version };
         self.rules.insert(key, rule);
         Ok(Applied::Layer)
     }

@@ -145,19 +145,24 @@ impl Floor {
         Floor { missed, used: self.used.max(other.used) }
     }
 
-    /// Raises it so that no more than `keep` keys are above it, by each measure.
-    pub(crate) fn raise<'c>(&mut self, keep: Keep, cells: impl Iterator<Item = (u128, &'c Cell)> + Clone) {
-        let mut counts = Vec::new();
-        for measure in [DECISIONS, REFUSALS] {
-            let floor = self.missed[measure];
-            counts.clear();
-            counts.extend(cells.clone().map(|(_, cell)| cell.most(measure)).filter(|most| *most > floor));
+    /// Raises it so that no more than `keep` keys are above it, by each measure. All keys are looked at once: they are many.
+    pub(crate) fn raise<'c>(&mut self, keep: Keep, cells: impl Iterator<Item = (u128, &'c Cell)>) {
+        let (mut counts, mut used) = ([Vec::new(), Vec::new()], Vec::new());
+        for (hash, cell) in cells {
+            for measure in [DECISIONS, REFUSALS] {
+                let most = cell.most(measure);
+                if most > self.missed[measure] {
+                    counts[measure].push(most);
+                }
+            }
+            let full = cell.used.map(|used| (used, high(hash)));
+            used.extend(full.filter(|full| *full > self.used));
+        }
+        for (measure, counts) in counts.iter_mut().enumerate() {
             if counts.len() > keep.counted {
                 self.missed[measure] = *counts.select_nth_unstable_by(keep.counted, |one, other| other.cmp(one)).1;
             }
         }
-        let used = cells.filter(|(hash, cell)| self.is_below_used(*hash, cell));
-        let mut used: Vec<_> = used.filter_map(|(hash, cell)| Some((cell.used?, high(hash)))).collect();
         if used.len() > keep.used {
             self.used = *used.select_nth_unstable_by(keep.used, |one, other| other.cmp(one)).1;
         }

@@ -36,6 +36,8 @@ pub struct Entry {
     pub wait: Wait,
     /// The rules by which it was decided.
     pub rules_generation: u64,
+    /// Which version of the rule decided it, where the rule has versions.
+    pub rule_version: Option<u64>,
     /// Whether one of the limits decided it: then it is the first.
     pub is_decided: bool,
     /// The limits that had a say, at most [`MOST_LIMITS`].
@@ -124,6 +126,7 @@ impl Entry {
             is_replay: matches!(seen.settlement.replay, Replay::Again { .. }),
             wait: seen.verdict.wait,
             rules_generation: seen.rules.generation(),
+            rule_version: decider.and_then(|limit| limit.rule.version()),
             is_decided: decider.is_some(),
             limits: limits.take(MOST_LIMITS).map(|limit| EntryLimit::of(seen, &limit)).collect(),
             block: seen.matched.block.map(|block| block.told),

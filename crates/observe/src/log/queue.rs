@@ -80,6 +80,12 @@ impl Queue {
         false
     }
 
+    /// All shards, held by somebody.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> Vec<std::sync::MutexGuard<'_, Vec<Entry>>> {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
     /// Takes everything, the oldest first.
     pub(super) fn take(&self) -> Vec<Entry> {
         let mut all = Vec::new();

@@ -138,6 +138,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
         is_replay: false,
         wait: Wait::Forever,
         rules_generation: 7,
+        rule_version: None,
         is_decided: true,
         limits: vec![
             EntryLimit { tier: "free".to_owned(), by: ResolvedBy::Tier, ..limit("per-user", 3, Mode::Enforce) },
@@ -193,13 +194,29 @@ fn a_flood_is_dropped_and_counted_and_hides_nobody() {
 fn bytes_are_bounded_too() {
     let bench = Bench::new(LogConfig { most_bytes: 100_000, ..ALL });
     let long = "x".repeat(1_000);
-    (0..1_000).for_each(|n| {
-        bench.check(&[("path", &long), ("user", &format!("user_{n}"))]);
-    });
-    let (taken, logged) = (bench.log().take(), bench.log().logged());
+    let fill = || {
+        (0..1_000).for_each(|n| {
+            bench.check(&[("path", &long), ("user", &format!("user_{n}"))]);
+        });
+        bench.log().take()
+    };
+    let (taken, logged) = (fill(), bench.log().logged());
     let bytes: usize = taken.iter().map(Entry::bytes).sum();
     assert!(bytes <= 100_000 && bytes > 90_000, "{bytes}");
     assert_eq!((taken.len() as u64, logged.kept + logged.dropped), (logged.kept, 1_000));
+    // What found no room takes none.
+    assert_eq!(fill().len(), taken.len());
+}
+
+#[test]
+fn who_finds_others_everywhere_does_not_wait() {
+    let queue = Queue::new(10, 1 << 20);
+    let others = queue.held();
+    assert!(!queue.push(entry()));
+    drop(others);
+    (0..10).for_each(|_| assert!(queue.push(entry())));
+    assert!(!queue.push(entry()));
+    assert_eq!(queue.take().len(), 10);
 }
 
 #[test]
@@ -276,6 +293,7 @@ fn entry() -> Entry {
         is_replay: false,
         wait: limit.wait,
         rules_generation: 7,
+        rule_version: None,
         is_decided: true,
         limits: vec![limit],
         block: None,

@@ -44,6 +44,7 @@ pub struct Rule {
     /// The entries that lead to it, where it is one of the tree.
     pub(crate) path: Vec<(String, Option<Pattern>)>,
     pub(crate) place: Place,
+    pub(crate) version: Option<u64>,
 }
 
 /// A part of a key.
@@ -131,6 +132,11 @@ impl Rule {
         &self.place
     }
 
+    /// Which of its versions this is; rules of files have none.
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
+
     /// A rule of the list.
     pub(super) fn listed(rule: &model::Rule, domain: &str, entity: Option<&str>, names: &mut AttributeNumbers) -> Rule {
         let home = match rule.key.iter().position(|part| Some(part.attribute.as_str()) == entity && !part.optional) {
@@ -138,6 +144,7 @@ impl Rule {
             None => Home::Own,
         };
         let mut compiled = Rule::with_terms(&rule.name, &rule.name, domain, home, &rule.terms, rule.at.clone());
+        compiled.version = rule.version;
         compiled.key = rule
             .key
             .iter()
@@ -205,6 +212,7 @@ impl Rule {
             pivot: None,
             path: Vec::new(),
             place,
+            version: None,
         }
     }
 

@@ -230,6 +230,7 @@ fn put_rules(own: &[Written<'_>], rules: &mut Vec<Rule>, tree: &[Node], settings
 impl Written<'_> {
     /// A rule that does no more than it is allowed to.
     fn bounded(&self, mut rule: Rule) -> Rule {
+        rule.version = self.rule.version;
         rule.terms.mode = match (self.rule.mode, rule.terms.mode) {
             (None, mode) => mode,
             (Some(LayerMode::Off), _) | (_, RuleMode::Off) => RuleMode::Off,

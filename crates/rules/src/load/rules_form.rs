@@ -59,7 +59,7 @@ pub(super) fn read_rule(
 
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
     refuse_never(&fields, &key, &clauses, &cost, reader);
-    Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line) })
+    Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line), version: None })
 }
 
 fn given_name(fields: &Fields<'_>, given: &str, reader: &mut Reader<'_>) -> Option<String> {

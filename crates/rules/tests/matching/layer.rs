@@ -24,7 +24,7 @@ fn parse(text: &str) -> (Files, Layer) {
                     other => panic!("{other} is no mode of a rule"),
                 });
                 let (domain, name) = (domain.to_owned(), name.to_owned());
-                layer.rules.push(LayerRule { domain, name, rule: text.to_owned(), mode });
+                layer.rules.push(LayerRule { domain, name, rule: text.to_owned(), mode, version: None });
             }
             ["switch", of @ .., mode] => layer.switches.push(switch(of, mode)),
             _ => panic!("{head} is no part of a layer"),
@@ -252,7 +252,7 @@ fn a_text_may_be_so_long_and_no_longer() {
         let text = "{\"key\": [], \"limit\": \"1/s\"}";
         let rule = format!("{text}{}", " ".repeat(length - text.len()));
         let layer = Layer {
-            rules: vec![LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule, mode: None }],
+            rules: vec![LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule, mode: None, version: None }],
             switches: Vec::new(),
         };
         let files = Files::of(vec![Source { name: "f".to_owned(), text: "domain: d\n".to_owned() }]);

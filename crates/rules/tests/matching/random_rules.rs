@@ -127,7 +127,15 @@ impl Shape {
         }
         let clauses = self.clauses.into_iter().map(|(at, test)| Clause { attribute: attribute(at), test }).collect();
         let mode = if self.off { RuleMode::Off } else { RuleMode::Enforce };
-        Rule { name: format!("r{number}"), key, clauses, cost: Cost::Request, terms: terms(mode), at: place() }
+        Rule {
+            name: format!("r{number}"),
+            key,
+            clauses,
+            cost: Cost::Request,
+            terms: terms(mode),
+            at: place(),
+            version: None,
+        }
     }
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct Decisions {
     sink: Sink,
     config: DecisionsConfig,
     waiting: Mutex<Waiting>,
-    /// The number of the next line.
-    next: AtomicU64,
+    /// The number of the next line. Held while lines are made: two who gather keep the order.
+    next: Mutex<u64>,
     /// One writes at a time, and takes from the front of what waits.
     writing: AsyncMutex<Pace>,
     written: AtomicU64,
@@ -131,7 +131,7 @@ impl Decisions {
             sink,
             config,
             waiting: Mutex::default(),
-            next: AtomicU64::new(1),
+            next: Mutex::new(1),
             writing: AsyncMutex::default(),
             written: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -251,19 +251,23 @@ impl Decisions {
     }
 
     fn gather_now(&self) {
-        // Two who gather keep the order.
-        let mut waiting = self.waiting();
-        if waiting.left() >= MOST_WAITING || waiting.bytes >= 2 * MOST_BYTES_WAITING {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.waiting().is_full() {
             return;
         }
-        for entry in self.observer.log().take() {
+        let logged = |entry| {
             let line = Line::of(entry, &self.config.server, self.config.region.as_deref());
             // Texts and numbers always have a form in JSON.
             let text = serde_json::to_string(&line).unwrap_or_default();
             let Line { at, domain, caller, rule, .. } = line;
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            waiting.add(Logged { number, at: at.0, domain, caller, rule, text });
-        }
+            let number = *next;
+            *next += 1;
+            Logged { number, at: at.0, domain, caller, rule, text }
+        };
+        // Made before others have to wait for them.
+        let lines: Vec<_> = self.observer.log().take().into_iter().map(logged).collect();
+        let mut waiting = self.waiting();
+        lines.into_iter().for_each(|line| waiting.add(line));
     }
 
     /// The lines that are asked for, the newest first. What is not written yet is among them.
@@ -293,6 +297,10 @@ impl Waiting {
     /// Lines that are not written.
     fn left(&self) -> usize {
         self.lines.len() - self.written
+    }
+
+    fn is_full(&self) -> bool {
+        self.left() >= MOST_WAITING || self.bytes >= 2 * MOST_BYTES_WAITING
     }
 
     fn add(&mut self, line: Logged) {

@@ -96,7 +96,7 @@ fn told(rules: &Ruleset) -> Vec<String> {
 }
 
 fn rule(name: &str, text: &str) -> LayerRule {
-    LayerRule { domain: "d".to_owned(), name: name.to_owned(), rule: text.to_owned(), mode: None }
+    LayerRule { domain: "d".to_owned(), name: name.to_owned(), rule: text.to_owned(), mode: None, version: None }
 }
 
 fn layer(rules: &[LayerRule], everything: Option<RuleMode>) -> Layer {

@@ -169,6 +169,7 @@ fn windows_are_counted_within_the_bound() {
         traced.holds(Window::FiveMinutes, end - 6, end - 1);
         // An hour begins where a block does.
         traced.holds(Window::Hour, (end - 61) / 5 * 5, end - 1);
+        assert!(traced.hitters.bytes() < 8 << 20, "{}", traced.hitters.bytes());
         // Later, with nothing new.
         traced.holds(Window::FiveMinutes, end - 2, end + 3);
         let gone = traced.hitters.top(By::Decisions, Window::Hour, Filter::default(), 9, at(end + 66));

@@ -3,3 +3,4 @@
 mod decisions;
 mod exact;
 mod names;
+mod properties;

@@ -33,7 +33,7 @@ fn layer_rule(name: &Name, document: &RuleDocument) -> LayerRule {
         RuleState::Off => Some(LayerMode::Off),
     };
     let rule = document.rule.get().to_owned();
-    LayerRule { domain: name.domain.clone(), name: name.name.clone(), rule, mode }
+    LayerRule { domain: name.domain.clone(), name: name.name.clone(), rule, mode, version: Some(document.version) }
 }
 
 fn try_now(control: &Arc<Control>, rule: &LayerRule) -> Result<Vec<Fault>, Problem> {

@@ -127,7 +127,10 @@ pub(super) fn all(rules: &Ruleset) -> impl Iterator<Item = (&Domain, &Rule)> {
 
 impl<'r> Row<'r> {
     fn new(domain: &'r Domain, rule: &'r Rule, history: &History) -> Row<'r> {
-        let activity = history.rule(domain.name(), rule.name());
+        let mut activity = history.rule(domain.name(), rule.name());
+        // As the domain has them, and what stands for tiers after those.
+        let place = |tier: &TierActivity| domain.tiers().iter().position(|known| known.name == tier.tier);
+        activity.tiers.sort_by_key(|tier| place(tier).unwrap_or(usize::MAX));
         Row {
             key: rule.names().collect(),
             limits: limits(domain, rule),

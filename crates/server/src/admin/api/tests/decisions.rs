@@ -81,3 +81,20 @@ async fn what_makes_no_sense_is_told() {
     let others = [Scope::Read, Scope::Quota];
     assert_eq!(bench.ask_as(&others, ("GET", &format!("{LOG}?caller=k")), &[], "").await.code(403), "forbidden");
 }
+
+#[tokio::test]
+async fn the_version_of_a_rule_by_api_is_told() {
+    let bench = Bench::new(SHOP).await;
+    for version in 1..=2 {
+        let rule = json!({"key_pattern": "{api_key}", "rate": version, "unit": "hour"});
+        bench.put("/v1/ratelimit/config/by-api", &rule).await.ok();
+        bench.decide(&[("api_key", "k")], 5).await;
+        let told = bench.get(&format!("{LOG}?caller=k&rule=by-api&limit=1")).await.ok();
+        assert_eq!(told["decisions"][0]["rule_version"], version, "{told}");
+    }
+    // A rule of a file has none.
+    twelve(&bench, "l").await;
+    bench.decide(&[("api_key", "l")], 11).await;
+    let told = bench.get(&format!("{LOG}?caller=l&rule=per-key")).await.ok();
+    assert_eq!(told["decisions"][0]["rule_version"], json!(null), "{told}");
+}

@@ -25,6 +25,9 @@ const KEYS: &str = "20";
 /// The status of a server that does not know a page.
 const NOT_FOUND: u16 = 404;
 
+/// What is said of a server that does not know top keys.
+pub(super) const UNTOLD: &str = "this server does not tell who asks most";
+
 /// Nobody listens any more, or the server said no.
 pub(super) type Ended = Option<Failure>;
 
@@ -138,7 +141,7 @@ pub(super) async fn ask_keys(remote: &Remote, mut wanted: watch::Receiver<Wanted
         let now = *wanted.borrow_and_update();
         let told = match keys(remote, now).await {
             Ok(told) => Ok(told),
-            Err(failure) if is_unknown(&failure) => Err("this server does not tell who asks most".to_owned()),
+            Err(failure) if is_unknown(&failure) => Err(UNTOLD.to_owned()),
             Err(Failure::Refused(refusal)) => Err(refusal.to_string()),
             Err(Failure::Away(why)) => Err(why),
             Err(other) => return Some(other),

@@ -83,7 +83,8 @@ impl Top {
         let mut state = State::new(self.wanted());
         state.hear(Heard::Overview(overview));
         state.hear(Heard::Rules(rules));
-        state.hear(Heard::Keys(self.wanted(), Ok(top)));
+        let top = if top.is_null() { Err(feed::UNTOLD.to_owned()) } else { Ok(top) };
+        state.hear(Heard::Keys(self.wanted(), top));
         say(as_text(&state)?)
     }
 

@@ -97,7 +97,9 @@ async fn streams_are_bounded_and_one_that_ends_makes_room() {
     for _ in 0..32 {
         let response = listen(&bench, "", &closing).await;
         assert_eq!(response.status(), 200);
-        bodies.push(response.into_body());
+        let mut body = response.into_body();
+        expect(&mut body, "overview").await;
+        bodies.push(body);
     }
     let refused = listen(&bench, "", &closing).await;
     assert_eq!(refused.status(), 503);

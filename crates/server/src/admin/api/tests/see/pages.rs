@@ -189,8 +189,23 @@ async fn rules_are_told_with_what_they_do() {
 }
 
 #[tokio::test]
+async fn tiers_of_a_rule_are_in_the_order_of_the_domain() {
+    let shop = SHOP.replace("tiers: {free: {paid: false}, pro: {}}", "tiers: {pro: {}, free: {paid: false}}");
+    let bench = Bench::new(&shop).await;
+    bench
+        .put("/admin/v1/quotas/k", &json!({"overrides": [{"rule": "per-key", "requests_per_unit": 3, "unit": "year"}]}))
+        .await
+        .ok();
+    decide(&bench, "k", 1).await;
+    second(&bench);
+    let tiers = bench.get(ACTIVITY).await.ok()["rows"][0]["tiers"].clone();
+    let tiers: Vec<_> = tiers.as_array().unwrap().iter().map(|tier| some(tier, ["tier", "limit"])).collect();
+    assert_eq!(tiers, [[json!("pro"), json!(1000)], [json!("free"), json!(10)], [json!("override"), json!(null)]]);
+}
+
+#[tokio::test]
 async fn rules_are_searched_and_come_page_by_page() {
-    let bench = Bench::new(SHOP).await;
+    let bench = Bench::new(&SHOP.replace("name: busy", "name: Busy")).await;
     let rules = async |query: &str| -> (u64, Vec<String>) {
         let page = bench.get(&format!("{ACTIVITY}?{query}")).await.ok();
         let rows = page["rows"].as_array().unwrap().iter();
@@ -198,6 +213,7 @@ async fn rules_are_searched_and_come_page_by_page() {
     };
     let told = |total, rules: &[&str]| (total, rules.iter().map(|rule| (*rule).to_owned()).collect());
     assert_eq!(rules("search=ORDER").await, told(1, &["orders"]));
+    assert_eq!(rules("search=bus").await, told(1, &["Busy"]));
     assert_eq!(rules("search=nothing").await, told(0, &[]));
     assert_eq!(rules("domain=shop&offset=1&limit=1").await, told(3, &["orders"]));
     assert_eq!(rules("offset=9").await, told(3, &[]));
