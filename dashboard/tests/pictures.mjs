@@ -23,11 +23,18 @@ function caller() {
   return `user_${at + 1}`;
 }
 
+/** At some moment within a second. */
+async function send(user, endpoint) {
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000));
+  await check(user, { endpoint });
+}
+
 async function second(number) {
   const tide = 1 + 0.35 * Math.sin(number / 9);
-  const sent = Array.from({ length: Math.round(REQUESTS * tide) }, () => check(caller(), { endpoint: ENDPOINTS[Math.floor(Math.random() * ENDPOINTS.length)] }));
-  if (number >= NOISY_FROM) sent.push(...Array.from({ length: 45 }, () => check("noisy_neighbour", { endpoint: "GET /items" })));
-  sent.push(...Array.from({ length: 4 }, () => check("scraper", { endpoint: "GET /items" })));
+  const any = () => send(caller(), ENDPOINTS[Math.floor(Math.random() * ENDPOINTS.length)]);
+  const sent = Array.from({ length: Math.round(REQUESTS * tide) }, any);
+  if (number >= NOISY_FROM) sent.push(...Array.from({ length: 45 }, () => send("noisy_neighbour", "GET /items")));
+  sent.push(...Array.from({ length: 4 }, () => send("scraper", "GET /items")));
   await Promise.all([...sent, new Promise((resolve) => setTimeout(resolve, 1000))]);
 }
 
@@ -48,9 +55,10 @@ test("pictures", () =>
     await write("quotas/user_2", { tier: "pro", overrides: [{ rule: "orders", limit: "60/minute", expires_at: "2100-01-01T00:00:00Z" }], reason: "their sale" });
     await go(page, "", "Overview");
     for (let number = 0; number < SECONDS; number += 1) await second(number);
-    const [more, until] = [new AbortController(), (async () => {
-      for (let number = SECONDS; !more.signal.aborted; number += 1) await second(number);
-    })()];
+    let isOver = false;
+    const goesOn = (async () => {
+      for (let number = SECONDS; !isOver; number += 1) await second(number);
+    })();
     await picture(page, "overview");
     await page.emulateMedia({ colorScheme: "dark" });
     await picture(page, "overview-dark");
@@ -71,6 +79,6 @@ test("pictures", () =>
     await page.setViewportSize({ width: 360, height: 740 });
     await page.emulateMedia({ colorScheme: "dark" });
     await page.screenshot({ path: path.join(PICTURES, "caller-phone.png") });
-    more.abort();
-    await until;
+    isOver = true;
+    await goesOn;
   }));

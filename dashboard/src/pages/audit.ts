@@ -42,7 +42,7 @@ export function audit(house: House): Page {
 
 function entries(): Table<AuditEntry> {
   return new Table<AuditEntry>("Audit log", [
-    words("When", (one) => moment(one.at), { kind: "main" }),
+    words("When", (one) => moment(one.at), { kind: "time" }),
     words("Who", (one) => (one.from ? `${one.by} (${one.from})` : one.by)),
     words("What", (one) => one.action),
     words("Of", (one) => [one.domain, one.name].filter((part) => part !== "").join(" · ")),

@@ -157,8 +157,8 @@ function logPart(house: House) {
   const may = lacks(house, "audit");
   if (may) return { node: h("p", { class: "hint" }, `The decision log is not shown: ${may}.`), load: async () => {} };
   const table = new Table<LoggedDecision>("Last decisions", [
-    words("When", (one) => moment(one.at), { kind: "main" }),
-    words("Outcome", (one) => `${LOOKS[one.verdict]?.sign ?? ""} ${LOOKS[one.verdict]?.label ?? one.verdict}`),
+    words("When", (one) => moment(one.at), { kind: "time" }),
+    words("Outcome", (one) => `${LOOKS[one.verdict]?.sign ?? ""} ${LOOKS[one.verdict]?.label ?? one.verdict}`, { kind: "brief" }),
     fixed("Rule", (one) => one.rule ?? NONE),
     words("Why", (one) => one.why, { kind: "wide" }),
   ], (one) => JSON.stringify(one), "Nothing is in the log: refusals are within two seconds, of the rest a sample.");

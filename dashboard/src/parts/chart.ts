@@ -28,6 +28,8 @@ interface Drawn {
   /** What the chart says of the moment under the pointer. */
   reads: (lines: Lines, index: number) => string;
   number: (value: number) => string;
+  /** Whether a step upwards is ten times as much. */
+  byPowers?: boolean;
 }
 
 /** Decisions a second, outcome upon outcome. */
@@ -62,13 +64,22 @@ export function quantiles(): Chart {
   const chart = draw({
     name: "Time of a decision over the last five minutes: half, 99 and 99.9 of a hundred are quicker",
     series: lines.map(([label, name, dash]) => ({ label, stroke: () => colour(name), dash, width: 2, points: { show: false } })),
-    arrange: (told) => told,
+    // A single slow decision would flatten all others. What took no time at all has no place among powers.
+    byPowers: true,
+    arrange: (told) => told.map((line) => line.map((took) => (took === 0 ? null : took))),
     reads: (told, index) => lines.map(([label], at) => `${label} ${took(told[at]?.[index])}`).join(", "),
     number: took,
   });
   chart.node.prepend(legend);
   return chart;
 }
+
+/** A chart of nothing but zeros has an axis too. */
+const fromZero: uPlot.Range.Function = (_, _low, high) => [0, high > 0 ? high * 1.1 : 1];
+
+/** From a power of ten to another. Where nothing was timed, from a microsecond to a millisecond. */
+const powers: uPlot.Range.Function = (_, low, high) =>
+  low > 0 && high > 0 ? [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high) + 0.01)] : [1e-6, 1e-3];
 
 function sum(lines: Lines): number[] {
   return (lines[0] ?? []).map((_, at) => lines.reduce((all, line) => all + (line[at] ?? 0), 0));
@@ -97,11 +108,10 @@ function draw(drawn: Drawn): Chart {
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-      // A chart of nothing but zeros has an axis too.
-      scales: { y: { range: (_, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      scales: { y: drawn.byPowers ? { distr: 3, range: powers } : { range: fromZero } },
       axes: [
         { ...axis, size: 30, space: 70, values: (_, splits) => splits.map((at) => new Date(at * 1000).toISOString().slice(11, 19)) },
-        { ...axis, size: 64, values: (_, splits) => splits.map(drawn.number) },
+        { ...axis, size: 64, values: (_, splits) => splits.map((at) => (at === null ? null : drawn.number(at))) },
       ],
       series: [{}, ...drawn.series],
       hooks: { setCursor: [(at) => read(at.cursor.idx)] },

@@ -10,8 +10,9 @@ export interface Cell<T> {
 
 export interface Column<T> {
   title: string;
-  /** `number`: set to the right; `bar`: how much is used; `main`: what the row is about; `wide`: takes what room there is. */
-  kind?: "number" | "bar" | "main" | "wide";
+  /** `number`: set to the right; `bar`: how much is used; `brief`: stays in a line; `wide`: takes what room there is; `main`: what
+   * the row is about, and `time` if that is a moment. */
+  kind?: "number" | "bar" | "brief" | "wide" | "main" | "time";
   /** What the rows are sorted by; without it they can't be by this column. */
   sort?: (item: T) => number | string;
   cell: (item: T) => Cell<T>;
@@ -115,7 +116,7 @@ export class Table<T> {
     const cells = this.columns.map((column) => column.cell(item));
     const node = h("tr", { role: "row" }, cells.map((cell, at) => {
       const column = this.columns[at]!;
-      const main = column.kind === "main";
+      const main = column.kind === "main" || column.kind === "time";
       return h(main ? "th" : "td", { scope: main && "row", role: main ? "rowheader" : "cell", class: column.kind, "data-label": column.title }, cell.node);
     }));
     return { node, set: (now) => cells.forEach((cell) => cell.set?.(now)) };
