@@ -64,7 +64,7 @@ pub enum Window {
 /// Threads that count without waiting for each other. Those past them share.
 const SHARDS: usize = 8;
 
-/// No more bytes than this are taken, whatever keys come: 20 lists of 1,280 keys and 8 shards of 1,792, all with names as long as they
+/// No more bytes than this are taken, whatever keys come: 20 lists of 1,376 keys and 8 shards of 1,792, all with names as long as they
 /// may be. A few MB, where names are short.
 pub const MOST_BYTES: usize = 24 << 20;
 
