@@ -9,42 +9,44 @@ use crate::contenders::{FOUR, ONE, check, tollgate};
 use crate::rounds::{more, take_turns};
 use crate::workload::Workload;
 
-const KEYS: usize = 1_000_000;
+/// Few keys, so that what is measured is not how far away their counters are.
+const FEW: usize = 1_000;
+const MANY: usize = 1_000_000;
 const DRAWS: usize = 2_000_000;
 /// The most nanoseconds that a decision may take longer.
 const AT_MOST: f64 = 30.0;
 
 pub fn run() {
-    println!("one decision, seen and not, {KEYS} keys, Zipf 1.0, {DRAWS} draws a round");
-    let work = Workload::zipf(KEYS, DRAWS);
+    println!("what is counted beside a decision, {DRAWS} draws a round by Zipf 1.0");
+    let work = Workload::zipf(FEW, DRAWS);
+    let metrics = ObserverConfig { keys: false, ..ObserverConfig::default() };
+    for (what, rules, threads) in [("one limit", ONE, 1), ("one limit, 2 threads", ONE, 2), ("four limits", FOUR, 1)] {
+        let [without, counted, seen] = turns(&work, what, rules, threads, metrics);
+        more(&format!("metrics, {what}"), counted - without, AT_MOST);
+        println!("  = the heaviest keys, {what}: {:+.0} ns beside that", seen - counted);
+    }
+    let work = Workload::zipf(MANY, DRAWS);
+    for (what, threads) in [("a million keys", 1), ("a million keys, 2 threads", 2)] {
+        let [_, counted, seen] = turns(&work, what, ONE, threads, metrics);
+        println!("  = the heaviest keys, one limit, {what}: {:+.0} ns", seen - counted);
+    }
+}
+
+/// A decision without an observer, with one that counts for metrics, and with one that counts keys too.
+fn turns(work: &Workload, what: &str, rules: &str, threads: usize, metrics: ObserverConfig) -> [f64; 3] {
     let ask = |limiter: &'static Limiter<MemoryStore>| {
         let mut session = limiter.session();
         move |key: &String| check(&mut session, &[("api_key", key)])
     };
-    let metrics = ObserverConfig { keys: false, ..ObserverConfig::default() };
-    let (one, one_counted, one_seen) =
-        (kept(tollgate(ONE)), kept(seen(tollgate(ONE), metrics)), kept(seen(tollgate(ONE), ObserverConfig::default())));
-    let (four, four_counted, four_seen) = (
-        kept(tollgate(FOUR)),
-        kept(seen(tollgate(FOUR), metrics)),
-        kept(seen(tollgate(FOUR), ObserverConfig::default())),
-    );
+    let without = kept(tollgate(rules));
+    let (counted, all) = (kept(seen(tollgate(rules), metrics)), kept(seen(tollgate(rules), ObserverConfig::default())));
     let times = take_turns(&mut [
-        ("one limit", &mut || work.on_threads(1, DRAWS, || ask(one))),
-        ("one limit, with metrics", &mut || work.on_threads(1, DRAWS, || ask(one_counted))),
-        ("one limit, with the heaviest keys too", &mut || work.on_threads(1, DRAWS, || ask(one_seen))),
-        ("four limits", &mut || work.on_threads(1, DRAWS, || ask(four))),
-        ("four limits, with metrics", &mut || work.on_threads(1, DRAWS, || ask(four_counted))),
-        ("four limits, with the heaviest keys too", &mut || work.on_threads(1, DRAWS, || ask(four_seen))),
-        ("one limit, 2 threads", &mut || work.on_threads(2, DRAWS, || ask(one))),
-        ("one limit, 2 threads, with metrics", &mut || work.on_threads(2, DRAWS, || ask(one_counted))),
-        ("one limit, 2 threads, with the keys too", &mut || work.on_threads(2, DRAWS, || ask(one_seen))),
+        (what, &mut || work.on_threads(threads, DRAWS, || ask(without))),
+        ("  with metrics", &mut || work.on_threads(threads, DRAWS, || ask(counted))),
+        ("  with the heaviest keys too", &mut || work.on_threads(threads, DRAWS, || ask(all))),
     ]);
     let median: Vec<f64> = times.iter().map(|times| times.median()).collect();
-    for (what, at) in [("one limit", 0), ("four limits", 3), ("one limit, 2 threads", 6)] {
-        more(&format!("metrics, {what}"), median[at + 1] - median[at], AT_MOST);
-        println!("  = the heaviest keys, {what}: {:+.0} ns beside that", median[at + 2] - median[at + 1]);
-    }
+    [median[0], median[1], median[2]]
 }
 
 /// With an observer, as the server has one.

@@ -41,7 +41,7 @@ impl Default for ObserverConfig {
     fn default() -> ObserverConfig {
         ObserverConfig {
             shadow: false,
-            time_one_in: 8,
+            time_one_in: 16,
             keys: true,
             tally: TallyLimits::default(),
             log: LogConfig::default(),

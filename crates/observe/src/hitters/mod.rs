@@ -121,7 +121,11 @@ impl Hitters {
             return self.turned_away(seen, minute);
         }
         let refused_by = ruled.decider.filter(|_| ruled.ruling == Ruling::Deny);
+        if seen.matched.applied.is_empty() {
+            return;
+        }
         let mut before: Option<(&Key<'_>, u128)> = None;
+        let mut live = self.at(minute);
         for at in 0..seen.matched.applied.len() {
             let Some(limit) = seen.limit(at).filter(|limit| limit.charge.ask == Ask::Exactly) else { continue };
             let key = &limit.charge.key;
@@ -133,7 +137,7 @@ impl Hitters {
             before = Some((key, partition));
             let hash = key.whole(self.secret, partition);
             let said = said(&limit, seen.domain(), refused_by == Some(at));
-            self.at(minute).met(hash, said);
+            live.met(hash, said);
         }
     }
 

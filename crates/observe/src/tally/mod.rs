@@ -60,14 +60,20 @@ impl Tally {
     pub fn count(&self, seen: &Seen<'_, '_>, ruled: Ruled) {
         let Some(board) = self.board(seen.rules) else { return };
         let (rows, domain) = (board.domain(seen.matched.domain), seen.domain());
-        let decider = match ruled.decider.and_then(|at| seen.matched.applied.get(at)) {
-            Some(applied) => rows.row(self, domain, applied),
-            None if seen.matched.block.is_some() && !seen.verdict.allowed => rows.block(),
-            None => rows.none(),
-        };
-        decider.decided(ruled.ruling);
-        for limit in seen.limits() {
-            rows.row(self, domain, limit.applied).met(&limit, seen.settlement.at);
+        let mut is_counted = false;
+        for (at, limit) in seen.limits().enumerate() {
+            let row = rows.row(self, domain, limit.applied);
+            let numbers = row.numbers();
+            if ruled.decider == Some(at) {
+                row::decided(numbers, ruled.ruling);
+                is_counted = true;
+            }
+            row.met(numbers, &limit, seen.settlement.at);
+        }
+        if !is_counted {
+            let is_blocked = seen.matched.block.is_some() && !seen.verdict.allowed;
+            let row = if is_blocked { rows.block() } else { rows.none() };
+            row::decided(row.numbers(), ruled.ruling);
         }
     }
 

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate::{Ask, Mode, SeenLimit, Source, Span, Timestamp};
 
 use crate::ruling::Ruling;
-use crate::stripe::Striped;
+use crate::stripe::{Adding, Striped};
 
 /// What is counted for one rule and tier.
 #[derive(Debug)]
 pub struct Row {
     name: RowName,
     numbers: Striped<NUMBERS>,
+    /// Whether all that is counted here is held to the same.
+    is_uniform: bool,
     /// The most that was used of any one counter, in thousandths, after the number of the window: of this window and the last one.
     used: [AtomicU64; 2],
     /// The same for the fewest units left, as what is missing to [`MOST_LEFT`].
@@ -78,7 +80,9 @@ const NEAR: u64 = 4;
 
 impl Row {
     pub(super) fn new(name: RowName) -> Row {
-        Row { name, numbers: Striped::new(), used: Default::default(), left: Default::default() }
+        let is_uniform =
+            ![RowName::OVERRIDE, RowName::EMERGENCY, RowName::REQUEST, RowName::OTHER].contains(&name.tier());
+        Row { name, numbers: Striped::new(), is_uniform, used: Default::default(), left: Default::default() }
     }
 
     /// Whose counts these are.
@@ -102,9 +106,10 @@ impl Row {
         Some(Peak { used_of_1_000: of(&self.used, USED_BITS)?, left: MOST_LEFT - of(&self.left, LEFT_BITS)? })
     }
 
+    /// Where this thread counts.
     #[inline]
-    pub(super) fn decided(&self, ruling: Ruling) {
-        self.numbers.mine().add(Count::Ruled(ruling).number(), 1);
+    pub(super) fn numbers(&self) -> Adding<'_, NUMBERS> {
+        self.numbers.mine()
     }
 
     /// Of throttles it is only known how they came out.
@@ -119,15 +124,14 @@ impl Row {
 
     /// A limit had a say at this moment.
     #[inline]
-    pub(super) fn met(&self, limit: &SeenLimit<'_, '_>, at: Timestamp) {
+    pub(super) fn met(&self, numbers: Adding<'_, NUMBERS>, limit: &SeenLimit<'_, '_>, at: Timestamp) {
         if limit.charge.ask != Ask::Exactly {
             return;
         }
-        let (numbers, units, reading) = (self.numbers.mine(), limit.charge.units, limit.reading);
+        let (units, reading) = (limit.charge.units, limit.reading);
         numbers.add(Count::Met.number(), 1);
         numbers.add(Count::Hits.number(), units);
         let quota = limit.limit().quota();
-        let used = used(quota, reading.remaining);
         if reading.admits {
             let near = near(quota, reading.remaining, units);
             if near > 0 {
@@ -149,8 +153,11 @@ impl Row {
         }
         if !matches!(reading.source, Source::Assumed | Source::Shed) {
             let window = window(at);
-            raise(&self.used, window, USED_BITS, used.min(MOST_USED));
-            raise(&self.left, window, LEFT_BITS, MOST_LEFT - reading.remaining.min(MOST_LEFT));
+            let is_less = raise(&self.left, window, LEFT_BITS, MOST_LEFT - reading.remaining.min(MOST_LEFT));
+            // What a division would tell is known where all have the same limit: not more than before, if not less is left.
+            if is_less || !self.is_uniform {
+                raise(&self.used, window, USED_BITS, used(quota, reading.remaining).min(MOST_USED));
+            }
         }
     }
 }
@@ -177,14 +184,22 @@ fn window(at: Timestamp) -> u64 {
     at.as_micros() / WINDOW.as_micros()
 }
 
-/// A later window's peak is larger than any of an earlier one, since the number comes first.
+/// Whether it is the highest. A later window's peak is larger than any of an earlier one, since the number comes first.
 #[inline]
-fn raise(peaks: &[AtomicU64; 2], window: u64, bits: u32, value: u64) {
+fn raise(peaks: &[AtomicU64; 2], window: u64, bits: u32, value: u64) -> bool {
     let (peak, slot) = (window << bits | value, &peaks[window as usize & 1]);
     // Nearly always it is not the highest: then nothing is written.
-    if slot.load(Ordering::Relaxed) < peak {
+    let is_highest = slot.load(Ordering::Relaxed) < peak;
+    if is_highest {
         slot.fetch_max(peak, Ordering::Relaxed);
     }
+    is_highest
+}
+
+/// This thread decided one so.
+#[inline]
+pub(super) fn decided(numbers: Adding<'_, NUMBERS>, ruling: Ruling) {
+    numbers.add(Count::Ruled(ruling).number(), 1);
 }
 
 impl RowName {

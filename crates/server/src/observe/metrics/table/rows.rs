@@ -56,7 +56,7 @@ Counter ratelimit_denied_total [domain rule tier]
     "Decisions that refused a request: the outcomes deny and blocked"
     "A sudden rise is a caller gone wild, a client's bad deploy, or a rule that is too tight: `ratelimit_top_denied` says which"
 Histogram ratelimit_check_duration_seconds [part]
-    "How long checks took, all of it (decision) and the wait for the store (store); in memory one in eight is timed and counts for eight; throttles are not timed"
+    "How long checks took, all of it (decision) and the wait for the store (store); in memory one in sixteen is timed and counts for sixteen; throttles are not timed"
     "Its 99th percentile against what your gateway waits (Envoy: 20 ms). If `store` is most of it, look at Redis"
 Gauge ratelimit_limit [domain rule tier]
     "The amount that a rule in force holds a tier to, in units of its period"
