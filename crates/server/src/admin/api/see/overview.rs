@@ -35,12 +35,13 @@ pub(crate) async fn show(State(see): State<Arc<See>>, asked: Asked, Query(Nothin
 pub(super) fn overview(see: &See) -> Value {
     let (sight, now) = (&see.sight, see.control.now());
     // Of one look: taken together, and given back at once.
-    let (totals, rates, decision, store) = {
+    let (at, totals, rates, decision, store) = {
         let history = sight.pulse.history();
-        (history.totals(), history.rates(), history.decision_times(), history.store_times())
+        (history.at(), history.totals(), history.rates(), history.decision_times(), history.store_times())
     };
     json!({
-        "at": Moment(now),
+        // Who takes two of these apart gets the time in which that was counted.
+        "at": Moment(at),
         "server": {
             "name": sight.name,
             "version": env!("CARGO_PKG_VERSION"),
