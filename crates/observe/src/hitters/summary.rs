@@ -11,7 +11,8 @@
 //! ```
 //!
 //! and the floor is at most `total ÷ (keep + 1)`. Lists of other streams can be added: estimates add up, and so do floors, and the same
-//! holds for the sums.
+//! holds for the sums. What is kept at the door before it is listed (`live.rs`) is at most `total ÷ 8,192` of each key; it is added to all
+//! that keys may have missed, and to the floor.
 //!
 //! How full a counter was is no count but a highest value: of those above their floor it is exact.
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp};
+use tollgate::{
+    Algorithm, Descriptor, Limit, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp,
+};
+use tollgate_core::Period;
 
 use super::*;
 use crate::{Observer, ObserverConfig};
@@ -148,6 +151,24 @@ fn a_peak_is_that_of_the_last_minute() {
     bench.clock.set(later(60));
     bench.check("bob");
     assert_eq!(row().peak(later(60)), Some(Peak { used_of_1_000: 333, left: 2 }));
+}
+
+#[test]
+fn where_limits_differ_the_fullest_is_not_the_one_with_least_left() {
+    let bench = Bench::new(RULES, ObserverConfig::default());
+    for (amount, cost) in [(1_000, 100), (2_000, 1_000)] {
+        let period = Period::fixed(Span::from_secs(60)).unwrap();
+        let limit = Limit::new(amount, period, Algorithm::FixedWindow).unwrap();
+        // A counter of its own for each.
+        let entries = [("path", if amount == 1_000 { "/one" } else { "/two" })];
+        let descriptor = Descriptor { limit: Some(&limit), ..Descriptor::new(&entries) };
+        let request = Request { descriptors: &[descriptor], cost, ..Request::default() };
+        tollgate::now(bench.limiter.check(&request)).unwrap().unwrap();
+    }
+    let rows = bench.observer.tally().rows();
+    let row = rows.iter().find(|row| row.name().tier() == RowName::REQUEST).unwrap();
+    let now = Timestamp::from_micros(1_800_000_000_000_000);
+    assert_eq!(row.peak(now), Some(Peak { used_of_1_000: 500, left: 900 }));
 }
 
 #[test]

@@ -197,6 +197,17 @@ fn callers_who_come_once_each_take_no_more_room() {
 }
 
 #[test]
+fn callers_who_come_once_are_kept_at_the_door() {
+    let mut traced = Traced::new();
+    // Each comes twice at most; counters that are not full tell nothing of them.
+    (0..2 * KEYS).for_each(|number| traced.decide(number % KEYS, BEGIN, false, 0));
+    let top = traced.hitters.top(By::Decisions, Window::Minute, Filter::default(), 9, at(BEGIN));
+    // Were they all listed for a while, the floor would come near the bound.
+    assert!(top.error <= top.total / (4 * ERROR_ONE_IN), "{} of {}", top.error, top.total);
+    assert_eq!(top.total, 2 * KEYS as u64);
+}
+
+#[test]
 fn threads_lose_nothing() {
     let traced = Traced::new();
     let hitters = &traced.hitters;
