@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Where rustup puts cargo, for shells that have not been told.
+# Where rustup installs cargo, for shells without it on their path.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # How long `make fuzz` looks.
@@ -20,7 +20,7 @@ help: ## List these targets
 
 .PHONY: run
 run: setup dashboard-if-possible ## Start the server on built-in example rules
-	@cargo run --quiet --release -p tollgate-server -- serve
+	cargo run --release -p tollgate-server -- serve
 
 # Made again when a source is newer than what was built. What is built is in the binary when that is built next.
 dashboard_tools := dashboard/node_modules/.package-lock.json
@@ -28,7 +28,7 @@ dashboard_built := dashboard/dist/index.html
 dashboard_sources := $(shell find dashboard/src -type f) $(wildcard dashboard/*.json dashboard/*.html dashboard/*.js)
 
 .PHONY: dashboard
-dashboard: ## Build the operator's page, which the binary has in itself
+dashboard: ## Build the dashboard, which is embedded in the binary
 	@scripts/setup.sh dashboard
 	@$(MAKE) --silent $(dashboard_built)
 
@@ -45,30 +45,39 @@ $(dashboard_built): $(dashboard_tools) $(dashboard_sources)
 	@cd dashboard && npm run --silent build -- --logLevel warn
 
 .PHONY: test-dashboard
-test-dashboard: dashboard ## The dashboard's logic; in a browser it is tested with the server
+test-dashboard: dashboard ## Test the dashboard's logic; the server's tests run it in a browser
 	@cd dashboard && npm test --silent
 
 .PHONY: pictures
 pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
-	cargo test -p tollgate-server --test dashboard -- --ignored
+	cargo test -p tollgate-server --test it -- --ignored dashboard::
 
 .PHONY: demo
-demo: setup dashboard-if-possible ## A server with traffic that tells a story, and where to see it
-	@cargo build --quiet --release -p tollgate-server
+demo: setup dashboard-if-possible ## Start a server with example traffic
+	cargo build --release -p tollgate-server
 	@TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh
+
+# Most tests wait for other processes, so more of them run at the same time than there are processors. Those that judge how long
+# something takes run alone (crates/testing/src/machine.rs).
+export RUST_TEST_THREADS ?= 8
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
-test: setup-tests test-dashboard lint-fast ## Everything that must hold: formatting, clippy, all tests
+test: setup-tests test-dashboard lint-fast ## Run formatting, clippy and all tests
 	cargo test --all-features --no-fail-fast --quiet --doc
 	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
 
+.PHONY: test-long
+test-long: setup-tests test-dashboard ## Run all tests, with the random runs as long as they should be before a release
+	SCRIPT_CLAIMS=120000 cargo test --all-features --no-fail-fast --lib --bins --examples --tests -- \
+		--include-ignored --skip pictures_are_taken
+
 .PHONY: test-fast
-test-fast: setup-tests dashboard ## The tests but for those named slow_…, and no lints
+test-fast: setup-tests dashboard ## Run the tests except those named slow_…, without lints
 	cargo test --all-features --lib --bins --tests -- --skip slow_
 
 .PHONY: lint
-lint: setup ## Formatting, clippy and documentation, warnings refused
+lint: setup ## Run formatting, clippy and documentation, with warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
@@ -89,35 +98,40 @@ throttlecrab := $(peers)/throttlecrab-server
 ratelimit := $(peers)/ratelimit
 ratelimit_version := v1.4.1-0.20260122083618-3fb702589d36
 peers_in_go := $(if $(shell command -v go),$(ratelimit))
-run_bench = TOLLGATE=$(bench_built)/release/tollgate THROTTLECRAB=$(throttlecrab) RATELIMIT=$(ratelimit) \
-	cargo run --release --manifest-path bench/Cargo.toml --
+run_bench = TOLLGATE=$(bench_built)/dist/tollgate THROTTLECRAB=$(throttlecrab) RATELIMIT=$(ratelimit) \
+	cargo run --profile dist --manifest-path bench/Cargo.toml --
 
 .PHONY: bench
-bench: bench-built $(throttlecrab) $(peers_in_go) ## Tollgate beside its peers
+bench: bench-built $(throttlecrab) $(peers_in_go) ## Benchmark Tollgate and its peers
 	$(run_bench)
 
 .PHONY: bench-server
-bench-server: bench-built $(throttlecrab) ## The running server beside its peers, and not the library
+bench-server: bench-built $(throttlecrab) ## Benchmark the running server and its peers, without the library
 	$(run_bench) grpc http receipts resp latency
 
 .PHONY: bench-redis
-bench-redis: bench-built $(peers_in_go) ## Counters in Redis: the store, and servers beside envoyproxy/ratelimit
+bench-redis: bench-built $(peers_in_go) ## Benchmark counters in Redis: the store, and servers compared to envoyproxy/ratelimit
 	$(run_bench) redis fleet
 
 .PHONY: bench-built
 bench-built: setup
 	@scripts/setup.sh bench
-	cargo build --release --bin tollgate
+	cargo build --profile dist --bin tollgate
 
 # Built once; it needs protoc, which setup brings.
 $(throttlecrab):
 	@scripts/setup.sh bench
 	cargo install --quiet --locked --root $(CURDIR)/target/peers --version 0.4.40 throttlecrab-server
 
-# Built once, where there is Go. One that is too old for it, or that has no network, is told of, and the rest is measured.
+# Built once, if Go is available. If Go is too old or there is no network, a line says so, and the rest is measured.
 $(ratelimit):
 	@GOBIN=$(peers) go install github.com/envoyproxy/ratelimit/src/service_cmd@$(ratelimit_version) && \
 		mv $(peers)/service_cmd $@ || echo "envoyproxy/ratelimit could not be built, and is not measured"
+
+.PHONY: proto
+proto: setup ## Generate crates/proto/src/generated/ from crates/proto/proto/
+	@scripts/setup.sh proto
+	@cargo run --quiet --profile test -p tollgate-proto --example generate
 
 # libFuzzer on the stable compiler: the instrumentation is LLVM's own, and without unsafe code no sanitizer is needed.
 # What it finds to be new it adds to fuzz/grown/; what fails, to fuzz/artifacts/.
@@ -126,7 +140,7 @@ fuzz_flags := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefi
 	level=4 inline-8bit-counters pc-table trace-compares)
 
 .PHONY: fuzz
-fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
+fuzz: setup ## Fuzz the rule loader for FUZZ_SECONDS=60
 	@scripts/setup.sh c++
 	@mkdir -p fuzz/grown/load_rules fuzz/artifacts/load_rules
 	cd fuzz && RUSTFLAGS="$(fuzz_flags)" cargo run --release --target $(fuzz_target) --bin load_rules -- \
@@ -134,9 +148,9 @@ fuzz: setup ## Throw mutated rule files at the loader for FUZZ_SECONDS=60
 		-dict=rules.dict -artifact_prefix=artifacts/load_rules/ grown/load_rules corpus/load_rules
 
 .PHONY: setup
-setup: ## Install what is missing: a C linker, from the system's packages
+setup: ## Install a C linker, if it is missing, from the system's packages
 	@scripts/setup.sh
 
 .PHONY: setup-tests
-setup-tests: setup ## Install what the tests talk to: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis, Chromium
+setup-tests: setup ## Install the tools of the tests: Envoy, nginx, Caddy, PostgreSQL, Prometheus, Redis's tools, schemathesis, Chromium
 	@scripts/setup.sh tests

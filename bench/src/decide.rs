@@ -20,10 +20,7 @@ pub fn run() {
     let (peer, slow) = (governor(), Limitador::new(KEYS as u64));
     let ask_governor = || |key: &String| peer.check_key(key).is_ok();
     let ask_slow = || |key: &String| slow.check(key);
-    let ask = |limiter: &'static Limiter<MemoryStore>| {
-        let mut session = limiter.session();
-        move |key: &String| check(&mut session, &[("api_key", key)])
-    };
+    let ask = |limiter: &'static Limiter<MemoryStore>| move |key: &String| check(limiter, &[("api_key", key)]);
     let (ask_one, ask_four) = (|| ask(one), || ask(four));
 
     let times = take_turns(&mut [
@@ -42,7 +39,7 @@ pub fn run() {
 }
 
 impl Workload {
-    /// Asks for the first so many draws, shared out among threads, and says how many each thread asked for: what is measured is
+    /// Asks for the first so many draws, shared out among threads, and says how many each thread requested: what is measured is
     /// how long a decision takes while others decide too.
     pub fn on_threads<A: FnMut(&String) -> bool>(
         &self,

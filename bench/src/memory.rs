@@ -36,11 +36,10 @@ pub fn fill(contender: &str, keys: usize) {
         }
         _ => {
             let limiter = tollgate(ONE);
-            let mut session = limiter.session();
             let before = resident();
-            (0..keys).for_each(|n| assert!(check(&mut session, &[("api_key", &key(n))])));
+            (0..keys).for_each(|n| assert!(check(&limiter, &[("api_key", &key(n))])));
             let taken = resident() - before;
-            assert_eq!(limiter.store().stats().keys, keys, "all of them are kept");
+            assert_eq!(limiter.store().stats().keys, keys, "all of them are stored");
             taken
         }
     };

@@ -17,13 +17,13 @@ const DRAWS: usize = 2_000_000;
 const AT_MOST: f64 = 30.0;
 
 pub fn run() {
-    println!("what is counted beside a decision, {DRAWS} draws a round by Zipf 1.0");
+    println!("what counting adds to a decision, {DRAWS} draws a round by Zipf 1.0");
     let work = Workload::zipf(FEW, DRAWS);
     let metrics = ObserverConfig { keys: false, ..ObserverConfig::default() };
     for (what, rules, threads) in [("one limit", ONE, 1), ("one limit, 2 threads", ONE, 2), ("four limits", FOUR, 1)] {
         let [without, counted, seen] = turns(&work, what, rules, threads, metrics);
         more(&format!("metrics, {what}"), counted - without, AT_MOST);
-        println!("  = the heaviest keys, {what}: {:+.0} ns beside that", seen - counted);
+        println!("  = the heaviest keys, {what}: {:+.0} ns on top of that", seen - counted);
     }
     let work = Workload::zipf(MANY, DRAWS);
     for (what, threads) in [("a million keys", 1), ("a million keys, 2 threads", 2)] {
@@ -34,12 +34,10 @@ pub fn run() {
 
 /// A decision without an observer, with one that counts for metrics, and with one that counts keys too.
 fn turns(work: &Workload, what: &str, rules: &str, threads: usize, metrics: ObserverConfig) -> [f64; 3] {
-    let ask = |limiter: &'static Limiter<MemoryStore>| {
-        let mut session = limiter.session();
-        move |key: &String| check(&mut session, &[("api_key", key)])
-    };
-    let without = kept(tollgate(rules));
-    let (counted, all) = (kept(seen(tollgate(rules), metrics)), kept(seen(tollgate(rules), ObserverConfig::default())));
+    let ask = |limiter: &'static Limiter<MemoryStore>| move |key: &String| check(limiter, &[("api_key", key)]);
+    let without = leaked(tollgate(rules));
+    let (counted, all) =
+        (leaked(seen(tollgate(rules), metrics)), leaked(seen(tollgate(rules), ObserverConfig::default())));
     let times = take_turns(&mut [
         (what, &mut || work.on_threads(threads, DRAWS, || ask(without))),
         ("  with metrics", &mut || work.on_threads(threads, DRAWS, || ask(counted))),
@@ -54,6 +52,6 @@ fn seen(limiter: Limiter<MemoryStore>, config: ObserverConfig) -> Limiter<Memory
     limiter.with_witness(Arc::new(Observer::new(config)))
 }
 
-fn kept(limiter: Limiter<MemoryStore>) -> &'static Limiter<MemoryStore> {
+fn leaked(limiter: Limiter<MemoryStore>) -> &'static Limiter<MemoryStore> {
     Box::leak(Box::new(limiter))
 }

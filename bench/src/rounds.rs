@@ -41,11 +41,11 @@ pub fn take_turns(contenders: &mut [(&str, &mut dyn FnMut() -> usize)]) -> Vec<T
 /// A ratio and the figure that it is held to.
 pub fn verdict(what: &str, ratio: f64, at_most: f64) {
     let word = if ratio <= at_most { "reached" } else { "MISSED" };
-    println!("  = {what}: {ratio:.2}, at most {at_most:.2} wanted: {word}");
+    println!("  = {what}: {ratio:.2}, at most {at_most:.2} required: {word}");
 }
 
 /// A difference and the figure that it is held to.
 pub fn more(what: &str, nanoseconds: f64, at_most: f64) {
     let word = if nanoseconds <= at_most { "reached" } else { "MISSED" };
-    println!("  = {what}: {nanoseconds:+.0} ns, at most {at_most:.0} ns wanted: {word}");
+    println!("  = {what}: {nanoseconds:+.0} ns, at most {at_most:.0} ns required: {word}");
 }

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
-use tollgate::control::lines::{self, End, Head, Line};
-use tollgate::control::{Controls, Kind, Record};
+use tollgate::control::lines::{self, ControlLine, SnapshotEnd, SnapshotHead};
+use tollgate::control::{Controls, Record, RecordKind};
 use tollgate::{Limiter, MemoryConfig, MemoryStore, Ruleset};
 
 use crate::contenders::check;
@@ -35,9 +35,8 @@ pub fn run() {
     let work = Workload::zipf(KEYS, DRAWS);
     let (none, others, own) = (limiter(None), limiter(Some("other")), limiter(Some("user")));
     let ask = |limiter: &'static Limiter<MemoryStore>, work: &Workload| {
-        let mut session = limiter.session();
         for key in &work.order {
-            black_box(check(&mut session, &[("api_key", &work.keys[*key as usize])]));
+            black_box(check(limiter, &[("api_key", &work.keys[*key as usize])]));
         }
         work.order.len()
     };
@@ -65,9 +64,9 @@ fn limiter(callers: Option<&str>) -> &'static Limiter<MemoryStore> {
     Box::leak(Box::new(limiter))
 }
 
-fn record(caller: &str) -> Record {
-    let document = serde_json::value::RawValue::from_string(DOCUMENT.to_owned()).expect("it is JSON");
-    Record { generation: 1, kind: Kind::Quota, domain: "bench".to_owned(), name: caller.to_owned(), document: Some(document) }
+fn record(caller: &str) -> Record<'_> {
+    let document = Some(DOCUMENT.into());
+    Record { generation: 1, kind: RecordKind::Quota, domain: "bench".into(), name: caller.into(), document }
 }
 
 /// A snapshot of as many, loaded by a process of its own.
@@ -75,11 +74,11 @@ fn load() {
     let path = std::env::temp_dir().join(format!("tollgate-bench-{}.jsonl", std::process::id()));
     {
         let mut out = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
-        lines::write(&mut out, &Head { format: lines::FORMAT, of: "bench".to_owned(), as_of: 1 }).expect("written");
+        lines::write(&mut out, &SnapshotHead { format: lines::FORMAT_VERSION, identity: "bench".to_owned(), as_of: 1 }).expect("written");
         for number in 0..KEYS {
             lines::write(&mut out, &record(&format!("user-{number:011}"))).expect("written");
         }
-        lines::write(&mut out, &End { records: KEYS as u64 }).expect("written");
+        lines::write(&mut out, &SnapshotEnd { records: KEYS as u64 }).expect("written");
         out.flush().expect("written");
     }
     let program = std::env::current_exe().expect("this program");
@@ -94,8 +93,8 @@ pub fn loaded(path: &str) {
     let (before, start) = (resident(), Instant::now());
     let mut controls = Controls::default();
     let file = std::io::BufReader::with_capacity(1 << 20, std::fs::File::open(path).expect("the snapshot"));
-    lines::read(file, |line| {
-        if let Line::Record(record) = line {
+    lines::read_snapshot(file, |line| {
+        if let ControlLine::Record(record) = line {
             controls.apply(&record).expect("it can be read");
         }
     })
@@ -103,6 +102,6 @@ pub fn loaded(path: &str) {
     let (took, taken) = (start.elapsed().as_secs_f64(), (resident() - before) >> 20);
     assert_eq!(controls.tenants().len(), KEYS);
     let word = |reached| if reached { "reached" } else { "MISSED" };
-    println!("  = a snapshot of {KEYS} loaded in {took:.2} s, at most 5 s wanted: {}", word(took <= 5.0));
-    println!("  = in {taken} MiB, at most 286 MiB wanted: {}", word(taken <= 286));
+    println!("  = a snapshot of {KEYS} loaded in {took:.2} s, at most 5 s required: {}", word(took <= 5.0));
+    println!("  = in {taken} MiB, at most 286 MiB required: {}", word(taken <= 286));
 }

@@ -1,13 +1,13 @@
-// The admin API, asked with the token that this tab was given.
+// Client of the admin API, with the token of this tab.
 
-/** Where the token is kept: for this tab, and gone with it. */
-const KEPT_AS = "tollgate.token";
+/** Session storage key of the token: it is gone when the tab is closed. */
+const STORAGE_KEY = "tollgate.token";
 
-/** How long an answer may take. */
-const PATIENCE_MS = 15_000;
+/** Time limit of a request. */
+const TIMEOUT_MS = 15_000;
 
-/** What the API has against a request, in words. */
-export class Refused extends Error {
+/** An error response of the API. */
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
@@ -17,16 +17,16 @@ export class Refused extends Error {
     super(message);
   }
 
-  /** Whether it asks who this is. */
-  get isUnknown(): boolean {
+  /** Whether authentication is missing or invalid. */
+  get isUnauthenticated(): boolean {
     return this.status === 401;
   }
 }
 
 export class Api {
-  /** Told when the API no longer knows who this is. */
-  onUnknown: () => void = () => {};
-  #token = sessionStorage.getItem(KEPT_AS);
+  /** Called when the API rejects the token. */
+  onUnauthenticated: () => void = () => {};
+  #token = sessionStorage.getItem(STORAGE_KEY);
 
   get token(): string | null {
     return this.#token;
@@ -34,25 +34,25 @@ export class Api {
 
   set token(token: string | null) {
     this.#token = token;
-    if (token === null) sessionStorage.removeItem(KEPT_AS);
-    else sessionStorage.setItem(KEPT_AS, token);
+    if (token === null) sessionStorage.removeItem(STORAGE_KEY);
+    else sessionStorage.setItem(STORAGE_KEY, token);
   }
 
   async get<T>(path: string, query: Record<string, string | number | null | undefined> = {}): Promise<T> {
-    return this.ask<T>("GET", withQuery(path, query));
+    return this.request<T>("GET", withQuery(path, query));
   }
 
-  async ask<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-    const request: RequestInit = { method, headers: { ...this.#headers(), ...headers }, signal: AbortSignal.timeout(PATIENCE_MS) };
+  async request<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+    const options: RequestInit = { method, headers: { ...this.#headers(), ...headers }, signal: AbortSignal.timeout(TIMEOUT_MS) };
     if (body !== undefined) {
-      request.body = JSON.stringify(body);
-      request.headers = { ...request.headers, "Content-Type": "application/json" };
+      options.body = JSON.stringify(body);
+      options.headers = { ...options.headers, "Content-Type": "application/json" };
     }
-    const response = await this.#fetch(path, request);
+    const response = await this.#fetch(path, options);
     return (await response.json()) as T;
   }
 
-  /** An answer without end. */
+  /** An endless response. */
   async stream(path: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
     const response = await this.#fetch(path, { headers: { ...this.#headers(), Accept: "text/event-stream" }, signal });
     if (!response.body) throw new Error("the server sent nothing");
@@ -66,12 +66,12 @@ export class Api {
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
       const late = error instanceof DOMException && error.name === "TimeoutError";
-      throw new Error(late ? "the server did not answer in time" : "the server can't be reached");
+      throw new Error(late ? "the server did not respond in time" : "the server can't be reached");
     }
     if (response.ok) return response;
-    const refused = await told(response);
-    if (refused.isUnknown) this.onUnknown();
-    throw refused;
+    const failure = await toApiError(response);
+    if (failure.isUnauthenticated) this.onUnauthenticated();
+    throw failure;
   }
 
   #headers(): Record<string, string> {
@@ -79,27 +79,27 @@ export class Api {
   }
 }
 
-/** What an answer says that is none. Not all of them are problem+json. */
-async function told(response: Response): Promise<Refused> {
+/** Parses an error response. Not all of them are problem+json. */
+async function toApiError(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => "");
   try {
     const { code, detail, title, faults } = JSON.parse(text);
-    return new Refused(response.status, String(code ?? ""), String(detail ?? title ?? response.status), Array.isArray(faults) ? faults : []);
+    return new ApiError(response.status, String(code ?? ""), String(detail ?? title ?? response.status), Array.isArray(faults) ? faults : []);
   } catch {
-    return new Refused(response.status, "", text.trim().slice(0, 300) || `the server answered ${response.status}`);
+    return new ApiError(response.status, "", text.trim().slice(0, 300) || `the server responded with ${response.status}`);
   }
 }
 
-/** A path with what is not empty of a query. */
+/** Appends the non-empty parameters of a query to a path. */
 export function withQuery(path: string, query: Record<string, string | number | null | undefined>): string {
   const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return pairs.length === 0 ? path : `${path}?${new URLSearchParams(pairs.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** What went wrong, in words. */
-export function inWords(error: unknown): string {
+/** The message of an error, with all faults. */
+export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  if (error instanceof Refused && error.faults.length > 1) {
+  if (error instanceof ApiError && error.faults.length > 1) {
     return `${error.message}: ${error.faults.map((fault) => `${fault.at}: ${fault.what}`).join("; ")}`;
   }
   return error.message;

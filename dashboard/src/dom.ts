@@ -1,36 +1,36 @@
-// Elements, made and kept up to date. Whatever comes from the server is text: nothing in here takes markup.
+// Creates and updates elements. Text from the server is never interpreted as markup.
 
 export type Child = Node | string | number | null | undefined | false | Child[];
 
 type Listener = (event: Event) => void;
 
-/** Attributes, and listeners under `on`. `false`, `null` and `undefined` leave an attribute out, `true` is one without a value. */
+/** Attributes, and listeners under `on`. `false`, `null` and `undefined` omit an attribute, `true` is one without a value. */
 export interface Attributes {
   on?: Record<string, Listener>;
   [name: string]: string | number | boolean | null | undefined | Record<string, Listener>;
 }
 
-/** An element. */
+/** Creates an HTML element. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
-  dress(element, attributes);
+  setAttributes(element, attributes);
   add(element, children);
   return element;
 }
 
-/** An element of a drawing. */
+/** Creates an SVG element. */
 export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  dress(element, attributes);
+  setAttributes(element, attributes);
   add(element, children);
   return element;
 }
 
-function dress(element: Element, attributes: Attributes): void {
+function setAttributes(element: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on" && typeof value === "object" && value !== null) {
       for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
@@ -47,27 +47,27 @@ function add(element: Element, children: Child[]): void {
   }
 }
 
-/** Puts these in the place of whatever an element had. */
+/** Replaces the children of an element. */
 export function fill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   add(element, children);
 }
 
-/** Changes a text only where it differs: what is being selected or read aloud stays as it is. */
-export function say(element: Element, text: string): void {
+/** Sets a text only if it differs, so that selections and screen readers are not disturbed. */
+export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Something that is shown, and kept up to date with items. */
+/** An element that is updated with items. */
 export interface Part<T> {
   node: HTMLElement;
   set(item: T): void;
 }
 
 /**
- * Shows these items, one element each, in their order. Elements are kept by their keys, and so is what has the focus.
+ * Shows items in order, one element each. Elements are reused by key, so that the focus stays.
  */
-export class Kept<T> {
+export class KeyedList<T> {
   #parts = new Map<string, Part<T>>();
 
   constructor(

@@ -1,62 +1,62 @@
-// The live stream: one for the whole page, asked for again when it ends.
+// The live stream: one for all pages, reopened when it ends.
 
 import type { Api } from "./api.ts";
-import { inWords } from "./api.ts";
-import { Reader, wait } from "./pure/events.ts";
+import { errorText } from "./api.ts";
+import { EventParser, retryDelay } from "./pure/events.ts";
 import type { Overview, ReloadEvent, RulesEvent, Sustained } from "./types.ts";
 
-/** What is told, by the event's name. */
-export interface Told {
+/** Events by name. */
+export interface LiveEvents {
   overview: Overview;
   rules: RulesEvent;
   sustained: Sustained;
   reload: ReloadEvent;
 }
 
-/** Whether what is shown is of now; if not, why. */
-export type State = { live: true } | { live: false; why: string };
+/** Whether the stream is live; if not, why. */
+export type StreamState = { live: true } | { live: false; why: string };
 
-/** A stream that says nothing for so long is gone: the server says something every 15 s at least. */
-const SILENCE_MS = 35_000;
+/** A stream without data for this long is dead: the server sends something every 15 s at least. */
+const SILENCE_TIMEOUT_MS = 35_000;
 
-type Hearer = (data: never) => void;
+type Handler = (data: never) => void;
 
 export class Live {
-  #hearers = new Map<string, Set<Hearer>>();
-  #watchers = new Set<(state: State) => void>();
-  #state: State = { live: false, why: "connecting" };
+  #handlers = new Map<string, Set<Handler>>();
+  #watchers = new Set<(state: StreamState) => void>();
+  #state: StreamState = { live: false, why: "connecting" };
   #abort: AbortController | undefined;
   #withRules = false;
   #last: Overview | undefined;
 
   constructor(readonly api: Api) {}
 
-  /** The last overview that was told. */
+  /** The last overview. */
   get last(): Overview | undefined {
     return this.#last;
   }
 
-  /** Hears events until the returned function is called. */
-  on<K extends keyof Told>(event: K, hear: (data: Told[K]) => void): () => void {
-    const hearers = this.#hearers.get(event) ?? new Set();
-    this.#hearers.set(event, hearers.add(hear as Hearer));
-    return () => hearers.delete(hear as Hearer);
+  /** Subscribes to events. Returns a function that unsubscribes. */
+  on<K extends keyof LiveEvents>(event: K, handler: (data: LiveEvents[K]) => void): () => void {
+    const handlers = this.#handlers.get(event) ?? new Set();
+    this.#handlers.set(event, handlers.add(handler as Handler));
+    return () => handlers.delete(handler as Handler);
   }
 
-  /** Hears whether the stream is live, first of all how it is now. */
-  watch(hear: (state: State) => void): () => void {
-    this.#watchers.add(hear);
-    hear(this.#state);
-    return () => this.#watchers.delete(hear);
+  /** Subscribes to the state of the stream, starting with the current one. */
+  watch(watcher: (state: StreamState) => void): () => void {
+    this.#watchers.add(watcher);
+    watcher(this.#state);
+    return () => this.#watchers.delete(watcher);
   }
 
-  /** Opens the stream, with the rules' numbers or without. One that is open as it is wanted stays. */
+  /** Opens the stream, with or without the rules' numbers. An open stream of the same kind stays. */
   open(withRules: boolean): void {
     if (this.#abort && this.#withRules === withRules) return;
     this.close();
     this.#withRules = withRules;
     this.#abort = new AbortController();
-    void this.#keep(this.#abort.signal);
+    void this.#run(this.#abort.signal);
   }
 
   close(): void {
@@ -64,19 +64,19 @@ export class Live {
     this.#abort = undefined;
   }
 
-  async #keep(signal: AbortSignal): Promise<void> {
+  async #run(signal: AbortSignal): Promise<void> {
     let failures = 0;
     while (!signal.aborted) {
       let why = "the stream ended";
       try {
         await this.#read(signal, () => (failures = 0));
       } catch (error) {
-        why = inWords(error);
+        why = errorText(error);
       }
       if (signal.aborted) return;
       failures += 1;
-      const seconds = wait(failures, Math.random());
-      this.#become({ live: false, why: `${why}; trying again in ${Math.ceil(seconds)} s` });
+      const seconds = retryDelay(failures, Math.random());
+      this.#setState({ live: false, why: `${why}; trying again in ${Math.ceil(seconds)} s` });
       await pause(seconds * 1000, signal);
     }
   }
@@ -86,23 +86,23 @@ export class Live {
     const inner = new AbortController();
     const end = () => inner.abort();
     outer.addEventListener("abort", end);
-    let silence = setTimeout(end, SILENCE_MS);
+    let silence = setTimeout(end, SILENCE_TIMEOUT_MS);
     try {
       const stream = await this.api.stream(this.#withRules ? "/admin/v1/live?rules=true" : "/admin/v1/live", inner.signal);
-      const [reader, events] = [stream.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader(), new Reader()];
+      const [reader, events] = [stream.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader(), new EventParser()];
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         clearTimeout(silence);
-        silence = setTimeout(end, SILENCE_MS);
-        for (const sent of events.push(value)) {
+        silence = setTimeout(end, SILENCE_TIMEOUT_MS);
+        for (const message of events.push(value)) {
           alive();
-          this.#become({ live: true });
-          this.#tell(sent.event, JSON.parse(sent.data));
+          this.#setState({ live: true });
+          this.#dispatch(message.event, JSON.parse(message.data));
         }
       }
     } catch (error) {
-      if (inner.signal.aborted && !outer.aborted) throw new Error("the stream fell silent");
+      if (inner.signal.aborted && !outer.aborted) throw new Error("the stream timed out");
       throw error;
     } finally {
       clearTimeout(silence);
@@ -111,19 +111,19 @@ export class Live {
     }
   }
 
-  #tell(event: string, data: unknown): void {
+  #dispatch(event: string, data: unknown): void {
     if (event === "overview") this.#last = data as Overview;
-    for (const hear of this.#hearers.get(event) ?? []) hear(data as never);
+    for (const handler of this.#handlers.get(event) ?? []) handler(data as never);
   }
 
-  #become(state: State): void {
+  #setState(state: StreamState): void {
     if (state.live && this.#state.live) return;
     this.#state = state;
-    for (const hear of this.#watchers) hear(state);
+    for (const watcher of this.#watchers) watcher(state);
   }
 }
 
-/** Waits, or until it is no longer wanted. */
+/** Waits, unless aborted. */
 function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);

@@ -1,12 +1,12 @@
-// The dashboard: who looks, the menu, and one page at a time.
+// The dashboard: login, menu, and one page at a time.
 
 import "./style/base.css";
 import "./style/parts.css";
 import "./style/tables.css";
 
-import { Api, Refused, inWords } from "./api.ts";
-import { h, say } from "./dom.ts";
-import type { House, Open, Page } from "./house.ts";
+import { Api, ApiError, errorText } from "./api.ts";
+import { h, setText } from "./dom.ts";
+import type { AppContext, OpenPage, Page } from "./context.ts";
 import { Live } from "./live.ts";
 import { audit } from "./pages/audit.ts";
 import { caller } from "./pages/caller.ts";
@@ -16,16 +16,16 @@ import { overview } from "./pages/overview.ts";
 import { rules } from "./pages/rules.ts";
 import { tenants } from "./pages/tenants.ts";
 import { tryIt } from "./pages/try.ts";
-import { announce, notices, tell, warn } from "./parts/notice.ts";
+import { announce, notices, notify, warn } from "./parts/notice.ts";
 import { type PageName, href, parse } from "./pure/route.ts";
 import { themeSwitch } from "./theme.ts";
 import type { Me } from "./types.ts";
 
-const OPEN: Record<PageName, Open> = { overview, rules, keys, caller, tenants, try: tryIt, audit };
+const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, tenants, try: tryIt, audit };
 const MENU: [PageName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["try", "Try it"], ["audit", "Audit"]];
 
-/** How long until a server that can't be reached is asked again who this is. */
-const AGAIN_MS = 3_000;
+/** Delay before an unreachable server is called again. */
+const REFRESH_MS = 3_000;
 
 const api = new Api();
 const live = new Live(api);
@@ -33,30 +33,30 @@ const main = h("main", { id: "main", tabindex: -1 });
 const header = h("header", {});
 let end: () => void = () => {};
 
-// A link to `#main` would be taken for a place in the dashboard.
+// A link to `#main` would be parsed as a route.
 const skip = h("a", { class: "skip", href: "#main", on: { click: (event) => (event.preventDefault(), main.focus()) } }, "Skip to the page");
 document.body.append(skip, header, main, ...notices());
-api.onUnknown = () => logOut("You are no longer logged in: the token is not known, or no longer in force.");
+api.onUnauthenticated = () => logOut("You are no longer logged in: the token is unknown or no longer in force.");
 void begin();
 
 async function begin(): Promise<void> {
   try {
     enter(await whoami());
   } catch (error) {
-    if (error instanceof Refused) return showLogin(error.isUnknown ? undefined : inWords(error));
-    main.replaceChildren(h("p", { class: "fault", role: "alert" }, `${inWords(error)}; trying again`));
-    setTimeout(() => void begin(), AGAIN_MS);
+    if (error instanceof ApiError) return showLogin(error.isUnauthenticated ? undefined : errorText(error));
+    main.replaceChildren(h("p", { class: "fault", role: "alert" }, `${errorText(error)}; trying again`));
+    setTimeout(() => void begin(), REFRESH_MS);
   }
 }
 
-/** Being unknown at first is no reason to say that one is so no longer. */
+/** Reports the user. A failure here is not a lost session. */
 async function whoami(): Promise<Me> {
-  const onUnknown = api.onUnknown;
-  api.onUnknown = () => {};
+  const onUnauthenticated = api.onUnauthenticated;
+  api.onUnauthenticated = () => {};
   try {
     return await api.get<Me>("/admin/v1/me");
   } finally {
-    api.onUnknown = onUnknown;
+    api.onUnauthenticated = onUnauthenticated;
   }
 }
 
@@ -65,10 +65,10 @@ function showLogin(why?: string): void {
   end = () => {};
   live.close();
   document.title = "Log in · Tollgate";
-  const onUnknown = api.onUnknown;
-  api.onUnknown = () => {};
+  const onUnauthenticated = api.onUnauthenticated;
+  api.onUnauthenticated = () => {};
   const accepted = (me: Me) => {
-    api.onUnknown = onUnknown;
+    api.onUnauthenticated = onUnauthenticated;
     enter(me);
   };
   header.replaceChildren();
@@ -82,11 +82,11 @@ function logOut(why?: string): void {
 }
 
 function enter(me: Me): void {
-  const house: House = { api, live, me };
+  const app: AppContext = { api, live, me };
   const links = new Map(MENU.map(([page, label]) => [page, h("a", { href: href(page) }, label)]));
-  const who = h("span", { class: "who", title: `scopes: ${me.scopes.join(", ")}` }, me.open ? `${me.name} (no token is needed)` : me.name);
+  const who = h("span", { class: "who", title: `scopes: ${me.scopes.join(", ")}` }, me.open ? `${me.name} (no token needed)` : me.name);
   const leave = !me.open && h("button", { type: "button", class: "quiet", on: { click: () => logOut() } }, "Log out");
-  const status = state(house);
+  const status = state(app);
   header.replaceChildren(
     h("strong", { class: "brand" }, "Tollgate"),
     h("nav", { "aria-label": "Pages" }, h("ul", {}, [...links.values()].map((link) => h("li", {}, link)))),
@@ -96,7 +96,7 @@ function enter(me: Me): void {
   const turn = () => {
     const route = parse(location.hash);
     page?.close?.();
-    page = OPEN[route.page](house, route);
+    page = OPEN[route.page](app, route);
     live.open(page.withRules ?? false);
     document.title = `${page.title} · Tollgate`;
     for (const [name, link] of links) {
@@ -117,28 +117,28 @@ function enter(me: Me): void {
   turn();
 }
 
-/** Whether this is live, and how the counters' store is: seen on every page, and said when it changes. */
-function state({ live }: House): { node: HTMLElement; close(): void } {
+/** The state of the stream and of the counter store: shown on every page, and announced when it changes. */
+function state({ live }: AppContext): { node: HTMLElement; close(): void } {
   const [stream, store] = [h("span", { class: "state", "data-test": "live" }), h("span", { class: "state", hidden: true })];
   let [level, wasLive] = ["normal", true];
   const ends = [
     live.watch((now) => {
       stream.dataset["state"] = now.live ? "good" : "bad";
-      say(stream, now.live ? "● live" : `○ not live: ${now.why}`);
-      // Each try that fails is shown, and only the first is said.
+      setText(stream, now.live ? "● live" : `○ not live: ${now.why}`);
+      // Every failed attempt is shown, but only the first is announced.
       if (now.live !== wasLive) announce(now.live ? "The numbers are live." : `Not live: ${now.why}`);
       wasLive = now.live;
     }),
     live.on("overview", (now) => {
-      if (now.store.level !== level) announce(`The counters’ store is ${now.store.level}.`);
+      if (now.store.level !== level) announce(`The counter store is ${now.store.level}.`);
       level = now.store.level;
       store.hidden = level === "normal";
       store.dataset["state"] = "bad";
-      say(store, `⚠ store ${level}`);
+      setText(store, `⚠ store ${level}`);
     }),
     live.on("reload", (now) => {
-      if (now.valid) tell(`Rules of generation ${now.generation} are in force.`);
-      else warn(new Error(`The rules could not be loaded, the last good ones stay in force: ${now.error ?? "?"}`));
+      if (now.valid) notify(`Rules of generation ${now.generation} are in force.`);
+      else warn(new Error(`The rules could not be loaded; the last good ones stay in force: ${now.error ?? "?"}`));
     }),
   ];
   return { node: h("span", { class: "states" }, stream, store), close: () => ends.forEach((one) => one()) };

@@ -1,25 +1,25 @@
-// The outcomes of a decision: what they are called, what they mean, and how they are told apart without colour.
+// The outcomes of a decision: labels, meanings, and signs that work without colour.
 
 export const OUTCOMES = ["allow", "deny", "shadow", "soft", "shed", "blocked", "assumed"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** What a fill is made of beside its colour. */
+/** The pattern of a fill. */
 export type Pattern = "plain" | "diagonal" | "dots" | "lines" | "bars" | "cross" | "grid";
 
-export interface Look {
+export interface OutcomeStyle {
   label: string;
-  /** A sign that stands before the word, where there is no room for a pattern. */
+  /** A sign before the label, where there is no room for a pattern. */
   sign: string;
   means: string;
   pattern: Pattern;
 }
 
-export const LOOKS: Record<Outcome, Look> = {
+export const OUTCOME_STYLES: Record<Outcome, OutcomeStyle> = {
   allow: { label: "allowed", sign: "●", means: "passed", pattern: "plain" },
   deny: { label: "refused", sign: "✕", means: "over a limit, and refused", pattern: "diagonal" },
   shadow: { label: "would refuse", sign: "◌", means: "passed, but a rule in shadow mode would have refused it", pattern: "dots" },
-  soft: { label: "past a soft limit", sign: "△", means: "passed a soft limit, and was let through", pattern: "lines" },
-  shed: { label: "shed", sign: "▽", means: "too many checks at once: decided without the store", pattern: "bars" },
-  blocked: { label: "blocked", sign: "■", means: "of a caller or an address that is blocked", pattern: "cross" },
+  soft: { label: "over a soft limit", sign: "△", means: "over a soft limit, but allowed", pattern: "lines" },
+  shed: { label: "shed", sign: "▽", means: "too many checks in flight: decided without the store", pattern: "bars" },
+  blocked: { label: "blocked", sign: "■", means: "the caller or its address is blocked", pattern: "cross" },
   assumed: { label: "assumed", sign: "?", means: "the store failed: decided by the rule's policy", pattern: "grid" },
 };

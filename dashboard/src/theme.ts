@@ -1,36 +1,36 @@
-// Light, dark, or as the system has it.
+// Theme: light, dark, or that of the system.
 
-import { h, say } from "./dom.ts";
+import { h, setText } from "./dom.ts";
 
-const KEPT_AS = "tollgate.theme";
+const STORAGE_KEY = "tollgate.theme";
 const THEMES = ["system", "light", "dark"] as const;
 type Theme = (typeof THEMES)[number];
 
-const hearers = new Set<() => void>();
+const handlers = new Set<() => void>();
 const dark = matchMedia("(prefers-color-scheme: dark)");
 dark.addEventListener("change", changed);
 
-let theme: Theme = THEMES.find((one) => one === localStorage.getItem(KEPT_AS)) ?? "system";
+let theme: Theme = THEMES.find((one) => one === localStorage.getItem(STORAGE_KEY)) ?? "system";
 apply();
 
-/** Hears of other colours: what is painted has to be painted again. */
-export function onTheme(hear: () => void): () => void {
-  hearers.add(hear);
-  return () => hearers.delete(hear);
+/** Subscribes to theme changes, to repaint canvases. */
+export function onTheme(handler: () => void): () => void {
+  handlers.add(handler);
+  return () => handlers.delete(handler);
 }
 
-/** A colour of the theme that is shown, by its name. */
+/** A colour of the current theme, by name. */
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** The button that goes through the themes. */
+/** The button that cycles through the themes. */
 export function themeSwitch(): HTMLElement {
   const button = h("button", { type: "button", class: "quiet", on: { click: next } });
-  const show = () => say(button, `Theme: ${theme}`);
+  const show = () => setText(button, `Theme: ${theme}`);
   function next() {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]!;
-    localStorage.setItem(KEPT_AS, theme);
+    localStorage.setItem(STORAGE_KEY, theme);
     apply();
     show();
   }
@@ -41,7 +41,7 @@ export function themeSwitch(): HTMLElement {
 function apply(): void {
   const isDark = theme === "dark" || (theme === "system" && dark.matches);
   document.documentElement.dataset["theme"] = isDark ? "dark" : "light";
-  for (const hear of hearers) hear();
+  for (const handler of handlers) handler();
 }
 
 function changed(): void {

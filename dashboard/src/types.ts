@@ -1,4 +1,4 @@
-// What the admin API answers, as far as the dashboard reads it. Times are texts (RFC 3339), lengths of time are seconds.
+// Responses of the admin API, as far as the dashboard uses them. Times are RFC 3339 texts, durations are seconds.
 
 import type { Outcome } from "./outcomes.ts";
 
@@ -7,7 +7,7 @@ export type Scope = "read" | "quota" | "rules" | "emergency" | "audit" | "check"
 export interface Me {
   name: string;
   scopes: Scope[];
-  /** Nothing says who may come in: whoever is on that machine may. */
+  /** No authentication is configured: every user of that machine is accepted. */
   open: boolean;
 }
 
@@ -68,8 +68,8 @@ export interface Overview {
   log: { written: number; dropped: number };
 }
 
-/** What is asked for once has more than what is told each second. */
-export interface WholeOverview extends Overview {
+/** The full overview has more than the live events. */
+export interface FullOverview extends Overview {
   servers: ServerRow[];
   history: History;
 }
@@ -100,7 +100,7 @@ export interface Activity {
   rows: RuleRow[];
 }
 
-/** What is told of rules whose numbers changed. */
+/** Rules whose numbers changed. */
 export interface RulesEvent {
   at: string;
   rows: Pick<RuleRow, "domain" | "rule" | "mode" | "utilisation" | "rates" | "totals">[];
@@ -176,8 +176,8 @@ export interface Domain {
   rules: number;
 }
 
-/** A limit as quotas and counters write it. */
-export interface LimitTold {
+/** A limit of a quota or counter. */
+export interface LimitValue {
   requests_per_unit?: number;
   unit?: string;
   limit?: string;
@@ -186,7 +186,7 @@ export interface LimitTold {
 export interface Counter {
   rule: string;
   key: string[];
-  limit: LimitTold;
+  limit: LimitValue;
   used: number;
   remaining: number;
   resets_at: string;
@@ -201,8 +201,8 @@ export interface Counters {
   left_out: { rule: string; why: string }[];
 }
 
-/** An override as it is read and written; what the dashboard does not know of it is kept. */
-export interface Override extends LimitTold {
+/** An override; members that the dashboard does not know are preserved. */
+export interface Override extends LimitValue {
   descriptor?: string;
   rule?: string;
   effective_at?: string;
@@ -217,7 +217,7 @@ export interface QuotaItem {
   overrides?: Override[];
   effective_at?: string;
   expires_at?: string;
-  /** A change that waits for its beginning. */
+  /** A scheduled change. */
   next?: unknown;
   generation: number;
   updated_at: string;
@@ -249,8 +249,8 @@ export interface Emergency {
   in_force: boolean;
 }
 
-/** A part of a list; the next begins after `next`. */
-export interface Listed<T> {
+/** A page of a list; the next begins after `next`. */
+export interface ListPage<T> {
   items: T[];
   next: string | null;
 }

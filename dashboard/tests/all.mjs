@@ -1,5 +1,5 @@
-// The dashboard of a real server in a real browser. `crates/server/tests/dashboard.rs` starts both servers and runs this; the
-// environment says where they are.
+// Browser tests of the dashboard against real servers. `crates/server/tests/dashboard.rs` starts both servers and runs this; the
+// environment has their addresses.
 
 import "./pages.mjs";
 import "./live.mjs";

@@ -1,13 +1,13 @@
-// A browser, pages in it that are watched for whatever should not be, and traffic for the server.
+// A browser whose pages must not log errors, and traffic for the server.
 
 import assert from "node:assert/strict";
 import { after } from "node:test";
 import { chromium } from "playwright-core";
 
-/** Where the open server is, and where the one that wants tokens: that one has a thousand rules. */
+/** The open server, and the one with tokens, which has a thousand rules. */
 export const { ADMIN, HTTP, GUARDED, TOKEN, READER } = process.env;
-/** How long anything may take that a test waits for: machines are slow at times. */
-export const PATIENCE = 20_000;
+/** Time limit of everything that a test waits for: machines are slow at times. */
+export const TIMEOUT = 20_000;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM,
@@ -22,12 +22,12 @@ after(() => browser.close());
 export async function on({ base = ADMIN, expected = [], token, ...look }, test) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...look });
   const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE);
+  page.setDefaultTimeout(TIMEOUT);
   const complaints = [];
   const complain = (text) => expected.some((pattern) => pattern.test(text)) || complaints.push(text);
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && complain(message.text()));
   page.on("pageerror", (error) => complain(String(error)));
-  page.on("request", (request) => request.url().startsWith(`${base}/`) || complain(`asked for ${request.url()}`));
+  page.on("request", (request) => request.url().startsWith(`${base}/`) || complain(`requested ${request.url()}`));
   await page.exposeFunction("complain", complain);
   await page.addInitScript(() => addEventListener("securitypolicyviolation", (event) => window.complain(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
   if (token) await page.addInitScript((text) => sessionStorage.setItem("tollgate.token", text), token);
@@ -39,15 +39,15 @@ export async function on({ base = ADMIN, expected = [], token, ...look }, test) 
   }
 }
 
-/** Goes to a place in the dashboard, and waits until it is there. */
+/** Opens a page of the dashboard and waits for it. */
 export async function go(page, place, title, base = ADMIN) {
   await page.goto(`${base}/#/${place}`);
   await page.getByRole("heading", { level: 1, name: title }).waitFor();
 }
 
-/** Waits until something is so. */
+/** Waits until a condition holds. */
 export async function until(what, isSo) {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + TIMEOUT;
   let last;
   while (Date.now() < end) {
     last = await isSo();
@@ -65,7 +65,7 @@ export async function check(user, more = {}) {
   return response.status;
 }
 
-/** So many requests of a caller, one after another: the last status. */
+/** Sends requests of a caller in sequence and returns the last status. */
 export async function checks(user, count, more = {}) {
   let status;
   for (let sent = 0; sent < count; sent += 1) status = await check(user, more);

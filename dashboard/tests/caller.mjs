@@ -36,7 +36,7 @@ test("a caller is reset, given another limit and tier, blocked and let in again"
 
     await does(page, "Change the tier…", "Change the tier", (dialog) => dialog.getByLabel("Tier", { exact: true }).selectOption("pro"));
     await page.locator("dd", { hasText: "pro" }).waitFor();
-    assert.equal(await page.getByRole("row", { name: /per-user 20\/hour/ }).count() > 0, true, "the override is kept");
+    assert.equal(await page.getByRole("row", { name: /per-user 20\/hour/ }).count() > 0, true, "the override stays");
 
     await does(page, "Block…", "Block");
     await page.getByText(/■ with 403, until/).waitFor();
@@ -56,5 +56,5 @@ test("what can't be is said in the dialog, and nothing is done", () =>
     await dialog.getByRole("button", { name: "Set the limit" }).click();
     await dialog.getByRole("alert").filter({ hasText: "a lot" }).waitFor();
     await dialog.getByRole("button", { name: "Cancel" }).click();
-    await page.getByText("It has no limits of its own.").waitFor();
+    await page.getByText("No overrides.").waitFor();
   }));

@@ -1,16 +1,16 @@
-// Who may look: asked, refused, let in, and kept from what they may not.
+// Login, rejected tokens, and missing scopes.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 import { GUARDED, READER, TOKEN, go, on } from "./browser.mjs";
 
-test("a token is asked for, a wrong one refused, the right one kept for the tab", () =>
+test("a token is required, a wrong one rejected, the right one stored for the tab", () =>
   on({ base: GUARDED, expected: [/401/] }, async (page) => {
     await page.goto(`${GUARDED}/`);
     const token = page.getByLabel("Token");
     await token.fill("tg_wrong");
     await page.getByRole("button", { name: "Log in" }).click();
-    await page.getByRole("alert").filter({ hasText: "The token was refused" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "The token was rejected" }).waitFor();
     assert.equal(await page.evaluate(() => sessionStorage.length), 0);
 
     await token.fill(TOKEN);
@@ -33,10 +33,10 @@ test("a token that is no longer in force leads back to the login", () =>
     await page.getByLabel("Token").waitFor();
   }));
 
-test("who may only read is told what they lack, and the buttons are off", () =>
+test("a reader sees which scopes are missing, and the buttons are disabled", () =>
   on({ base: GUARDED, token: READER }, async (page) => {
     await go(page, "rules", "Rules", GUARDED);
-    await page.getByText(/Modes can't be switched here: .* lacks the scope “rules” or “emergency”/).waitFor();
+    await page.getByText(/Modes can't be switched here: .* missingScope the scope “rules” or “emergency”/).waitFor();
     const button = page.getByRole("button", { name: /^Mode of/ }).first();
     await button.waitFor();
     assert.ok(await button.isDisabled());
@@ -44,9 +44,9 @@ test("who may only read is told what they lack, and the buttons are off", () =>
     for (const name of ["Override a limit…", "Change the tier…", "Reset counters…", "Block…"]) {
       assert.ok(await page.getByRole("button", { name }).isDisabled(), name);
     }
-    await page.getByText(/The decision log is not shown: .* lacks the scope “audit”/).waitFor();
+    await page.getByText(/The decision log is not shown: .* missingScope the scope “audit”/).waitFor();
     await go(page, "audit", "Audit", GUARDED);
-    await page.getByText(/The audit log is not shown: .* lacks the scope “audit”/).waitFor();
+    await page.getByText(/The audit log is not shown: .* missingScope the scope “audit”/).waitFor();
     await go(page, "keys", "Keys", GUARDED);
     await page.getByText("Keys are hashed").waitFor();
   }));

@@ -7,7 +7,7 @@ import { checks, go, on, until } from "./browser.mjs";
 /** A caller with a name that would be markup, were it ever taken for it. */
 const HOSTILE = `<img src=x onerror="document.title='owned'">`;
 
-test("the overview tells of decisions, the store, the rules and the servers", () =>
+test("the overview shows decisions, the store, the rules and the servers", () =>
   on({}, async (page) => {
     await checks("seen", 3);
     await go(page, "", "Overview");
@@ -27,12 +27,12 @@ test("keys and a caller's page show hostile names as what they are", () =>
     await link.click();
     await page.getByRole("heading", { level: 1, name: `Caller ${HOSTILE}` }).waitFor();
     await page.getByRole("rowheader", { name: "per-user" }).first().waitFor();
-    await until("the refusals are told", async () => (await page.getByText("✕ refused").count()) > 0);
+    await until("the refusals are shown", async () => (await page.getByText("✕ refused").count()) > 0);
     assert.equal(await page.locator("img").count(), 0);
     assert.match(await page.title(), /^Caller <img/);
   }));
 
-test("lists of keys follow what is asked for", () =>
+test("lists of keys follow the filters", () =>
   on({}, async (page) => {
     await checks("refused-often", 40);
     await go(page, "keys", "Keys");
@@ -55,7 +55,7 @@ test("tenants have their tiers, and can be found", () =>
     await page.getByRole("link", { name: "tenant-a" }).waitFor();
     await page.getByText("per-user: 500/hour, until").waitFor();
     await page.getByRole("searchbox", { name: "Search tenants" }).fill("nobody");
-    await page.getByText("No tenant has anything of its own.").waitFor();
+    await page.getByText("No tenants with their own quota.").waitFor();
   }));
 
 test("a request can be tried, and takes nothing", () =>
@@ -73,10 +73,10 @@ test("a request can be tried, and takes nothing", () =>
     const names = page.getByLabel("Attribute", { exact: true });
     await names.last().fill("user_id");
     await page.getByRole("button", { name: "Explain" }).click();
-    await page.getByText("the attribute user_id is there twice").waitFor();
+    await page.getByText("the attribute user_id is given twice").waitFor();
   }));
 
-test("the audit log tells who did what, and what was there before", () =>
+test("the audit log shows who did what, and what was there before", () =>
   on({}, async (page) => {
     await go(page, "audit", "Audit");
     const row = page.getByRole("row", { name: /quota\.put/ }).first();

@@ -23,7 +23,7 @@ test("switching a rule's mode changes what its traffic gets", () =>
     await until("what was refused passes", async () => (await check("switched")) === 200);
     const row = page.getByRole("row", { name: /per-user/ });
     await checks("switched", 10);
-    await until("what it would have refused is told", async () => /\d+ in all/.test(await row.textContent()));
+    await until("what it would have refused is shown", async () => /\d+ total/.test(await row.textContent()));
     await switchMode(page, "per-user", "enforce");
     await page.getByRole("button", { name: "Mode of per-user: enforce. Switch" }).waitFor();
     await until("it is refused again", async () => (await check("switched")) === 429);
@@ -63,5 +63,5 @@ test("a thousand rules can be searched, sorted and turned over", () =>
     await page.getByText("10 rules of 1000").waitFor();
     assert.equal(await page.locator("tbody tr").count(), 10);
     await page.getByRole("searchbox", { name: "Search rules" }).fill("no such rule");
-    await page.getByText("No rule is like this.").waitFor();
+    await page.getByText("No matching rules.").waitFor();
   }));

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets: plain functions, so that the ordinary tests run them too.
 
 use tollgate_rules::{
-    Files, Layer, LayerRule, LoadOptions, Problem, Ruleset, Source, difference, load_sources, short_form,
+    Layer, LayerRule, LoadOptions, RuleFile, RuleFiles, RuleProblem, Ruleset, difference, load_sources, short_form,
 };
 
 /// A line that ends one rule file of an input and begins the next.
@@ -14,10 +14,10 @@ pub const MOST_FILES: usize = 4;
 /// find and read. Says whether there were rules.
 pub fn load_rules(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
-    let sources: Vec<Source> = text
+    let sources: Vec<RuleFile> = text
         .splitn(MOST_FILES, NEXT_FILE)
         .enumerate()
-        .map(|(at, text)| Source { name: format!("{at}.yaml"), text: text.to_owned() })
+        .map(|(at, text)| RuleFile { name: format!("{at}.yaml"), text: text.to_owned() })
         .collect();
     // Merging is between files.
     let ways = if sources.len() > 1 { &[false, true][..] } else { &[false] };
@@ -47,9 +47,9 @@ pub fn load_layer(input: &[u8]) -> bool {
     let rule =
         LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule: text.to_string(), mode: None, version: None };
     let layer = Layer { rules: vec![rule], switches: Vec::new() };
-    let file = Source { name: "f".to_owned(), text: FILE.to_owned() };
-    let sources = [file.clone(), Source { name: "rule r (by API)".to_owned(), text: text.to_string() }];
-    let loaded = Ruleset::load_under(Files::of(vec![file]), &LoadOptions::default(), &layer, 1);
+    let file = RuleFile { name: "f".to_owned(), text: FILE.to_owned() };
+    let sources = [file.clone(), RuleFile { name: "rule r (by API)".to_owned(), text: text.to_string() }];
+    let loaded = Ruleset::load_with_layer(RuleFiles::from_files(vec![file]), &LoadOptions::default(), &layer, 1);
     let (compiled, problems) = match loaded {
         Ok((_, warnings)) => (true, warnings),
         Err(problems) => (false, problems),
@@ -68,7 +68,7 @@ pub fn load_layer(input: &[u8]) -> bool {
 }
 
 /// A problem names one of the files and a line of it, says what is wrong and what to do.
-fn assert_helps(problem: &Problem, sources: &[Source]) {
+fn assert_helps(problem: &RuleProblem, sources: &[RuleFile]) {
     let source = sources.iter().find(|source| *source.name == *problem.file);
     let Some(source) = source else {
         panic!("there is no such file: {problem:?}");

@@ -3,13 +3,6 @@
 use std::convert::Infallible;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::google::protobuf::Duration;
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -17,7 +10,14 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use prost_types::Duration;
 use tokio::net::TcpListener;
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer,
+};
+use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tonic::codegen::tokio_stream;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -73,7 +73,7 @@ async fn respond(
     let _ = request.into_body().collect().await;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    // As a stream, which has no length to be told: gRPC's answers have none.
+    // As a stream, which has no length header: gRPC's responses have none.
     let message = StreamBody::new(tokio_stream::once(Ok::<_, Infallible>(Frame::data(message))));
     let mut response = http::Response::new(message.with_trailers(async { Some(Ok(trailers)) }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -9,10 +9,10 @@ use http::{HeaderName, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-/// What is asked; read and not used.
+/// The body of a check; read and not used.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "an empty server reads them as a full one has to")]
-struct Asked {
+struct CheckBody {
     user_id: String,
     endpoint: String,
     cost: u64,
@@ -24,7 +24,7 @@ pub async fn axum(listener: TcpListener, length: usize) {
     axum::serve(listener, app).await.expect("axum serves");
 }
 
-async fn check(State(answer): State<Bytes>, Json(_): Json<Asked>) -> ([(HeaderName, &'static str); 1], Bytes) {
+async fn check(State(answer): State<Bytes>, Json(_): Json<CheckBody>) -> ([(HeaderName, &'static str); 1], Bytes) {
     ([(header::CONTENT_TYPE, "application/json")], answer)
 }
 

@@ -12,19 +12,19 @@ use tokio::runtime::Builder;
 pub const CHILD: &str = "empty";
 
 /// Serves until the process is ended.
-pub fn run(asked: &[String]) {
+pub fn run(arguments: &[String]) {
     let (mut one_thread, mut threads) = (Builder::new_current_thread(), Builder::new_multi_thread());
-    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-    match asked[..] {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["tonic"] => serve(&mut one_thread, "grpc", grpc::tonic),
-        // As many threads as it has cores, which is one: it is told which.
+        // As many threads as it has cores, which is one: which one is an argument.
         ["tonic-threads"] => serve(&mut threads, "grpc", grpc::tonic),
         ["hyper"] => serve(&mut one_thread, "grpc", grpc::hyper),
         ["axum", length] => {
             let length = length.parse().expect("the length of an answer");
             serve(&mut one_thread, "http", move |listener| http::axum(listener, length));
         }
-        _ => panic!("there is no empty server {asked:?}"),
+        _ => panic!("there is no empty server {arguments:?}"),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 use mio::net::TcpStream;
 use prost::Message;
+use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 
 use super::blocks::{self, Blocks, Part};
 use super::frame::{
@@ -18,7 +18,7 @@ use super::frame::{
 const FIRST_WINDOW: i64 = 65_535;
 /// What the server may send before this side says that it goes on, and after how much it says so.
 const OUR_WINDOW: u32 = 1 << 30;
-const TOLD_AFTER: u32 = 1 << 20;
+const ACKNOWLEDGE_AFTER: u32 = 1 << 20;
 /// Places for calls under way. A call comes back to the place of one long before it, which must be over.
 const PLACES: usize = 1 << 16;
 /// Room for what arrives in one read.
@@ -39,11 +39,11 @@ pub struct Connection {
     open: usize,
     /// None until the server has said what it takes.
     most_open: usize,
-    wanted_open: usize,
+    requested_open: usize,
     /// What may still be sent.
     window: i64,
-    /// What has arrived and was not told to the server.
-    untold: u32,
+    /// Bytes that have arrived and were not acknowledged to the server.
+    unacknowledged: u32,
     blocks: Blocks,
     /// How many an answer has.
     statuses: usize,
@@ -60,9 +60,9 @@ struct Call {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Over,
-    Asked,
+    Sent,
     Begun,
-    Told,
+    Answered,
 }
 
 impl Connection {
@@ -86,9 +86,9 @@ impl Connection {
             calls: vec![Call { stage: Stage::Over, due: 0 }; PLACES],
             open: 0,
             most_open: 0,
-            wanted_open: calls,
+            requested_open: calls,
             window: FIRST_WINDOW,
-            untold: 0,
+            unacknowledged: 0,
             blocks: Blocks::new(),
             statuses,
         }
@@ -104,7 +104,7 @@ impl Connection {
         let stream = self.next_stream;
         let call = &mut self.calls[place(stream)];
         assert!(call.stage == Stage::Over, "a call was never answered");
-        *call = Call { stage: Stage::Asked, due };
+        *call = Call { stage: Stage::Sent, due };
         let first = if stream == 1 { blocks::first(&self.authority) } else { Vec::new() };
         let block = if stream == 1 { &first[..] } else { &blocks::LATER };
         Frame { kind: HEADERS, flags: END_HEADERS, stream, payload: block }.put(&mut self.leaving);
@@ -179,13 +179,13 @@ impl Connection {
         assert!(WHOLE_HEADERS.contains(&frame.flags), "headers with flags {:#x}", frame.flags);
         let call = &mut self.calls[place(frame.stream)];
         if frame.flags & END_STREAM == 0 {
-            assert_eq!(call.stage, Stage::Asked, "headers in the wrong place");
+            assert_eq!(call.stage, Stage::Sent, "headers in the wrong place");
             call.stage = Stage::Begun;
             self.blocks.check(frame.payload, Part::Head);
         } else {
             // First what they say: an error has no message before it, and says why.
             self.blocks.check(frame.payload, Part::Trailers);
-            assert_eq!(call.stage, Stage::Told, "an answer without a message");
+            assert_eq!(call.stage, Stage::Answered, "an answer without a message");
             call.stage = Stage::Over;
             self.open -= 1;
             answered(call.due);
@@ -196,21 +196,21 @@ impl Connection {
         assert_eq!(frame.flags, 0, "an answer without trailers");
         let call = &mut self.calls[place(frame.stream)];
         assert_eq!(call.stage, Stage::Begun, "a message in the wrong place");
-        call.stage = Stage::Told;
+        call.stage = Stage::Answered;
         let sampled = (frame.stream / 2).is_multiple_of(SAMPLED);
         check_message(frame.payload, sampled.then_some(self.statuses));
-        self.untold += frame.payload.len() as u32;
-        if self.untold >= TOLD_AFTER {
-            let untold = std::mem::take(&mut self.untold).to_be_bytes();
-            Frame { kind: WINDOW_UPDATE, flags: 0, stream: 0, payload: &untold }.put(&mut self.leaving);
+        self.unacknowledged += frame.payload.len() as u32;
+        if self.unacknowledged >= ACKNOWLEDGE_AFTER {
+            let unacknowledged = std::mem::take(&mut self.unacknowledged).to_be_bytes();
+            Frame { kind: WINDOW_UPDATE, flags: 0, stream: 0, payload: &unacknowledged }.put(&mut self.leaving);
         }
     }
 
     fn take_settings(&mut self, frame: &Frame<'_>) {
-        self.most_open = self.wanted_open;
+        self.most_open = self.requested_open;
         for (setting, value) in frame.settings() {
             match setting {
-                MAX_CONCURRENT_STREAMS => self.most_open = self.wanted_open.min(value as usize),
+                MAX_CONCURRENT_STREAMS => self.most_open = self.requested_open.min(value as usize),
                 INITIAL_WINDOW_SIZE => assert!(value >= 1024, "a stream's window is smaller than a message"),
                 _ => {}
             }

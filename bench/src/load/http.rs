@@ -1,4 +1,4 @@
-//! HTTP's load: connections that are kept, each with one request under way.
+//! HTTP's load: connections that stay open, each with one request under way.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -21,10 +21,10 @@ struct Connection {
     arrived: Vec<u8>,
     filled: usize,
     connected: bool,
-    asked: bool,
+    in_flight: bool,
     /// What an answer must say.
     wants: &'static [u8],
-    /// The request that settles what the last answer gave a receipt for, where that is asked for.
+    /// The request that settles what the last answer gave a receipt for, where that is measured.
     settling: Vec<u8>,
 }
 
@@ -48,11 +48,11 @@ pub fn flood(api: &str, address: &str, servers: &[u32], seconds: f64) {
         for event in &events {
             let connection = &mut connections[event.token().0];
             connection.connected |= event.is_writable();
-            if connection.asked && event.is_readable() && connection.read(api == "settle", address) {
+            if connection.in_flight && event.is_readable() && connection.read(api == "settle", address) {
                 window.answered();
-                connection.asked = false;
+                connection.in_flight = false;
             }
-            if connection.connected && !connection.asked {
+            if connection.connected && !connection.in_flight {
                 connection.ask_next(&mut posts);
             }
         }
@@ -84,7 +84,7 @@ impl Connection {
             arrived: vec![0; ROOM],
             filled: 0,
             connected: false,
-            asked: false,
+            in_flight: false,
             wants: ALLOWED,
             settling: Vec::new(),
         }
@@ -108,7 +108,7 @@ impl Connection {
             Ok(sent) => assert_eq!(sent, request.len(), "a request in one piece"),
             Err(error) => panic!("the server can't be written to: {error}"),
         }
-        self.asked = true;
+        self.in_flight = true;
     }
 
     /// Whether the answer has arrived as a whole. The receipt in it may be one to settle.

@@ -24,15 +24,15 @@ pub const GRPC_STREAMS: usize = 100;
 pub const HTTP_CONNECTIONS: usize = 64;
 
 /// Asks, and prints what came of it for the program that started it.
-pub fn run(asked: &[String]) {
-    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-    match asked[..] {
+pub fn run(arguments: &[String]) {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["grpc", asking, address, servers, seconds] => {
             calls::flood(address, Asking::named(asking), &numbers(servers), number(seconds));
         }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
         ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),
-        _ => panic!("there is no load {asked:?}"),
+        _ => panic!("there is no load {arguments:?}"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Requests made before the clock runs, all of one length, side by side.
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use prost::Message;
+use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
 use super::KEYS;
 use crate::workload::Random;
@@ -53,7 +53,7 @@ impl Asking {
                 &[customer, ("endpoint", "GET /v1/orders")],
             ],
         };
-        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned().into() };
         let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
             entries: entries.iter().map(entry).collect(),
             ..RateLimitDescriptor::default()

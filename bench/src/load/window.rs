@@ -11,7 +11,7 @@ const RUN_UP: Duration = Duration::from_millis(250);
 pub struct Window {
     /// The server's process, and those of others that it asks.
     server: u32,
-    asked: Vec<u32>,
+    backends: Vec<u32>,
     begins: Instant,
     length: Duration,
     answers: u64,
@@ -23,16 +23,16 @@ struct Mark {
     at: Instant,
     answers: u64,
     server: Duration,
-    asked: Duration,
+    backends: Duration,
     load: Duration,
 }
 
 impl Window {
     /// For so long, of a server and those that it asks in turn.
     pub fn new(servers: &[u32], seconds: f64) -> Window {
-        let (server, asked) = servers.split_first().expect("a server");
+        let (server, backends) = servers.split_first().expect("a server");
         let (begins, length) = (Instant::now() + RUN_UP, Duration::from_secs_f64(seconds));
-        Window { server: *server, asked: asked.to_vec(), begins, length, answers: 0, begun: None }
+        Window { server: *server, backends: backends.to_vec(), begins, length, answers: 0, begun: None }
     }
 
     pub fn answered(&mut self) {
@@ -49,9 +49,9 @@ impl Window {
                 let (to, seconds) = (self.mark(now), (now - from.at).as_secs_f64());
                 let rate = (to.answers - from.answers) as f64 / seconds;
                 let share = |from: Duration, to: Duration| (to - from).as_secs_f64() / seconds;
-                let [server, asked, load] =
-                    [share(from.server, to.server), share(from.asked, to.asked), share(from.load, to.load)];
-                println!("{rate} {server} {asked} {load}");
+                let [server, backends, load] =
+                    [share(from.server, to.server), share(from.backends, to.backends), share(from.load, to.load)];
+                println!("{rate} {server} {backends} {load}");
                 return false;
             }
             _ => {}
@@ -60,7 +60,7 @@ impl Window {
     }
 
     fn mark(&self, at: Instant) -> Mark {
-        let asked = self.asked.iter().map(|server| cpu_time(*server)).sum();
-        Mark { at, answers: self.answers, server: cpu_time(self.server), asked, load: cpu_time(std::process::id()) }
+        let backends = self.backends.iter().map(|server| cpu_time(*server)).sum();
+        Mark { at, answers: self.answers, server: cpu_time(self.server), backends, load: cpu_time(std::process::id()) }
     }
 }

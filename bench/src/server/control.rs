@@ -33,7 +33,7 @@ pub fn run() {
     let after = windows("PostgreSQL was killed", &server);
     let grown = after / before;
     let word = if grown <= MAY_GROW { "reached" } else { "MISSED" };
-    println!("  = 99 % without the database to with it: {grown:.2}, at most {MAY_GROW} wanted: {word}");
+    println!("  = 99 % without the database to with it: {grown:.2}, at most {MAY_GROW} required: {word}");
 }
 
 /// The median of the windows' 99 %, in milliseconds. The first window does not count.

@@ -1,4 +1,4 @@
-//! Servers with their counters in one Redis: beside one that keeps them in memory, and beside envoyproxy/ratelimit.
+//! Servers with their counters in one Redis: next to one whose counters are in memory, and next to envoyproxy/ratelimit.
 //!
 //! For decisions a second, all processes share both cores: what counts is what all of them together spend on a decision. For
 //! latency the servers have one core and the load the other.

@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`, as many as one core answers, beside servers of the same method that decide nothing.
+//! `ShouldRateLimit`, as many as one core answers, next to servers of the same method that decide nothing.
 
 use super::process::Server;
 use super::tollgate;

@@ -1,4 +1,4 @@
-//! `POST /v1/ratelimit/check`, as many as one core answers, beside axum that only reads and answers, and throttlecrab.
+//! `POST /v1/ratelimit/check`, as many as one core answers, next to axum that only reads and answers, and throttlecrab.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

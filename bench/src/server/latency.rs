@@ -24,28 +24,28 @@ pub fn run() {
     compare(RATE, ("tollgate", &ours), ("empty, tonic, current_thread", &tonic), MAY_ADD);
 }
 
-/// Measures a server and one beside it, on the other core than the load's, at so many calls a second. `may_add` is by how many
+/// Measures a server and a reference, on the other core than the load's, at so many calls a second. `may_add` is by how many
 /// milliseconds the 99 % of the first may be longer.
-pub fn compare(rate: u64, ours: (&'static str, &Server), beside: (&'static str, &Server), may_add: f64) {
+pub fn compare(rate: u64, ours: (&'static str, &Server), reference: (&'static str, &Server), may_add: f64) {
     println!(
         "latency of gRPC at {rate} a second, from the time a call was due, {} windows of {} s",
         rounds(),
         seconds()
     );
-    let mut all = [ours, beside].map(|(name, server)| (Latencies::new(name), server));
+    let mut all = [ours, reference].map(|(name, server)| (Latencies::new(name), server));
     for window in 0..=rounds() {
         for (latencies, server) in &mut all {
-            let told = load(LOAD_CORE, &["pace", server.address("grpc"), &rate.to_string(), &seconds().to_string()]);
+            let figures = load(LOAD_CORE, &["pace", server.address("grpc"), &rate.to_string(), &seconds().to_string()]);
             // The first window does not count.
             if window > 0 {
-                latencies.note(&told);
+                latencies.note(&figures);
             }
         }
     }
     all.iter().for_each(|(latencies, _)| latencies.print());
-    let [ours, beside] = all.map(|(latencies, _)| middle(latencies.at[1].clone()).0);
-    let word = if ours <= beside + may_add { "reached" } else { "MISSED" };
-    println!("  = 99 %: {ours:.3} ms, at most {beside:.3} + {may_add} ms wanted: {word}");
+    let [ours, reference] = all.map(|(latencies, _)| middle(latencies.at[1].clone()).0);
+    let word = if ours <= reference + may_add { "reached" } else { "MISSED" };
+    println!("  = 99 %: {ours:.3} ms, at most {reference:.3} + {may_add} ms required: {word}");
 }
 
 impl Latencies {
@@ -53,10 +53,10 @@ impl Latencies {
         Latencies { name, at: Default::default(), late: Vec::new() }
     }
 
-    fn note(&mut self, told: &[f64]) {
-        let [p50, p99, p999, late] = told.try_into().expect("four numbers from the load");
-        for (kept, nanoseconds) in self.at.iter_mut().zip([p50, p99, p999]) {
-            kept.push(nanoseconds / 1e6);
+    fn note(&mut self, figures: &[f64]) {
+        let [p50, p99, p999, late] = figures.try_into().expect("four numbers from the load");
+        for (samples, nanoseconds) in self.at.iter_mut().zip([p50, p99, p999]) {
+            samples.push(nanoseconds / 1e6);
         }
         self.late.push(late / 1e6);
     }

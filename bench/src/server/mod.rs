@@ -1,4 +1,4 @@
-//! The running server beside its peers: each a process on one core, with the load on another.
+//! The running server next to its peers: each a process on one core, with the load on another.
 
 mod control;
 mod fleet;

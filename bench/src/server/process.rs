@@ -44,10 +44,10 @@ impl Server {
         server
     }
 
-    /// Starts a program that was told where to listen, and waits until it does.
+    /// Starts a program that has the address as an argument, and waits until it does.
     pub fn start_at(address: &str, command: &mut Command) -> Server {
         let child = spawn(command.stdout(Stdio::null()));
-        let server = Server { child, addresses: HashMap::from([("told".to_owned(), address.to_owned())]) };
+        let server = Server { child, addresses: HashMap::from([("given".to_owned(), address.to_owned())]) };
         let since = Instant::now();
         while TcpStream::connect(address).is_err() {
             assert!(since.elapsed() < PATIENCE, "it does not listen: {command:?}");
@@ -57,13 +57,13 @@ impl Server {
     }
 
     /// One of this program's empty servers.
-    pub fn empty(asked: &[&str]) -> Server {
-        Server::start(on_server_core(this_program()).arg(empty::CHILD).args(asked))
+    pub fn empty(arguments: &[&str]) -> Server {
+        Server::start(on_server_core(this_program()).arg(empty::CHILD).args(arguments))
     }
 
-    /// Where it listens: for this wire, or where it was told to.
+    /// Where it listens: for this wire, or the address it was given.
     pub fn address(&self, wire: &str) -> &str {
-        let address = self.addresses.get(wire).or_else(|| self.addresses.get("told"));
+        let address = self.addresses.get(wire).or_else(|| self.addresses.get("given"));
         address.unwrap_or_else(|| panic!("it has no {wire}: {:?}", self.addresses))
     }
 
@@ -97,8 +97,8 @@ pub fn on_cores(cores: &str, program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs one of this program's loads on these cores: the numbers that it prints.
-pub fn load(cores: &str, asked: &[&str]) -> Vec<f64> {
-    let (output, _) = output(on_cores(cores, this_program()).arg(load::CHILD).args(asked));
+pub fn load(cores: &str, arguments: &[&str]) -> Vec<f64> {
+    let (output, _) = output(on_cores(cores, this_program()).arg(load::CHILD).args(arguments));
     output.split_whitespace().map(|number| number.parse().expect("numbers from the load")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What receipts cost over HTTP: a check that gives one and the settling of it, beside a check that gives none.
+//! What receipts cost over HTTP: a check that gives one and the settling of it, next to a check that gives none.
 
 use super::process::{Server, on_server_core};
 use super::tollgate;

@@ -1,4 +1,4 @@
-//! `CL.THROTTLE` under redis-benchmark, beside Redis with an answer of the same shape, and throttlecrab.
+//! `CL.THROTTLE` under redis-benchmark, next to Redis with an answer of the same shape, and throttlecrab.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -100,7 +100,7 @@ impl Benchmark<'_> {
         let rate = figures.split(',').nth(1).and_then(|figure| figure.trim_matches('"').parse().ok());
         let rate = rate.unwrap_or_else(|| panic!("redis-benchmark said {text}"));
         self.speed.set(rate);
-        Turn { rate, server: server.as_secs_f64() / took, asked: 0.0, load: load.as_secs_f64() / took }
+        Turn { rate, server: server.as_secs_f64() / took, backends: 0.0, load: load.as_secs_f64() / took }
     }
 }
 

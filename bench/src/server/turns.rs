@@ -11,7 +11,7 @@ pub struct Turn {
     pub rate: f64,
     /// The shares of a core that the server, those that it asks in turn and the load used.
     pub server: f64,
-    pub asked: f64,
+    pub backends: f64,
     pub load: f64,
 }
 
@@ -35,14 +35,14 @@ impl Turn {
     /// The same of a server and those that it asks in turn, with the load on these cores.
     pub fn on(cores: &str, load: &[&str], address: &str, servers: &[&Server], seconds: f64) -> Turn {
         let servers: Vec<String> = servers.iter().map(|server| server.id().to_string()).collect();
-        let told = process::load(cores, &[load, &[address, &servers.join(","), &seconds.to_string()]].concat());
-        let [rate, server, asked, load] = told[..] else { panic!("four numbers from the load, not {told:?}") };
-        Turn { rate, server, asked, load }
+        let figures = process::load(cores, &[load, &[address, &servers.join(","), &seconds.to_string()]].concat());
+        let [rate, server, backends, load] = figures[..] else { panic!("four numbers from the load, not {figures:?}") };
+        Turn { rate, server, backends, load }
     }
 
     /// How much of a core was used where it was used most. What shares two cores had both of them, and could use them all.
     fn busiest(&self) -> f64 {
-        if self.asked > 0.0 { (self.server + self.asked + self.load) / 2.0 } else { self.server.max(self.load) }
+        if self.backends > 0.0 { (self.server + self.backends + self.load) / 2.0 } else { self.server.max(self.load) }
     }
 
     fn cost(&self) -> f64 {
@@ -119,11 +119,11 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
     for ((name, _), turns) in contenders.iter().zip(&turns) {
         let (median, least, most) = turns.rate();
         let percent = |figure: fn(&Turn) -> f64| format!("{:.0} %", 100.0 * turns.median_of(figure));
-        let (server, asked, load) =
-            (percent(|turn| turn.server), percent(|turn| turn.asked), percent(|turn| turn.load));
-        let asked = if asked == "0 %" { String::new() } else { format!(", Redis {asked}") };
+        let (server, backends, load) =
+            (percent(|turn| turn.server), percent(|turn| turn.backends), percent(|turn| turn.load));
+        let backends = if backends == "0 %" { String::new() } else { format!(", Redis {backends}") };
         println!(
-            "  {name:<47} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{asked}, load {load}"
+            "  {name:<47} {median:>9.0} a second   ({least:.0} to {most:.0})   busy: server {server}{backends}, load {load}"
         );
     }
     // The first is ours, and never waits of its own accord.
@@ -138,21 +138,21 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
 }
 
 /// A figure, median of the rounds, and the least that it should be.
-pub fn at_least(what: &str, measured: (f64, f64, f64), wanted: f64) {
-    hold(what, measured, "at least", wanted, measured.0 >= wanted);
+pub fn at_least(what: &str, measured: (f64, f64, f64), target: f64) {
+    hold(what, measured, "at least", target, measured.0 >= target);
 }
 
 /// A figure, median of the rounds, and the most that it should be.
-pub fn at_most(what: &str, measured: (f64, f64, f64), wanted: f64) {
-    hold(what, measured, "at most", wanted, measured.0 <= wanted);
+pub fn at_most(what: &str, measured: (f64, f64, f64), target: f64) {
+    hold(what, measured, "at most", target, measured.0 <= target);
 }
 
-fn hold(what: &str, (median, least, most): (f64, f64, f64), bound: &str, wanted: f64, is_reached: bool) {
+fn hold(what: &str, (median, least, most): (f64, f64, f64), bound: &str, target: f64, is_reached: bool) {
     // Ratios have digits after the point, counts do not.
-    let digits = if wanted < 100.0 { 2 } else { 0 };
+    let digits = if target < 100.0 { 2 } else { 0 };
     let word = if is_reached { "reached" } else { "MISSED" };
     println!(
-        "  = {what}: {median:.digits$} ({least:.digits$} to {most:.digits$}), {bound} {wanted:.digits$} wanted: {word}"
+        "  = {what}: {median:.digits$} ({least:.digits$} to {most:.digits$}), {bound} {target:.digits$} required: {word}"
     );
 }
 

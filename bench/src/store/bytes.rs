@@ -20,13 +20,13 @@ fn rules(keys: &[&str]) -> String {
 pub fn run(redis: &Redis) {
     println!("bytes in Redis for a caller of 16 characters (MEMORY USAGE)");
     let four = ["[customer]", "[customer, user_id]", "[customer, api_key]", "[customer, endpoint]"];
-    for (name, keys, wanted) in [("one bucket", &four[..1], 150.0), ("four buckets", &four[..], 260.0)] {
+    for (name, keys, bound) in [("one bucket", &four[..1], 150.0), ("four buckets", &four[..], 260.0)] {
         redis.ask(&["FLUSHALL"]);
         let (store, callers) = (Driven::new(&redis.url()), Arc::new(Callers::new(1)));
         let tally = store.drive_while(&store.limiter(&rules(keys)), &callers, |number| number == 0);
         assert_eq!(tally.admitted, 1);
         let bytes = bytes_of(redis, &callers.names()[0]);
-        at_most(name, (bytes, bytes, bytes), wanted);
+        at_most(name, (bytes, bytes, bytes), bound);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What Redis itself spends on a decision, beside a plain script.
+//! What Redis itself spends on a decision, next to a plain script.
 
 use std::sync::Arc;
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tollgate::{Descriptor, GuardConfig, Guarded, Limiter, Remembered, Request, Ruleset, Source};
+use tollgate::{DenyCache, Descriptor, GuardConfig, Guarded, Limiter, Request, Ruleset, Source};
+use tollgate_redis::{RedisConfig, RedisStore};
 use tollgate_rules::{LoadOptions, load_sources};
-use tollgate_store::redis::{RedisConfig, RedisStore};
 
 use crate::workload::Random;
 
@@ -19,7 +19,7 @@ pub const IN_FLIGHT: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// What the server settles claims with.
-pub type Counters = Remembered<Arc<Guarded<RedisStore>>>;
+pub type Counters = DenyCache<Arc<Guarded<RedisStore>>>;
 
 /// The store, with a thread that speaks to Redis and one that asks, as in the server.
 pub struct Driven {
@@ -49,8 +49,8 @@ impl Driven {
         std::thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = tended.inner().tend() => {}
-                    () = tended.tend() => {}
+                    () = tended.inner().run() => {}
+                    () = tended.run() => {}
                     _ = dropped => {}
                 }
             });
@@ -60,7 +60,7 @@ impl Driven {
 
     /// Rules on this store.
     pub fn limiter(&self, rules: &str) -> Arc<Limiter<Counters>> {
-        Arc::new(Limiter::new(ruleset(rules), Remembered::new(Arc::clone(&self.guard))))
+        Arc::new(Limiter::new(ruleset(rules), DenyCache::new(Arc::clone(&self.guard))))
     }
 
     /// Rules on this store, whose refusals are all Redis's own.
@@ -79,7 +79,7 @@ impl Driven {
         self.drive_while(limiter, callers, move |_| Instant::now() < until)
     }
 
-    /// Asks as long as a condition, which is told the number of the claim, holds.
+    /// Sends claims as long as a condition on the number of the claim holds.
     pub fn drive_while<S: tollgate::Store + 'static>(
         &self,
         limiter: &Arc<Limiter<S>>,
@@ -91,14 +91,13 @@ impl Driven {
             for number in 0..IN_FLIGHT as u64 {
                 let (limiter, callers, goes_on) = (Arc::clone(limiter), Arc::clone(callers), goes_on.clone());
                 tasks.spawn(async move {
-                    let (mut session, mut random, mut tally) =
-                        (limiter.session(), Random::seeded(number), Tally::default());
+                    let (mut random, mut tally) = (Random::seeded(number), Tally::default());
                     while goes_on(tally.decisions * IN_FLIGHT as u64 + number) {
                         let entries = entries(callers.draw(&mut random));
                         let descriptors = [Descriptor::new(&entries)];
                         let request =
                             Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
-                        let decision = session.check(&request).await.expect("a request that can be decided");
+                        let decision = limiter.check_request(&request).await.expect("a request that can be decided");
                         assert_eq!(decision.source(), Source::Store, "a decision that is not Redis's");
                         tally.decisions += 1;
                         tally.admitted += u64::from(decision.allowed());
@@ -119,7 +118,7 @@ impl Driven {
         let entries = entries(&callers.0[0]);
         let descriptors = [Descriptor::new(&entries)];
         let request = Request { domain: None, descriptors: &descriptors, cost: 0, ..Request::default() };
-        let decision = self.worker.block_on(limiter.check(&request)).expect("a request that can be decided");
+        let decision = self.worker.block_on(limiter.check_request(&request)).expect("a request that can be decided");
         decision.tightest().expect("a limit").reading.remaining
     }
 }
@@ -154,7 +153,7 @@ fn one_thread() -> Runtime {
 }
 
 fn ruleset(rules: &str) -> Ruleset {
-    let source = tollgate_rules::Source { name: "bench".to_owned(), text: rules.to_owned() };
+    let source = tollgate_rules::RuleFile { name: "bench".to_owned(), text: rules.to_owned() };
     let loaded = load_sources(&[source], &LoadOptions::default()).expect("rules that load");
     Ruleset::compile(loaded.domains, 1).expect("rules that compile")
 }

@@ -30,5 +30,5 @@ pub fn turn(servers: &[&Redis], decide: impl FnOnce() -> u64) -> Turn {
     let decisions = decide();
     let took = start.elapsed().as_secs_f64();
     let load = (cpu_time(std::process::id()) - own).as_secs_f64();
-    Turn { rate: decisions as f64 / took, server: (used() - servers) / took, asked: 0.0, load: load / took }
+    Turn { rate: decisions as f64 / took, server: (used() - servers) / took, backends: 0.0, load: load / took }
 }

@@ -1,10 +1,11 @@
 //! What happened.
 
 use tollgate_core::Timestamp;
+use tollgate_records::RecordKind;
 
 use crate::Db;
 use crate::error::{DbError, Fault};
-use crate::model::{Kind, Name};
+use crate::model::Name;
 use crate::statement::{Row, Statement};
 
 /// Entries of a page.
@@ -41,7 +42,7 @@ pub struct AuditFilter {
     /// What this one did.
     pub by: Option<String>,
     /// About records of this kind.
-    pub kind: Option<Kind>,
+    pub kind: Option<RecordKind>,
     /// Of this domain.
     pub domain: Option<String>,
     /// Of this name.
@@ -116,7 +117,7 @@ fn filtered(filter: &AuditFilter) -> Statement<'_> {
 
 /// An entry as it was read. None if its kind is one that only a newer Tollgate knows.
 fn entry(row: Row<'_>) -> Result<Option<AuditEntry>, Fault> {
-    let Some(kind) = Kind::parse(row.text(6)?) else { return Ok(None) };
+    let Some(kind) = RecordKind::parse(row.text(6)?) else { return Ok(None) };
     Ok(Some(AuditEntry {
         id: row.number(0)?,
         generation: row.number(1)?,

@@ -1,11 +1,12 @@
 //! All that changed, for those who follow.
 
 use crate::error::{DbError, Fault};
-use crate::model::{Kind, Point, Record};
+use crate::model::Point;
 use crate::packed;
 use crate::pool::Lent;
 use crate::statement::Statement;
 use crate::{Begin, Db, OPERATION};
+use tollgate_records::{Record, RecordKind};
 
 /// One who reads many records, at its own pace.
 pub trait Reader: Send {
@@ -171,7 +172,7 @@ impl Db {
 
 /// The record in a row; none of a kind that is not known here.
 pub(crate) fn record(row: crate::statement::Row<'_>) -> Result<Option<Record<'_>>, Fault> {
-    let Some(kind) = Kind::parse(row.text(0)?) else { return Ok(None) };
-    let (domain, name) = (row.text(1)?, row.text(2)?);
-    Ok(Some(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)? }))
+    let Some(kind) = RecordKind::parse(row.text(0)?) else { return Ok(None) };
+    let (domain, name) = (row.text(1)?.into(), row.text(2)?.into());
+    Ok(Some(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)?.map(Into::into) }))
 }

@@ -35,7 +35,7 @@ pub use audit::{AuditEntry, AuditFilter, MOST_AUDITED};
 pub use decisions::{Decided, DecidedFilter, MOST_DECISIONS, MOST_FORGOTTEN, MOST_FOUND};
 pub use error::{DbError, WriteError};
 pub use follow::Reader;
-pub use model::{Change, Expect, Kind, Name, Once, Point, Record, Stored, Write, Written};
+pub use model::{Change, Expect, Name, Once, Point, Stored, Write, Written};
 pub use place::Place;
 pub use records::{Filter, MOST_LISTED};
 pub use servers::{KEEP_SERVERS, LONGEST_SERVER, MOST_SERVERS, ServerRow};

@@ -3,33 +3,13 @@
 use std::fmt;
 
 use tollgate_core::Timestamp;
-
-/// What a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A caller's tier and overrides.
-    Quota,
-    /// A rule that was written by the API.
-    Rule,
-    /// An earlier or later form of such a rule.
-    RuleVersion,
-    /// The mode of a rule, of a domain, of everything.
-    Switch,
-    /// An override that ends by itself.
-    Emergency,
-    /// A caller or an address range that is shut out.
-    Block,
-    /// Who may ask.
-    Token,
-    /// A caller's counters, which are kept elsewhere: what was done to them is in the audit log, and there is no record.
-    Counter,
-}
+use tollgate_records::RecordKind;
 
 /// What names a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// What it is about.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The domain that it belongs to.
     pub domain: String,
     /// Its name within both.
@@ -62,21 +42,6 @@ pub struct Point {
     pub of: String,
     /// The last write that is known.
     pub generation: u64,
-}
-
-/// A record as followers read it: what decides, and nothing else. A million of them pass by, so they are borrowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'r> {
-    /// What it is about.
-    pub kind: Kind,
-    /// The domain that it belongs to.
-    pub domain: &'r str,
-    /// Its name within both.
-    pub name: &'r str,
-    /// The write that made it what it is.
-    pub generation: u64,
-    /// A JSON object. None: it is deleted.
-    pub document: Option<&'r str>,
 }
 
 /// One transaction: all of it is written, or nothing.
@@ -154,45 +119,9 @@ pub enum Written {
     },
 }
 
-impl Kind {
-    /// All of which records are kept.
-    pub const ALL: [Kind; 7] =
-        [Kind::Quota, Kind::Rule, Kind::RuleVersion, Kind::Switch, Kind::Emergency, Kind::Block, Kind::Token];
-
-    /// As it is stored and told.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Kind::Quota => "quota",
-            Kind::Rule => "rule",
-            Kind::RuleVersion => "rule-version",
-            Kind::Switch => "switch",
-            Kind::Emergency => "emergency",
-            Kind::Block => "block",
-            Kind::Token => "token",
-            Kind::Counter => "counter",
-        }
-    }
-
-    /// Whether there are records of it. What is written of others is in the audit log alone.
-    pub const fn is_kept(self) -> bool {
-        !matches!(self, Kind::Counter)
-    }
-
-    /// The kind of that name.
-    pub fn parse(text: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().chain([Kind::Counter]).find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl Name {
     /// A name of these parts.
-    pub fn new(kind: Kind, domain: impl Into<String>, name: impl Into<String>) -> Name {
+    pub fn new(kind: RecordKind, domain: impl Into<String>, name: impl Into<String>) -> Name {
         Name { kind, domain: domain.into(), name: name.into() }
     }
 }

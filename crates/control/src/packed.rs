@@ -5,9 +5,9 @@
 
 use crate::error::Fault;
 use crate::follow::Reader;
-use crate::model::{Kind, Record};
 use crate::pool::Lent;
 use crate::statement::Statement;
+use tollgate_records::{Record, RecordKind};
 
 /// Records in one row.
 const TOGETHER: u64 = 500;
@@ -60,15 +60,15 @@ fn first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
         rest = others;
         Some(part)
     };
-    let kind = take(fields.next()?)?;
-    let domain = take(fields.next()?)?;
-    let name = take(fields.next()?)?;
+    let kind = RecordKind::parse(take(fields.next()?)?);
+    let domain = take(fields.next()?)?.into();
+    let name = take(fields.next()?)?.into();
     let generation = fields.next()?.parse().ok()?;
     let document = match fields.next()? {
         "-" => None,
-        length => Some(take(length)?),
+        length => Some(take(length)?.into()),
     };
-    Some((Kind::parse(kind).map(|kind| Record { kind, domain, name, generation, document }), rest))
+    Some((kind.map(|kind| Record { kind, domain, name, generation, document }), rest))
 }
 
 #[cfg(test)]
@@ -87,9 +87,10 @@ mod tests {
 
     #[test]
     fn what_is_put_together_is_taken_apart() {
-        let (domain, name) = ("a,b:", "ü");
-        let one = Record { kind: Kind::Quota, domain, name, generation: 7, document: Some("{}") };
-        let gone = Record { kind: Kind::Rule, domain: "", name: "5,", generation: 12, document: None };
+        let (domain, name) = ("a,b:".into(), "ü".into());
+        let one = Record { kind: RecordKind::Quota, domain, name, generation: 7, document: Some("{}".into()) };
+        let (domain, name) = ("".into(), "5,".into());
+        let gone = Record { kind: RecordKind::Rule, domain, name, generation: 12, document: None };
         let text = "5,4,2,7,2:quotaa,b:ü{}4,0,2,12,-:rule5,7,1,1,9,2:noveltydn{}";
         assert_eq!(unpacked(text), Some(vec![format!("{one:?}"), format!("{gone:?}")]));
         assert_eq!(unpacked(""), Some(Vec::new()));

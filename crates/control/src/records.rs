@@ -2,8 +2,9 @@
 
 use crate::Db;
 use crate::error::{DbError, Fault};
-use crate::model::{Kind, Name, Stored};
+use crate::model::{Name, Stored};
 use crate::statement::{Row, Statement};
+use tollgate_records::RecordKind;
 
 /// Records of a page.
 pub const MOST_LISTED: usize = 1_000;
@@ -15,7 +16,7 @@ pub(crate) const COLUMNS: &str = "kind, domain, name, generation, document, crea
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Of this kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Of this domain.
     pub domain: Option<String>,
     /// With a name that begins like this.
@@ -28,7 +29,7 @@ pub struct Filter {
 
 impl Filter {
     /// All of a kind.
-    pub fn of(kind: Kind) -> Filter {
+    pub fn of(kind: RecordKind) -> Filter {
         Filter { kind, domain: None, prefix: None, member: None, before: None }
     }
 }
@@ -153,7 +154,7 @@ fn end(prefix: &str) -> Option<String> {
 
 /// A record as it was read. None if its kind is one that only a newer Tollgate knows.
 pub(crate) fn stored(row: Row<'_>) -> Result<Option<Stored>, Fault> {
-    let Some(kind) = Kind::parse(row.text(0)?) else { return Ok(None) };
+    let Some(kind) = RecordKind::parse(row.text(0)?) else { return Ok(None) };
     Ok(Some(Stored {
         name: Name::new(kind, row.text(1)?, row.text(2)?),
         generation: row.number(3)?,

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Database, Decode, Encode, Row as _, Type};
 use tollgate_core::Timestamp;
 
 use crate::error::Fault;
-use crate::model::Kind;
+use tollgate_records::RecordKind;
 
 /// A value in a statement.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +61,9 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
     }
 }
 
-impl From<Kind> for Value<'_> {
-    fn from(kind: Kind) -> Self {
-        Value::Text(kind.as_str())
+impl From<RecordKind> for Value<'_> {
+    fn from(kind: RecordKind) -> Self {
+        Value::Text(kind.name())
     }
 }
 

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use tollgate_core::Timestamp;
+use tollgate_records::RecordKind;
 
 use crate::error::{DbError, Fault, WriteError};
-use crate::model::{Change, Expect, Kind, Name, Once, Stored, Write, Written};
+use crate::model::{Change, Expect, Name, Once, Stored, Write, Written};
 use crate::pool::Lent;
 use crate::records::{COLUMNS, stored};
 use crate::statement::{Row, Statement};
@@ -203,7 +204,7 @@ async fn put(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
     let with_before = write.changes.iter().zip(before);
     // What is not there need not be deleted, and of some there are no records.
     let is_put = |change: &Change, before: &Option<Stored>| {
-        change.name.kind.is_kept() && (change.document.is_some() || before.is_some())
+        change.name.kind.is_stored() && (change.document.is_some() || before.is_some())
     };
     let changes: Vec<_> = with_before.filter(|(change, before)| is_put(change, before)).collect();
     for changes in changes.chunks(ROWS) {
@@ -270,10 +271,10 @@ async fn log(lent: &mut Lent<'_>, write: &Write, generation: u64, before: &[Opti
 }
 
 /// A document as the log has it. Of a token what its secret is known by is nobody's business who may read the log.
-fn logged(kind: Kind, document: Option<&str>) -> Option<Cow<'_, str>> {
+fn logged(kind: RecordKind, document: Option<&str>) -> Option<Cow<'_, str>> {
     const HASHES: [&str; 2] = ["hash", "old_hash"];
     let text = document?;
-    if kind != Kind::Token {
+    if kind != RecordKind::Token {
         return Some(Cow::Borrowed(text));
     }
     let Ok(serde_json::Value::Object(mut members)) = serde_json::from_str(text) else {
@@ -337,6 +338,9 @@ fn check(write: &Write) -> Result<(), String> {
 }
 
 fn check_change(change: &Change) -> Result<(), String> {
+    if change.name.kind == RecordKind::Unknown {
+        return Err("records of an unknown kind can't be written".to_owned());
+    }
     fits("the domain", &change.name.domain, LONGEST_NAME)?;
     fits("the name", &change.name.name, LONGEST_NAME)?;
     fits("the action", &change.action, LONGEST_ACTION)?;

@@ -1,4 +1,4 @@
-//! Calendar periods: days, weeks, months and years as people in a zone count them.
+//! Calendar periods: days, weeks, months and years in a time zone.
 
 use jiff::{Timestamp as Instant, civil::Date, tz::TimeZone};
 
@@ -9,14 +9,15 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// What a calendar period is made of.
+/// The length of a calendar period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
     /// From midnight to midnight.
     Day,
     /// From Monday to Monday.
     Week,
-    /// From this day of the month, 1 to 31, to the same of the next; in a shorter month from its last day.
+    /// From this day of the month, 1 to 31, to the same day of the next month. A shorter month starts on its last
+    /// day.
     Month {
         /// The day on which the month begins.
         from_day: u8,
@@ -25,35 +26,48 @@ pub enum CalendarUnit {
     Year,
 }
 
-/// One period: from `start` up to but not including `end`, in seconds since the epoch.
+impl CalendarUnit {
+    /// The name in rule files and responses, without the first day of a month.
+    pub fn name(self) -> &'static str {
+        match self {
+            CalendarUnit::Day => "day",
+            CalendarUnit::Week => "week",
+            CalendarUnit::Month { .. } => "month",
+            CalendarUnit::Year => "year",
+        }
+    }
+}
+
+/// One period, from `start` (inclusive) to `end` (exclusive), in seconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Its first second.
+pub struct CalendarPeriod {
+    /// The first second.
     pub start: u64,
-    /// The first second of the next one.
+    /// The first second of the next period.
     pub end: u64,
 }
 
 impl Calendar {
-    /// A calendar period in a zone of the bundled database, for instance `Europe/Berlin`. `None` if there is no such zone.
+    /// A calendar period in a zone of the bundled database, for instance `Europe/Berlin`. `None` if the zone does not
+    /// exist.
     pub fn new(unit: CalendarUnit, zone: &str) -> Option<Calendar> {
         let zone = TimeZone::get(zone).ok()?;
         zone.iana_name()?;
         Some(Calendar { unit, zone })
     }
 
-    /// What the period is made of.
+    /// The length of the period.
     pub fn unit(&self) -> CalendarUnit {
         self.unit
     }
 
-    /// The zone's name.
+    /// The name of the zone.
     pub fn zone(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// An upper bound on the period's length in seconds, whatever the zone's clocks do.
-    pub fn longest(&self) -> u64 {
+    /// An upper bound on the period's length in seconds, including clock changes in the zone.
+    pub fn max_seconds(&self) -> u64 {
         const DAY: u64 = 86_400;
         match self.unit {
             CalendarUnit::Day => 2 * DAY,
@@ -63,29 +77,29 @@ impl Calendar {
         }
     }
 
-    /// The period that a second lies in.
-    pub fn around(&self, second: u64) -> Bounds {
+    /// The period that contains a second.
+    pub fn around(&self, second: u64) -> CalendarPeriod {
         let Some(mut first) = self.first_day(second) else {
-            return Bounds { start: 0, end: second.saturating_add(self.longest()) };
+            return CalendarPeriod { start: 0, end: second.saturating_add(self.max_seconds()) };
         };
         let mut start = self.midnight(first);
-        // A zone that sets its clock back across midnight shows yesterday's date again after today has begun: the period
-        // that began first has already ended then.
+        // In a zone that sets its clock back across midnight, yesterday's date appears again after today has begun.
+        // The period that began first has already ended then.
         loop {
             let Some(next) = self.next_day(first) else {
-                return Bounds { start, end: second.saturating_add(self.longest()) };
+                return CalendarPeriod { start, end: second.saturating_add(self.max_seconds()) };
             };
             let end = self.midnight(next);
             if second < end {
-                return Bounds { start, end };
+                return CalendarPeriod { start, end };
             }
             (first, start) = (next, end);
         }
     }
 
-    /// The boundaries around a second: the starts of its period, of the two before it and of the four after it. For those who have
-    /// to decide by a clock that is near ours and can't ask a calendar.
-    pub fn bounds(&self, second: u64) -> [u64; 7] {
+    /// The period boundaries near a second: the starts of its period, of the two periods before it and of the four
+    /// after it. A Lua script, which has no calendar and a slightly different clock, decides by them.
+    pub fn boundaries(&self, second: u64) -> [u64; 7] {
         let this = self.around(second);
         let before = self.around(this.start.saturating_sub(1)).start;
         let next = self.around(this.end).end;
@@ -129,13 +143,14 @@ impl Calendar {
         }
     }
 
-    /// The second at which a local day begins: after the gap where clocks skip midnight, the earlier one where they repeat it.
+    /// The second at which a local day begins. If clocks skip midnight, it is after the gap; if they repeat it, it is
+    /// the earlier one.
     fn midnight(&self, day: Date) -> u64 {
         day.to_zoned(self.zone.clone()).map_or(0, |zoned| u64::try_from(zoned.timestamp().as_second()).unwrap_or(0))
     }
 }
 
-/// The given day of the month that begins on `first`, or that month's last.
+/// This day of the month that begins on `first`, or the last day of that month.
 fn on_day(first: Date, day: u8) -> Date {
     let day = i8::try_from(day).unwrap_or(i8::MAX).clamp(1, first.days_in_month());
     first.with().day(day).build().unwrap_or(first)

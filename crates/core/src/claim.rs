@@ -1,115 +1,179 @@
-//! Everything that can be asked of counters: a request, a look, a lease, a debit, a refund, the release of a slot, a credit, a fresh start.
+//! Claims: the operations on counters. A claim can be a request, a peek, a lease, a debit, a refund, the release of a
+//! hold, a credit or a reset.
 
 use smallvec::SmallVec;
 
-use crate::key::Key;
+use crate::key::{Key, OwnedKey};
 use crate::limit::Limit;
 use crate::time::{Span, Timestamp};
 
 /// A set of charges that are settled together, atomically.
 #[derive(Clone, Debug)]
 pub struct Claim<'a> {
-    /// Names the holds that it takes.
+    /// Identifies the holds that the claim takes.
     pub id: ClaimId,
-    /// What it asks, of which counters.
+    /// One charge for each counter.
     pub charges: SmallVec<[Charge<'a>; 4]>,
-    /// Settled at most once under this name.
+    /// If set, the claim is settled at most once under this key.
     pub once: Option<Once<'a>>,
-    /// How long whoever asks waits for the answer. A store that can't answer by then says so before.
-    pub patience: Option<Span>,
+    /// How long the caller waits for the answer. A store that cannot answer within this time returns a failure
+    /// earlier.
+    pub timeout: Option<Span>,
 }
 
 impl Claim<'_> {
-    /// The most charges of one claim.
-    pub const MOST_CHARGES: usize = 512;
+    /// The maximum number of charges in a claim.
+    pub const MAX_CHARGES: usize = 512;
 }
 
-/// What a claim asks of one counter.
+/// One operation on one counter.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
-    /// Which counter.
+    /// The counter.
     pub key: Key<'a>,
-    /// What it is held to.
+    /// The limit that applies to the counter.
     pub limit: &'a Limit,
-    /// What is asked.
+    /// The operation.
     pub ask: Ask,
-    /// Of how many units. For concurrency none is a look and any other number is one.
+    /// The number of units. For concurrency limits, 0 is a peek and any other number counts as 1.
     pub units: u64,
-    /// What follows if there is no room.
+    /// The effect on the claim if there is no room.
     pub mode: Mode,
-    /// What follows if the store can't say.
+    /// The answer if the store is unavailable.
     pub on_failure: OnFailure,
-    /// Only the store itself may answer: budgets, and what may be given back, are never remembered, leased or approximated.
+    /// Only the store itself may answer. Set for budgets and for charges that may be given back: these are never
+    /// cached, leased or approximated.
     pub strict: bool,
 }
 
-/// What is asked of a counter.
+/// A [`Charge`] that owns its data, for claims that outlive their requests.
+#[derive(Clone, Debug)]
+pub struct OwnedCharge {
+    /// The counter.
+    pub key: OwnedKey,
+    /// The limit that applies to the counter.
+    pub limit: Limit,
+    /// The operation.
+    pub ask: Ask,
+    /// The number of units.
+    pub units: u64,
+    /// The effect on the claim if there is no room.
+    pub mode: Mode,
+    /// The answer if the store is unavailable.
+    pub on_failure: OnFailure,
+    /// Only the store itself may answer.
+    pub strict: bool,
+}
+
+impl OwnedCharge {
+    /// The borrowed form.
+    pub fn charge(&self) -> Charge<'_> {
+        Charge {
+            key: self.key.key(),
+            limit: &self.limit,
+            ask: self.ask,
+            units: self.units,
+            mode: self.mode,
+            on_failure: self.on_failure,
+            strict: self.strict,
+        }
+    }
+}
+
+impl From<&Charge<'_>> for OwnedCharge {
+    fn from(charge: &Charge<'_>) -> OwnedCharge {
+        OwnedCharge {
+            key: OwnedKey::from(&charge.key),
+            limit: charge.limit.clone(),
+            ask: charge.ask,
+            units: charge.units,
+            mode: charge.mode,
+            on_failure: charge.on_failure,
+            strict: charge.strict,
+        }
+    }
+}
+
+/// The operation that a charge performs on a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The units or nothing. No units are a look.
+    /// Takes all of the units or none. With 0 units it is a peek.
     Exactly,
-    /// As many as there are, at most the units: a lease. It has no vote.
+    /// A lease: takes as many units as are available, up to `units`. Has no vote.
     UpTo,
-    /// Spent elsewhere already: recorded even past the limit, and even if the claim does not pass.
+    /// Records units that were already spent elsewhere, even past the limit and even if the claim does not pass.
     Regardless,
-    /// Given back, as far as it still matters.
+    /// Gives back units, as far as they still count.
     Return {
-        /// When they were taken.
+        /// When the units were taken.
         taken_at: Timestamp,
     },
-    /// Given back, whenever it was taken and as many as there are: the newest first. Holds are not.
+    /// Gives back up to `units`, newest first, regardless of when they were taken. Does not release holds.
     Credit,
-    /// Forgotten, whatever was counted and whoever holds something: the counter becomes one that nobody ever used. The units do not
-    /// matter.
+    /// Clears the counter, including all holds. `units` is ignored.
     Reset,
 }
 
 impl Ask {
-    /// Whether it is somebody's order, not a request nor a fact: it is done now or not at all. Later it would change what nobody meant.
+    /// Whether this is an operator's order, as opposed to a request or a fact. An order is carried out now or not at
+    /// all: applied later, it could change a counter in a way that nobody intended.
     pub fn is_order(self) -> bool {
         matches!(self, Ask::Credit | Ask::Reset)
     }
 }
 
-/// What a charge without room means for the claim.
+/// The effect of a charge without room on the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The claim does not pass.
+    /// The claim is refused.
     Enforce,
-    /// The claim does not pass if all charges of this mode are without room.
+    /// The claim is refused if all charges of this mode are without room.
     AnyOf,
-    /// It passes and this charge takes nothing: it only says what it would have done.
+    /// The claim passes and the charge takes nothing. The reading shows what enforcement would have done.
     Shadow,
-    /// It passes and this charge is paid past its limit.
+    /// The claim passes and the charge takes its units past the limit.
     Soft,
 }
 
-/// What a charge becomes when the store fails.
+impl Mode {
+    /// The name in rule files and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Enforce => "enforce",
+            Mode::AnyOf => "any_of",
+            Mode::Shadow => "shadow",
+            Mode::Soft => "soft",
+        }
+    }
+}
+
+/// The answer for a charge while the store is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Counted in local memory, at this server's share of the limit.
+    /// Count in local memory, with this server's share of the limit.
     Local,
-    /// As if there were room.
+    /// Admit.
     Allow,
-    /// As if there were none.
+    /// Refuse.
     Deny,
 }
 
-/// Names a claim; no two claims of a fleet share one unless the caller means the same claim.
+/// Identifies a claim. Unique in the fleet, unless a caller deliberately repeats the same claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClaimId(pub u128);
 
-/// Makes a claim idempotent: while the record lasts, the same name answers what was answered first and changes nothing.
+/// Makes a claim idempotent. While the record lasts, a claim with the same key gets the first answer again and
+/// changes nothing.
 #[derive(Clone, Debug)]
 pub struct Once<'a> {
-    /// The name, in a scope of its own and in the caller's partition.
+    /// The key of the record, in a scope of its own and in the caller's partition.
     pub key: Key<'a>,
-    /// A digest of what was asked: the same name with another one is a conflict.
+    /// A digest of the request. The same key with a different digest is a conflict.
     pub body: u64,
-    /// A digest of the terms by which it is decided. They may change while the record lasts: it is handed back with the record, and
-    /// means nothing to a store.
+    /// A digest of the terms by which the claim is decided. The terms may change while the record lasts: the store
+    /// returns this value with the record and does not interpret it.
     pub terms: u64,
-    /// How long the record of a passed claim lasts; one that was refused lasts only as long as its wait. With none at all the claim
-    /// leaves no record: it is settled unless another was under this name.
+    /// How long the record of a passed claim lasts. The record of a refused claim lasts only for its wait. If zero,
+    /// the claim leaves no record: it is settled unless a record with this key exists.
     pub keep: Span,
 }

@@ -1,29 +1,29 @@
-//! From readings to one answer.
+//! The verdict: one answer from the readings of a claim.
 
 use crate::claim::{Ask, Charge, Claim, Mode};
 use crate::settle::{Reading, Settlement, Source, Vote};
 use crate::time::{Span, Wait};
 
-/// What a settlement means for the request. Charges are named by their place in the claim.
+/// The meaning of a settlement for the request. Charges are given by their index in the claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may pass.
     pub allowed: bool,
-    /// The charge that refuses it: the one with the longest wait. Charges of mode `AnyOf`, which refuse only together, count as
-    /// the one of them with the shortest.
+    /// The charge that refuses the request: the one with the longest wait. Charges of mode `AnyOf` refuse only
+    /// together; the one with the shortest wait represents them.
     pub denied_by: Option<usize>,
-    /// How long the caller should stay away.
+    /// How long the caller should wait before it retries.
     pub wait: Wait,
     /// The enforced charge with the fewest units left.
     pub tightest: Option<usize>,
-    /// How long an allowed request should be held back.
+    /// How long an allowed request should be delayed.
     pub delay: Span,
     /// The least certain source among the enforced readings.
     pub source: Source,
 }
 
 impl Verdict {
-    /// Counts the votes.
+    /// The verdict on a settled claim.
     pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
         let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
         let mut vote = Vote::default();
@@ -45,9 +45,10 @@ impl Verdict {
         Verdict { allowed, denied_by, wait, tightest: tightest.map(|(_, at)| at), delay, source }
     }
 
-    /// The verdict on a claim that was settled before, by terms that are not known any more: the first one. Which reading refused is
-    /// not known either; the longest wait stands for its, one that ends before one that does not.
-    pub fn recalled(passed: bool, settlement: &Settlement) -> Verdict {
+    /// The verdict on a claim that was settled before, by terms that are no longer available. It repeats the first
+    /// verdict. The reading that refused is unknown; the longest finite wait is used in its place, or `Forever` if no
+    /// wait is finite.
+    pub fn from_replay(passed: bool, settlement: &Settlement) -> Verdict {
         let readings = || settlement.readings.iter();
         if passed {
             let delay = readings().map(|reading| reading.delay).max().unwrap_or_default();
@@ -56,7 +57,7 @@ impl Verdict {
         let waits = || readings().filter(|reading| !reading.admits).map(|reading| reading.wait);
         let ends = waits().filter(|wait| *wait != Wait::Forever && *wait != Wait::None).max();
         let wait = ends.or(waits().max()).filter(|wait| *wait != Wait::None);
-        Verdict { allowed: false, wait: wait.unwrap_or(Wait::For(Reading::TRY_AGAIN)), ..Verdict::default() }
+        Verdict { allowed: false, wait: wait.unwrap_or(Wait::For(Reading::RETRY_AFTER)), ..Verdict::default() }
     }
 }
 

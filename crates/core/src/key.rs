@@ -1,7 +1,7 @@
-//! What names a counter, and where it lives.
+//! Keys: the identity of a counter and the partition in which it lives.
 //!
-//! A key names domain, rule, algorithm, period and values. So a changed amount keeps the counter, and a changed period or
-//! algorithm starts a new one: state is never reinterpreted.
+//! A key consists of domain, rule, algorithm, period and values. A changed amount therefore continues the same
+//! counter, and a changed period or algorithm starts a new one: a state is never reinterpreted.
 
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::calendar::CalendarUnit;
 use crate::limit::{Algorithm, Period};
 
-/// All of a key that is known before a request comes: made once for each rule when it is loaded.
+/// The part of a key that does not depend on the request. Built once for each rule at load time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     name: Box<str>,
@@ -23,45 +23,54 @@ pub struct Scope {
     domain_digest: u128,
 }
 
-/// Where the counters of a scope live.
+/// The partition in which the counters of a scope live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// With all others of one caller: the value at this place in the key.
+    /// The partition of the caller, together with the caller's other counters. The index of the caller's value in the
+    /// key.
     Caller(usize),
-    /// Each by itself.
+    /// A partition for each counter.
     Own,
 }
 
-/// One counter, as a request names it.
+/// The identity of one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     scope: &'a Scope,
     values: SmallVec<[Value<'a>; 2]>,
 }
 
-/// The key of a keyed hash: who does not know it can't choose values that collide.
+/// A [`Key`] that owns its data, for claims that outlive their requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedKey {
+    scope: Scope,
+    values: SmallVec<[OwnedValue; 2]>,
+}
+
+/// The secret of a keyed hash. Without it nobody can choose values that collide.
 #[derive(Clone, Copy, Debug)]
-pub struct Secret(pub u64, pub u64);
+pub struct HashSecret(pub u64, pub u64);
 
 /// One value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value<'a> {
-    /// An optional part that the request does not have. Not the same as an empty one.
+    /// An optional part that the request does not have. Distinct from an empty text.
     Absent,
     /// The text of an attribute.
     Text(&'a str),
-    /// A value that is no text: made by [`Value::bytes`], so that no value has two forms.
+    /// A value that is not valid UTF-8. Built by [`Value::bytes`], so that every value has exactly one
+    /// representation.
     Bytes(&'a [u8]),
-    /// All addresses that share the first `prefix` bits; the others are zero.
+    /// All addresses that share the first `prefix` bits. The other bits are zero.
     Network {
-        /// The network's address; IPv4 in its IPv6 form. In two words, so that a value is copied by words.
+        /// The network's address; IPv4 in its IPv6-mapped form. Two words, so that a value is copied by words.
         address: [u64; 2],
-        /// How many bits count.
+        /// The number of significant bits.
         prefix: u8,
     },
 }
 
-/// A value that borrows nothing.
+/// A [`Value`] that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedValue {
     /// As [`Value::Absent`].
@@ -74,7 +83,7 @@ pub enum OwnedValue {
     Network {
         /// The network's address.
         address: [u64; 2],
-        /// How many bits count.
+        /// The number of significant bits.
         prefix: u8,
     },
 }
@@ -85,8 +94,8 @@ impl Scope {
         Scope::named(domain, rule, &machine(algorithm, period), home)
     }
 
-    /// The scope of records of claims that are settled once: `kind` is a text that no rule has.
-    pub fn of_records(domain: &str, kind: &str, home: Home) -> Scope {
+    /// The scope of idempotency records. `kind` is a text that no rule can have as its name.
+    pub fn for_records(domain: &str, kind: &str, home: Home) -> Scope {
         Scope::named(domain, kind, "record", home)
     }
 
@@ -107,7 +116,7 @@ impl Scope {
         }
     }
 
-    /// Domain, rule, algorithm and period as one text that no other scope has.
+    /// Domain, rule, algorithm and period as one text. Unique for each scope.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -122,7 +131,7 @@ impl Scope {
         &self.rule
     }
 
-    /// Where its counters live.
+    /// The partition of its counters.
     pub fn home(&self) -> Home {
         self.home
     }
@@ -132,12 +141,12 @@ impl Scope {
         self.domain_digest
     }
 
-    /// A digest that is short enough for receipts, and long enough to tell all rules of a fleet apart.
+    /// A digest that is short enough for receipts, and long enough to distinguish all rules of a fleet.
     pub fn short(&self) -> u64 {
         self.digest as u64
     }
 
-    /// A digest of the name: what a hash of the key starts from.
+    /// A digest of the name. The hash of a key starts with it.
     pub fn digest(&self) -> u128 {
         self.digest
     }
@@ -149,17 +158,17 @@ impl<'a> Key<'a> {
         Key { scope, values }
     }
 
-    /// What was known before the request.
+    /// The part that does not depend on the request.
     pub fn scope(&self) -> &'a Scope {
         self.scope
     }
 
-    /// What the request brought.
+    /// The part that comes from the request.
     pub fn values(&self) -> &[Value<'a>] {
         &self.values
     }
 
-    /// The caller in whose partition this counter lives, if it has one.
+    /// The value of the caller in whose partition the counter lives, if any.
     pub fn caller(&self) -> Option<Value<'a>> {
         match self.scope.home {
             Home::Caller(place) => self.values.get(place).copied(),
@@ -167,27 +176,28 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether both counters live in one caller's partition.
-    pub fn is_beside(&self, other: &Key<'_>) -> bool {
+    /// Whether both counters live in the partition of the same caller.
+    pub fn shares_partition_with(&self, other: &Key<'_>) -> bool {
         let caller = self.caller();
         caller.is_some() && caller == other.caller() && self.scope.domain_digest == other.scope.domain_digest
     }
 
-    /// A keyed hash of the partition in which the counter lives.
-    pub fn partition(&self, secret: Secret) -> u128 {
+    /// A keyed hash of the counter's partition.
+    pub fn partition(&self, secret: HashSecret) -> u128 {
         match self.caller() {
             Some(caller) => caller.digest(secret, self.scope.domain_digest),
-            // Else it would be the scope's digest, which `whole` would take away again. No list of values begins like this.
+            // With an empty fold the result would be the scope's digest, which `hash` would cancel out again. No list
+            // of values begins like this.
             None if self.values.is_empty() => Value::Absent.digest(secret, !self.scope.digest),
             None => self.values.iter().fold(self.scope.digest, |before, value| value.digest(secret, before)),
         }
     }
 
-    /// A keyed hash of the whole key, given that of its partition.
+    /// A keyed hash of the whole key, given the hash of its partition.
     ///
-    /// The partition is a keyed hash, which callers can't steer, and the digest is the rule's: their combination collides no
-    /// more often than a hash of both would.
-    pub fn whole(&self, secret: Secret, partition: u128) -> u128 {
+    /// The partition is a keyed hash, which callers cannot influence, and the digest is the rule's. Their combination
+    /// collides no more often than a hash of both would.
+    pub fn hash(&self, secret: HashSecret, partition: u128) -> u128 {
         let begun = partition ^ self.scope.digest;
         match self.scope.home {
             Home::Own => begun,
@@ -200,7 +210,7 @@ impl<'a> Key<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Any bytes; those that are a text are that text.
+    /// A value of any bytes. Valid UTF-8 becomes [`Value::Text`].
     pub fn bytes(bytes: &'a [u8]) -> Value<'a> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Value::Text(text),
@@ -216,13 +226,13 @@ impl<'a> Value<'a> {
         Value::Network { address: [(bits >> 64) as u64, bits as u64], prefix }
     }
 
-    /// A keyed hash of this value, after what came before it.
-    pub fn digest(&self, secret: Secret, before: u128) -> u128 {
+    /// A keyed hash of this value, chained to the hash of the values before it.
+    pub fn digest(&self, secret: HashSecret, before: u128) -> u128 {
         let octets;
         let (kind, bytes): (u64, &[u8]) = match self {
             Value::Absent => (0, &[]),
             Value::Text(text) => (1, text.as_bytes()),
-            // No text has these bytes, so that texts and bytes need not be told apart.
+            // No text has these bytes, so texts and other bytes need no distinction.
             Value::Bytes(bytes) => (1, bytes),
             Value::Network { address, prefix } => {
                 octets = joined(*address).octets();
@@ -234,8 +244,21 @@ impl<'a> Value<'a> {
     }
 }
 
+impl OwnedKey {
+    /// The borrowed form.
+    pub fn key(&self) -> Key<'_> {
+        Key::new(&self.scope, self.values.iter().map(OwnedValue::value).collect())
+    }
+}
+
+impl From<&Key<'_>> for OwnedKey {
+    fn from(key: &Key<'_>) -> OwnedKey {
+        OwnedKey { scope: key.scope.clone(), values: key.values.iter().map(|value| OwnedValue::from(*value)).collect() }
+    }
+}
+
 impl OwnedValue {
-    /// The value, borrowed.
+    /// The borrowed form.
     pub fn value(&self) -> Value<'_> {
         match self {
             OwnedValue::Absent => Value::Absent,
@@ -275,14 +298,14 @@ fn joined([high, low]: [u64; 2]) -> Ipv6Addr {
     Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
 }
 
-/// The part of a name that says how the state is to be read.
+/// The part of a scope's name that determines the format of its states.
 fn machine(algorithm: Algorithm, period: &Period) -> String {
     let mut name = match algorithm {
         Algorithm::Bucket { .. } => "bucket".to_owned(),
         Algorithm::FixedWindow => "fixed".to_owned(),
         Algorithm::SlidingWindow { sub_windows } => format!("sliding{sub_windows}"),
         Algorithm::SlidingLog => "log".to_owned(),
-        // How long a hold lasts is written in each hold.
+        // Each hold contains its own expiry.
         Algorithm::Concurrency => return "holds".to_owned(),
     };
     name.push('/');
@@ -290,16 +313,14 @@ fn machine(algorithm: Algorithm, period: &Period) -> String {
     let _ = match period.as_calendar() {
         None => write!(name, "{}us", period.span().as_micros()),
         Some(calendar) => match calendar.unit() {
-            CalendarUnit::Day => write!(name, "day in {}", calendar.zone()),
-            CalendarUnit::Week => write!(name, "week in {}", calendar.zone()),
             CalendarUnit::Month { from_day } => write!(name, "month from {from_day} in {}", calendar.zone()),
-            CalendarUnit::Year => write!(name, "year in {}", calendar.zone()),
+            unit => write!(name, "{} in {}", unit.name(), calendar.zone()),
         },
     };
     name
 }
 
-/// Writes a part of a name so that the separators in it can't be taken for ours.
+/// Writes a part of a name with the separators in it escaped.
 fn escape(name: &mut String, part: &str) {
     for c in part.chars() {
         match c {
@@ -310,7 +331,7 @@ fn escape(name: &mut String, part: &str) {
     }
 }
 
-/// Names come from operators, not from callers, so this hash needs no secret; it must be the same everywhere.
+/// Names come from operators, not from callers, so this hash needs no secret. It must be the same on every server.
 fn digest(bytes: &[u8]) -> u128 {
     SipHasher13::new_with_keys(0x746f_6c6c_6761_7465, 0x7363_6f70_652f_7631).hash(bytes).as_u128()
 }

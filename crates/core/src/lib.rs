@@ -1,8 +1,8 @@
-//! The part of Tollgate that decides.
+//! The decision logic of Tollgate.
 //!
-//! Everything is a [`Claim`] on a set of counters, and [`settle()`] is the one function that answers it: pure, in integers,
-//! with `now` as an argument. Stores load states, call `settle` and write back what changed; nothing here does I/O, reads a
-//! clock or knows of rules, tiers and requests' wire forms.
+//! Everything is a [`Claim`] on a set of counters, and [`settle()`] is the one function that answers it. It is pure,
+//! computes in integers and takes `now` as an argument. Stores load states, call `settle` and write back the states
+//! that changed. Nothing in this crate does I/O, reads a clock, or depends on rules, tiers or wire formats.
 
 pub mod algorithm;
 pub mod calendar;
@@ -14,15 +14,15 @@ pub mod request;
 pub mod settle;
 pub mod time;
 
-pub use algorithm::State;
-pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once};
+pub use algorithm::CounterState;
+pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once, OwnedCharge};
 pub use decision::Verdict;
-pub use key::{Key, Scope, Value};
+pub use key::{Key, OwnedKey, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
 pub use request::{Descriptor, ReceiptWish, Request};
-pub use settle::{Reading, Replay, Settlement, Slot, Source, Vote, settle, settle_into};
+pub use settle::{Reading, Replay, Settlement, Source, StateSlot, Vote, settle, settle_into};
 pub use time::{Span, Tick, Timestamp, Wait};
 
-/// The first integer that a Lua number (a double) can no longer tell from its neighbour. Everything that is stored or
-/// multiplied stays below it, so that every store computes the same.
+/// 2^53, the first integer that a Lua number (a double) cannot distinguish from its neighbour. Every stored value and
+/// every product stays below it, so that all stores compute the same result.
 pub const EXACT: u64 = 1 << 53;

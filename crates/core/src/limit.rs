@@ -1,4 +1,4 @@
-//! What a counter is held to: an amount, a period and the algorithm between them.
+//! Limits: an amount, a period and an algorithm.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use crate::EXACT;
 use crate::calendar::Calendar;
 use crate::time::{Span, Tick, Timestamp};
 
-/// An amount in a period. Only valid ones exist: every product that an algorithm forms is below [`EXACT`].
+/// An amount in a period. Only valid limits can be constructed: every product that an algorithm computes is below
+/// [`EXACT`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     amount: u64,
@@ -15,30 +16,31 @@ pub struct Limit {
     algorithm: Algorithm,
 }
 
-/// How a limit counts. Token bucket, GCRA and leaky bucket are one arithmetic; only what is told to the caller differs.
+/// The counting algorithm of a limit. Token bucket, GCRA and leaky bucket use the same arithmetic and differ only in
+/// the answer to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// A level that a unit raises by `period` and a tick lowers by `amount`.
     Bucket {
-        /// The most units that it holds.
+        /// The maximum number of units in the bucket.
         burst: u64,
-        /// Leaky bucket: admitted requests are told to wait so that they leave evenly spaced.
+        /// Leaky bucket: admitted requests are delayed so that they leave evenly spaced.
         paced: bool,
     },
     /// A count for each aligned period.
     FixedWindow,
-    /// A count that moves with time, the oldest part weighted by how much of it still matters.
+    /// A count that moves with time. The oldest part is weighted by how much of it still lies in the period.
     SlidingWindow {
-        /// In how many parts the period is counted, 1 to [`Limit::MOST_SUB_WINDOWS`].
+        /// The number of parts of the period, 1 to [`Limit::MAX_SUB_WINDOWS`].
         sub_windows: u16,
     },
-    /// Every entry, exactly.
+    /// A timestamp for every request.
     SlidingLog,
-    /// Holds that are released, or expire after the period.
+    /// Holds that are released or expire after the period.
     Concurrency,
 }
 
-/// The length over which a limit counts, in its own ticks.
+/// The length over which a limit counts, in ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
     tick: Tick,
@@ -46,43 +48,57 @@ pub struct Period {
     calendar: Option<Arc<Calendar>>,
 }
 
-/// Why a limit can't be.
+/// The reason why a limit is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitError {
-    /// The period is shorter than [`Period::SHORTEST`].
+    /// The period is shorter than [`Period::MIN`].
     TooShort,
     /// `max(amount, burst) × period` is not an exact integer in every store.
     TooLarge {
-        /// The most that this period allows.
-        most: u64,
+        /// The maximum amount for this period.
+        max: u64,
     },
-    /// A log or a set of holds keeps an entry for each unit.
+    /// A log or a set of holds stores an entry for each unit.
     TooManyEntries,
-    /// Sub-windows must be 1 to [`Limit::MOST_SUB_WINDOWS`] and divide the period.
+    /// Sub-windows must be 1 to [`Limit::MAX_SUB_WINDOWS`] and divide the period.
     SubWindows,
-    /// Only the windows can follow a calendar.
+    /// Only windows support calendar periods.
     NotForCalendars,
 }
 
+impl Algorithm {
+    /// The name in rule files. GCRA is another name of the token bucket.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Bucket { paced: false, .. } => "token_bucket",
+            Algorithm::Bucket { paced: true, .. } => "leaky_bucket",
+            Algorithm::FixedWindow => "fixed_window",
+            Algorithm::SlidingWindow { .. } => "sliding_window",
+            Algorithm::SlidingLog => "sliding_log",
+            Algorithm::Concurrency => "concurrency",
+        }
+    }
+}
+
 impl Limit {
-    /// The largest amount of an algorithm that keeps an entry for each unit.
-    pub const MOST_ENTRIES: u64 = 10_000;
-    /// The most parts that a sliding window is counted in.
-    pub const MOST_SUB_WINDOWS: u16 = 60;
+    /// The maximum amount for algorithms that store an entry for each unit.
+    pub const MAX_ENTRIES: u64 = 10_000;
+    /// The maximum number of parts of a sliding window.
+    pub const MAX_SUB_WINDOWS: u16 = 60;
 
     /// A limit, if it can be counted exactly.
     pub fn new(amount: u64, period: Period, algorithm: Algorithm) -> Result<Limit, LimitError> {
-        let most = period.most();
+        let max = period.max_count();
         match algorithm {
-            Algorithm::Bucket { burst, .. } if amount.max(burst) > most => return Err(LimitError::TooLarge { most }),
-            Algorithm::SlidingLog | Algorithm::Concurrency if amount > Self::MOST_ENTRIES => {
+            Algorithm::Bucket { burst, .. } if amount.max(burst) > max => return Err(LimitError::TooLarge { max }),
+            Algorithm::SlidingLog | Algorithm::Concurrency if amount > Self::MAX_ENTRIES => {
                 return Err(LimitError::TooManyEntries);
             }
             Algorithm::Concurrency => {}
-            _ if amount > most => return Err(LimitError::TooLarge { most }),
+            _ if amount > max => return Err(LimitError::TooLarge { max }),
             Algorithm::SlidingWindow { sub_windows } => {
                 let parts = u64::from(sub_windows);
-                if parts == 0 || sub_windows > Self::MOST_SUB_WINDOWS || !period.ticks.is_multiple_of(parts) {
+                if parts == 0 || sub_windows > Self::MAX_SUB_WINDOWS || !period.ticks.is_multiple_of(parts) {
                     return Err(LimitError::SubWindows);
                 }
             }
@@ -92,7 +108,7 @@ impl Limit {
         if period.calendar.is_some() && !follows {
             return Err(LimitError::NotForCalendars);
         }
-        // A quota of nothing holds nothing, whatever burst was asked for.
+        // A quota of 0 has no burst either.
         let algorithm = match algorithm {
             Algorithm::Bucket { paced, .. } if amount == 0 => Algorithm::Bucket { burst: 0, paced },
             other => other,
@@ -100,22 +116,22 @@ impl Limit {
         Ok(Limit { amount, period, algorithm })
     }
 
-    /// Units in a period, or holds at a time.
+    /// Units in a period, or the number of concurrent holds.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Over which it counts; for concurrency, how long a hold lasts.
+    /// The period. For concurrency, the lifetime of a hold.
     pub fn period(&self) -> &Period {
         &self.period
     }
 
-    /// How it counts.
+    /// The counting algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The most units that one claim can ever take.
+    /// The maximum number of units that one claim can ever take.
     pub fn quota(&self) -> u64 {
         match self.algorithm {
             Algorithm::Bucket { burst, .. } => burst,
@@ -123,87 +139,88 @@ impl Limit {
         }
     }
 
-    /// The same limit with another amount, a bucket's burst in proportion (rounded up); amounts past what can be counted
-    /// become the most that can.
+    /// The same limit with another amount. A bucket's burst changes in proportion (rounded up). An amount that is too
+    /// large to count becomes the maximum.
     #[must_use]
     pub fn with_amount(&self, amount: u64) -> Limit {
-        let most = match self.algorithm {
-            Algorithm::SlidingLog | Algorithm::Concurrency => Self::MOST_ENTRIES,
-            _ => self.period.most(),
+        let max = match self.algorithm {
+            Algorithm::SlidingLog | Algorithm::Concurrency => Self::MAX_ENTRIES,
+            _ => self.period.max_count(),
         };
         let algorithm = match self.algorithm {
-            Algorithm::Bucket { paced, .. } if self.amount == 0 => Algorithm::Bucket { burst: amount.min(most), paced },
+            Algorithm::Bucket { paced, .. } if self.amount == 0 => Algorithm::Bucket { burst: amount.min(max), paced },
             Algorithm::Bucket { burst, paced } => {
                 let burst = match burst.checked_mul(amount) {
-                    // The long division is several times as slow, and on the path of callers with limits of their own.
+                    // The 128-bit division is several times as slow, and callers with their own limits take this
+                    // path.
                     Some(share) => share.div_ceil(self.amount),
                     None => {
                         let share = u128::from(burst) * u128::from(amount);
-                        u64::try_from(share.div_ceil(u128::from(self.amount))).unwrap_or(most)
+                        u64::try_from(share.div_ceil(u128::from(self.amount))).unwrap_or(max)
                     }
                 };
-                Algorithm::Bucket { burst: burst.min(most), paced }
+                Algorithm::Bucket { burst: burst.min(max), paced }
             }
             other => other,
         };
-        Limit { amount: amount.min(most), period: self.period.clone(), algorithm }
+        Limit { amount: amount.min(max), period: self.period.clone(), algorithm }
     }
 }
 
 impl Period {
-    /// The shortest period: below it clocks and networks decide more than the limit does.
-    pub const SHORTEST: Span = Span::from_micros(1_000);
+    /// The shortest period. Below it, clocks and networks have more influence than the limit.
+    pub const MIN: Span = Span::from_micros(1_000);
 
-    /// A fixed length, rounded down to its ticks.
+    /// A period of fixed length, rounded down to whole ticks.
     pub fn fixed(length: Span) -> Result<Period, LimitError> {
-        if length < Self::SHORTEST {
+        if length < Self::MIN {
             return Err(LimitError::TooShort);
         }
-        let tick = Tick::of(length);
+        let tick = Tick::for_period(length);
         let ticks = length.as_micros() / tick.micros();
         if ticks >= EXACT {
-            return Err(LimitError::TooLarge { most: 0 });
+            return Err(LimitError::TooLarge { max: 0 });
         }
         Ok(Period { tick, ticks, calendar: None })
     }
 
     /// A calendar period.
     pub fn calendar(calendar: Calendar) -> Period {
-        Period { tick: Tick::Second, ticks: calendar.longest(), calendar: Some(Arc::new(calendar)) }
+        Period { tick: Tick::Second, ticks: calendar.max_seconds(), calendar: Some(Arc::new(calendar)) }
     }
 
-    /// The unit in which it counts.
+    /// The tick in which the period is counted.
     pub fn tick(&self) -> Tick {
         self.tick
     }
 
-    /// Its length; an upper bound for a calendar period.
+    /// The length in ticks; an upper bound for a calendar period.
     pub fn ticks(&self) -> u64 {
         self.ticks
     }
 
-    /// Its length; an upper bound for a calendar period.
+    /// The length; an upper bound for a calendar period.
     pub fn span(&self) -> Span {
         self.tick.span(self.ticks)
     }
 
-    /// The calendar, where it follows one.
+    /// The calendar, for a calendar period.
     pub fn as_calendar(&self) -> Option<&Calendar> {
         self.calendar.as_deref()
     }
 
-    /// The largest count whose product with the period is exact: where counts saturate.
-    pub fn most(&self) -> u64 {
+    /// The largest count whose product with the period is exact. Counts saturate here.
+    pub fn max_count(&self) -> u64 {
         (EXACT - 1) / self.ticks
     }
 
-    /// The aligned period that a moment lies in: its first moment, and that of the next.
+    /// The start of the aligned period that contains a moment, and the start of the next one.
     pub fn bounds(&self, now: Timestamp) -> (Timestamp, Timestamp) {
         let (start, end) = self.around(self.tick.at(now));
         (self.tick.start(start), self.tick.start(end))
     }
 
-    /// The aligned period that a tick lies in: its first tick and that of the next.
+    /// The first tick of the aligned period that contains a tick, and the first tick of the next one.
     pub(crate) fn around(&self, tick: u64) -> (u64, u64) {
         match &self.calendar {
             None => {
@@ -222,18 +239,18 @@ impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LimitError::TooShort => write!(f, "the period is too short; the shortest is 1ms"),
-            LimitError::TooLarge { most } => {
-                write!(f, "too large to count exactly over this period; the amount and the burst may be at most {most}")
+            LimitError::TooLarge { max } => {
+                write!(f, "too large to count exactly over this period; the amount and the burst may be at most {max}")
             }
             LimitError::TooManyEntries => {
                 write!(
                     f,
                     "this algorithm keeps an entry for each unit; the amount may be at most {}",
-                    Limit::MOST_ENTRIES
+                    Limit::MAX_ENTRIES
                 )
             }
             LimitError::SubWindows => {
-                write!(f, "sub_windows must be 1 to {} and divide the period evenly", Limit::MOST_SUB_WINDOWS)
+                write!(f, "sub_windows must be 1 to {} and divide the period evenly", Limit::MAX_SUB_WINDOWS)
             }
             LimitError::NotForCalendars => {
                 write!(f, "calendar periods are for fixed_window and sliding_window without sub_windows")

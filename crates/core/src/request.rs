@@ -1,45 +1,48 @@
-//! What a caller asks, in whatever protocol it came.
+//! A request to be decided, independent of the wire protocol.
 
 use crate::claim::{Ask, ClaimId};
 use crate::limit::Limit;
 
-/// A request to be decided. It borrows from whatever the wire parsed.
+/// A request to be decided. It borrows from the wire's parsed message.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Whose rules; `None` where the rules have a single domain.
+    /// The domain whose rules apply. `None` if the rules have a single domain.
     pub domain: Option<&'a str>,
-    /// Who and what, in one or several lists.
+    /// The attributes of the request, in one or several lists.
     pub descriptors: &'a [Descriptor<'a>],
-    /// What it costs where no descriptor says otherwise. 0 is a look.
+    /// The cost, unless a descriptor has its own. 0 is a peek.
     pub cost: u64,
-    /// The caller's own name for the claim, where it needs one to release or extend what it holds.
+    /// The caller's own claim id, which it needs to release or extend a hold.
     pub claim: Option<ClaimId>,
-    /// What it asks of the limits that it meets: room, a debit of what was spent already, a refund, a credit, a fresh start.
+    /// The operation on the matching limits: take units, debit units that were already spent, refund, credit, or
+    /// reset.
     ///
-    /// Under the caller's own name for the claim a `Return` releases what that claim holds, and without one it gives units back.
-    /// A debit takes no hold; under that name it releases the claim's too, since who knows what a request cost knows its end.
+    /// With a claim id, a `Return` releases the holds of that claim; without one, it gives back units. A debit takes
+    /// no hold; with a claim id it also releases the holds of that claim, because a caller that knows the final cost
+    /// knows that the request has ended.
     pub ask: Ask,
-    /// Whether the caller can be told what was taken, so that it can settle that when the request has ended. One who can't, and
-    /// has no name for the claim either, could not release a hold: limits on requests in flight do not apply to it.
+    /// Whether the caller can accept a receipt for the units taken, to settle it when the request has ended. A caller
+    /// that accepts no receipt and has no claim id could not release a hold: limits on requests in flight do not
+    /// apply to it.
     pub receipt: ReceiptWish,
-    /// The caller's name for the request, under which it is decided once.
+    /// The idempotency key of the request.
     pub once: Option<&'a str>,
 }
 
-/// Whether a caller wants a receipt.
+/// Whether a caller accepts a receipt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiptWish {
-    /// Not even if there is something to settle.
+    /// No receipt, even if there is something to settle.
     Never,
-    /// If there is something to settle.
+    /// A receipt if there is something to settle.
     #[default]
     IfNeeded,
-    /// In any case.
+    /// A receipt in any case.
     Always,
 }
 
 impl Default for Request<'_> {
-    /// A check of cost 1 that says nothing.
+    /// A check of cost 1 without attributes.
     fn default() -> Self {
         Request {
             domain: None,
@@ -53,31 +56,31 @@ impl Default for Request<'_> {
     }
 }
 
-/// One list of attributes, in the order that the caller gave.
+/// One list of attributes, in the caller's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
     /// Names and values.
     pub entries: &'a [(&'a str, &'a str)],
-    /// What it costs, where that differs from the request's cost.
+    /// The cost, if it differs from the request's cost.
     pub hits: Option<u64>,
-    /// A limit that came with the request, in place of those that the descriptor leads to in a tree.
+    /// A limit that came with the request. It replaces the limits that the descriptor matches in a tree.
     pub limit: Option<&'a Limit>,
 }
 
 impl<'a> Descriptor<'a> {
-    /// A list of attributes and nothing else.
+    /// A list of attributes without a cost or limit of its own.
     pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Descriptor<'a> {
         Descriptor { entries, hits: None, limit: None }
     }
 }
 
 impl Request<'_> {
-    /// The most descriptors that a request may have.
-    pub const MOST_DESCRIPTORS: usize = 64;
-    /// The most entries that a descriptor may have.
-    pub const MOST_ENTRIES: usize = 32;
-    /// The longest name or value, in bytes.
-    pub const LONGEST_TEXT: usize = 4096;
-    /// The longest name under which a request is decided once, in bytes.
-    pub const LONGEST_ONCE: usize = 255;
+    /// The maximum number of descriptors in a request.
+    pub const MAX_DESCRIPTORS: usize = 64;
+    /// The maximum number of entries in a descriptor.
+    pub const MAX_ENTRIES: usize = 32;
+    /// The maximum length of a name or value, in bytes.
+    pub const MAX_TEXT_BYTES: usize = 4096;
+    /// The maximum length of an idempotency key, in bytes.
+    pub const MAX_ONCE_BYTES: usize = 255;
 }

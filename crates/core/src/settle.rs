@@ -1,56 +1,57 @@
-//! How a claim is settled: the one place that decides.
+//! Settles claims. This is the only code that decides.
 //!
-//! `Reset`, `Return`, `Credit` and `Regardless`, in this order, always apply. Then the charges that ask for `Exactly` vote. If the claim
-//! passes, all that have room pay (and the soft ones without), and leases take what is left. If it does not pass, nothing else
-//! changes.
+//! `Reset`, `Return`, `Credit` and `Regardless` are always applied, in this order. Then the `Exactly` charges vote.
+//! If the claim passes, every charge with room pays, soft charges pay even without room, and leases take what is
+//! left. If the claim does not pass, nothing else changes.
 
-mod tangled;
+mod interacting;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Asked, State, WaitUntil};
+use crate::algorithm::{CounterState, TickCharge, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Span, Timestamp, Wait};
 
-/// What one counter says to one charge.
+/// The answer of one counter to one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Whether it has room for the charge. True for what does not ask for room, but for an order that was not done.
+    /// Whether the counter has room for the charge. Always true for charges that need no room, except for an order
+    /// that was not carried out.
     pub admits: bool,
-    /// Units that moved: taken, or, for a `Return` or a `Credit`, given back, or, for a `Reset`, forgotten: what counted against the
-    /// limit, past it too.
+    /// The units that moved: taken by a charge, given back by a `Return` or `Credit`, or cleared by a `Reset`
+    /// (including units past the limit).
     pub taken: u64,
-    /// Units left after the claim; the true number, also on refusal.
+    /// Units left after the claim. Exact, also after a refusal.
     pub remaining: u64,
-    /// How long until it has room.
+    /// The time until the counter has room.
     pub wait: Wait,
-    /// How long until its quota is whole again (bucket, log, holds) or its period ends (windows).
+    /// The time until the quota is full again (bucket, log, holds) or until the period ends (windows).
     pub reset_after: Span,
-    /// How long the request should be held back so that it leaves evenly spaced (leaky bucket).
+    /// How long to delay the request so that requests leave evenly spaced (leaky bucket).
     pub delay: Span,
-    /// Who says so.
+    /// Where the answer comes from.
     pub source: Source,
 }
 
-/// Where a reading comes from.
+/// The origin of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The store of record.
     #[default]
     Store,
-    /// A refusal remembered for the length of its wait.
+    /// A refusal from the deny cache.
     Cache,
-    /// This server's own memory, while the store is away.
+    /// This server's own memory, while the store is unavailable.
     Local,
-    /// Nobody: the rule's policy for a store that can't answer.
+    /// The rule's policy, because the store was unavailable.
     Assumed,
-    /// Nobody: the rule's policy for a server that is overloaded.
+    /// The rule's policy, because the server was overloaded.
     Shed,
 }
 
 impl Source {
-    /// In one word, for answers, metrics and logs.
+    /// The name in responses, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Source::Store => "store",
@@ -62,109 +63,118 @@ impl Source {
     }
 }
 
-/// A store's answer: a reading for each charge, in their order.
+/// A store's answer to a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// One for each charge. Of a claim that was settled before: one for each that it had then.
+    /// One reading for each charge, in order. For a replay: one for each charge that the first claim had.
     pub readings: SmallVec<[Reading; 4]>,
-    /// When it was settled, by the store's clock.
+    /// The time of the settlement, by the store's clock.
     pub at: Timestamp,
-    /// Whether it was settled now.
+    /// Whether the claim was settled now or before.
     pub replay: Replay,
 }
 
-/// What became of a claim that is to be settled once.
+impl Settlement {
+    /// The answer to a claim whose idempotency key belongs to a different claim: every charge is refused for good.
+    pub fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
+        let readings = claim.charges.iter().map(|_| Reading::refusal(Wait::Forever)).collect();
+        Settlement { readings, at: now, replay: Replay::Conflict }
+    }
+}
+
+/// The outcome of idempotency for a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
-    /// Settled now.
+    /// The claim was settled now.
     #[default]
     First,
-    /// Settled before: these are the readings of that time, as many as there were charges then, and nothing changed.
+    /// The claim was settled before. The readings are those of that time and nothing changed now.
     Again {
-        /// The terms of that time.
+        /// The digest of the terms at that time.
         terms: u64,
         /// Whether the claim passed.
         passed: bool,
     },
-    /// Another claim has this name: nothing changed, and every reading is a refusal.
+    /// The key belongs to a different claim. Nothing changed, and every reading is a refusal.
     Conflict,
 }
 
-/// A state on loan from a store: one for each charge, in their order.
+/// A state that a store lends to [`settle()`]: one slot for each charge, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
-    /// What the store had.
-    pub state: State,
-    /// When it equals a fresh one again.
+pub struct StateSlot {
+    /// The stored state.
+    pub state: CounterState,
+    /// The time from which the state equals a fresh one.
     pub stale_at: Timestamp,
-    /// Whether the store must write it. One that changed and is [fresh](State::Fresh) is to be removed.
+    /// Whether the store must write the state. A changed state that is [fresh](CounterState::Fresh) must be removed.
     pub changed: bool,
-    /// Where the store had it, if it did: for the store's own use.
-    pub place: Option<u32>,
-    /// The earlier charge with the same key, whose slot counts for this one too.
+    /// The state's position in the store, for the store's own use.
+    pub index: Option<u32>,
+    /// The index of an earlier charge with the same key, whose slot this charge shares.
     same_as: Option<u16>,
-    /// The tick by which its limit counts.
+    /// The current tick of the limit.
     now: u64,
 }
 
-impl Slot {
-    /// A state as a store keeps it.
-    pub fn new(state: State, stale_at: Timestamp) -> Slot {
-        Slot { state, stale_at, ..Slot::default() }
+impl StateSlot {
+    /// A slot with a stored state.
+    pub fn new(state: CounterState, stale_at: Timestamp) -> StateSlot {
+        StateSlot { state, stale_at, ..StateSlot::default() }
     }
 
-    /// The slot of a charge whose key an earlier charge has too. A claim has at most [`Claim::MOST_CHARGES`].
-    pub fn same_as(charge: usize) -> Slot {
-        Slot { same_as: u16::try_from(charge).ok(), ..Slot::default() }
+    /// A slot for a charge that has the same key as an earlier charge. The index fits because of
+    /// [`Claim::MAX_CHARGES`].
+    pub fn same_as(charge: usize) -> StateSlot {
+        StateSlot { same_as: u16::try_from(charge).ok(), ..StateSlot::default() }
     }
 
-    /// Brings the state up to now.
+    /// Advances the state to `now`.
     fn open(&mut self, limit: &Limit, now: Timestamp) {
         let advanced = self.state.advance(limit, limit.period().tick().at(now));
         self.changed |= advanced.moved;
         self.now = advanced.now;
     }
 
-    fn asked<'a>(&self, charge: &Charge<'a>, by: ClaimId) -> Asked<'a> {
+    fn tick_charge<'a>(&self, charge: &Charge<'a>, by: ClaimId) -> TickCharge<'a> {
         let units = match charge.limit.algorithm() {
             Algorithm::Concurrency => charge.units.min(1),
             _ => charge.units,
         };
-        Asked { limit: charge.limit, now: self.now, by, units }
+        TickCharge { limit: charge.limit, now: self.now, by, units }
     }
 
-    /// Makes the counter one that nobody ever used, and says how many units counted.
+    /// Clears the counter and returns how many units it counted.
     fn reset(&mut self, limit: &Limit, now: Timestamp) -> u64 {
-        let forgotten = self.state.used(limit, self.now);
-        self.state = State::Fresh;
+        let cleared = self.state.used(limit, self.now);
+        self.state = CounterState::Fresh;
         self.open(limit, now);
         self.changed = true;
-        forgotten
+        cleared
     }
 
-    /// After a reset and all that came with it: if nothing was counted, there is nothing to keep.
-    fn let_go(&mut self, limit: &Limit) {
+    /// Runs at the end of a claim with a reset: a counter without units needs no stored state.
+    fn drop_if_unused(&mut self, limit: &Limit) {
         if self.state.used(limit, self.now) == 0 {
-            (self.state, self.stale_at) = (State::Fresh, Timestamp::default());
+            (self.state, self.stale_at) = (CounterState::Fresh, Timestamp::default());
         }
     }
 
-    fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let taken = self.state.spend(asked);
+    fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let taken = self.state.spend(charge);
         self.changed |= taken > 0;
         taken
     }
 
-    /// Takes what is asked, if the charge has room or is soft.
-    fn pay(&mut self, asked: &Asked<'_>, mode: Mode, reading: &mut Reading) {
+    /// Takes the units if the charge has room or is soft.
+    fn pay(&mut self, charge: &TickCharge<'_>, mode: Mode, reading: &mut Reading) {
         if reading.admits || mode == Mode::Soft {
-            reading.delay = asked.limit.period().tick().span(self.state.delay(asked.limit, asked.now));
-            reading.taken = self.spend(asked);
+            reading.delay = charge.limit.period().tick().span(self.state.delay(charge.limit, charge.now));
+            reading.taken = self.spend(charge);
         }
     }
 
-    /// Reads the state as the claim leaves it. `needed` is what there was no room for, if there was none.
-    fn read(&mut self, needed: &Asked<'_>, now: Timestamp, reading: &mut Reading) {
+    /// Reads the state after the claim. `needed` is the charge that room was required for.
+    fn read(&mut self, needed: &TickCharge<'_>, now: Timestamp, reading: &mut Reading) {
         let tick = needed.limit.period().tick();
         if !reading.admits {
             reading.wait = match self.state.wait(needed) {
@@ -183,22 +193,28 @@ impl Slot {
 }
 
 impl Reading {
-    /// What a charge reads when nobody can say: its policy, marked as such. Of an order, which nobody does later, that it was not done.
+    /// The reading when no store can answer: the charge's policy, marked with its source. An order reads as not
+    /// carried out, because nothing carries it out later.
     pub fn assumed(charge: &Charge<'_>, source: Source) -> Reading {
         let admits = charge.on_failure != OnFailure::Deny && !charge.ask.is_order();
         Reading {
             admits,
             taken: 0,
             remaining: if admits { charge.limit.amount() } else { 0 },
-            wait: if admits { Wait::None } else { Wait::For(Self::TRY_AGAIN) },
+            wait: if admits { Wait::None } else { Wait::For(Self::RETRY_AFTER) },
             reset_after: Span::ZERO,
             delay: Span::ZERO,
             source,
         }
     }
 
-    /// What a reading is before anything was read.
-    const NOTHING: Reading = Reading {
+    /// A refusal that says nothing about the counter except when to retry.
+    pub const fn refusal(wait: Wait) -> Reading {
+        Reading { admits: false, wait, ..Self::INITIAL }
+    }
+
+    /// The reading before a state was read.
+    const INITIAL: Reading = Reading {
         admits: true,
         taken: 0,
         remaining: 0,
@@ -208,11 +224,11 @@ impl Reading {
         source: Source::Store,
     };
 
-    /// When to come back to a limiter that can't say: soon, and not at once.
-    pub const TRY_AGAIN: Span = Span::from_secs(1);
+    /// The wait of a refusal without a store: soon, but not immediately.
+    pub const RETRY_AFTER: Span = Span::from_secs(1);
 }
 
-/// The vote on a claim.
+/// The votes of a claim's charges.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vote {
     refused: bool,
@@ -220,7 +236,7 @@ pub struct Vote {
 }
 
 impl Vote {
-    /// Counts what a charge says: only those that ask for their units or nothing have a vote.
+    /// Counts the vote of a charge. Only `Exactly` charges vote.
     pub fn count(&mut self, ask: Ask, mode: Mode, admits: bool) {
         match (ask, mode) {
             (Ask::Exactly, Mode::Enforce) => self.refused |= !admits,
@@ -229,7 +245,8 @@ impl Vote {
         }
     }
 
-    /// Whether the claim passes: every enforced charge has room and, where there are some of mode `AnyOf`, one of those has.
+    /// Whether the claim passes: every enforced charge has room and, if there are charges of mode `AnyOf`, at least
+    /// one of them has room.
     pub fn passes(self) -> bool {
         !self.refused && self.any_of != Some(false)
     }
@@ -237,42 +254,45 @@ impl Vote {
 
 /// Settles a claim on the states of its keys at `now`.
 ///
-/// There is a slot for each charge. The states need not be those of the charges' algorithms: what is not counts as fresh.
-pub fn settle(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp) -> Settlement {
+/// There must be one slot for each charge. A state that does not match its charge's algorithm counts as fresh.
+pub fn settle(claim: &Claim<'_>, slots: &mut [StateSlot], now: Timestamp) -> Settlement {
     let mut settlement = Settlement::default();
     settle_into(claim, slots, now, &mut settlement);
     settlement
 }
 
-/// The same, written where it will be read: a settlement is large to move, and this is the path of every request.
-pub fn settle_into(claim: &Claim<'_>, slots: &mut [Slot], now: Timestamp, settlement: &mut Settlement) {
+/// Like [`settle()`], but writes into an existing settlement. A settlement is large to move, and every request takes
+/// this path.
+pub fn settle_into(claim: &Claim<'_>, slots: &mut [StateSlot], now: Timestamp, settlement: &mut Settlement) {
     settlement.readings.clear();
     settlement.at = now;
     settlement.replay = Replay::First;
-    let is_plain = |(charge, slot): (&Charge<'_>, &Slot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
-    if claim.charges.iter().zip(&*slots).all(is_plain) {
-        plain(claim.id, &claim.charges, slots, settlement);
+    let is_independent =
+        |(charge, slot): (&Charge<'_>, &StateSlot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
+    if claim.charges.iter().zip(&*slots).all(is_independent) {
+        independent(claim.id, &claim.charges, slots, settlement);
     } else {
-        tangled::settle(claim.id, &claim.charges, slots, settlement);
+        interacting::settle(claim.id, &claim.charges, slots, settlement);
     }
 }
 
-/// Most claims only ask, each charge of a counter of its own: then no counter has to do with another but for the vote.
-fn plain(by: ClaimId, charges: &[Charge<'_>], slots: &mut [Slot], settlement: &mut Settlement) {
+/// Settles a claim of `Exactly` charges with distinct keys, as most claims are. The charges are independent except
+/// for the vote.
+fn independent(by: ClaimId, charges: &[Charge<'_>], slots: &mut [StateSlot], settlement: &mut Settlement) {
     let Settlement { readings, at: now, .. } = settlement;
     let mut vote = Vote::default();
     for (charge, slot) in charges.iter().zip(&mut *slots) {
         slot.open(charge.limit, *now);
-        let admits = slot.state.admits(&slot.asked(charge, by));
+        let admits = slot.state.admits(&slot.tick_charge(charge, by));
         vote.count(Ask::Exactly, charge.mode, admits);
-        readings.push(Reading { admits, ..Reading::NOTHING });
+        readings.push(Reading { admits, ..Reading::INITIAL });
     }
     let passes = vote.passes();
     for ((charge, slot), reading) in charges.iter().zip(slots).zip(readings) {
-        let asked = slot.asked(charge, by);
+        let charged = slot.tick_charge(charge, by);
         if passes {
-            slot.pay(&asked, charge.mode, reading);
+            slot.pay(&charged, charge.mode, reading);
         }
-        slot.read(&asked, *now, reading);
+        slot.read(&charged, *now, reading);
     }
 }

@@ -1,8 +1,8 @@
-//! Moments, lengths of time and the tick in which a limit counts.
+//! Timestamps, spans and the tick in which a limit counts.
 
 use crate::EXACT;
 
-/// A moment: microseconds since the Unix epoch, below [`EXACT`] (the year 2255).
+/// Microseconds since the Unix epoch, below [`EXACT`] (the year 2255).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -10,42 +10,42 @@ pub struct Timestamp(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// How long until a claim would be admitted.
+/// The time until a claim would be admitted.
 ///
-/// The order is that of time: `None` is the shortest, `Forever` the longest.
+/// Ordered by time: `None` is the shortest, `Forever` the longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// It is admitted now.
+    /// Admitted now.
     #[default]
     None,
-    /// It is admitted after exactly this long, not a tick earlier, if nobody else spends meanwhile. Never zero.
+    /// Admitted after exactly this time and not a tick earlier, if nobody else takes units meanwhile. Never zero.
     For(Span),
-    /// It asks for more than the limit ever holds.
+    /// Never admitted: the claim requires more than the limit's quota.
     Forever,
 }
 
-/// The unit in which a limit counts time, chosen by its period alone: fine enough to be exact, coarse enough that
-/// `amount × period` stays an exact integer everywhere.
+/// The time unit of a limit. It depends only on the period: fine enough to be exact, coarse enough that `amount ×
+/// period` stays an exact integer in every store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tick {
-    /// Periods up to a minute.
+    /// For periods up to a minute.
     Micro,
-    /// Periods up to an hour.
+    /// For periods up to an hour.
     Milli,
-    /// Everything longer.
+    /// For longer periods.
     Second,
 }
 
 impl Timestamp {
-    /// The last moment that can be told.
+    /// The last representable moment.
     pub const MAX: Timestamp = Timestamp(EXACT - 1);
 
-    /// A moment from microseconds since the epoch; what lies past [`Timestamp::MAX`] becomes it.
+    /// From microseconds since the epoch. Saturates at [`Timestamp::MAX`].
     pub const fn from_micros(micros: u64) -> Timestamp {
         Timestamp(if micros < EXACT { micros } else { EXACT - 1 })
     }
 
-    /// A moment from whole seconds since the epoch.
+    /// From whole seconds since the epoch.
     pub const fn from_secs(secs: u64) -> Timestamp {
         Timestamp::from_micros(secs.saturating_mul(1_000_000))
     }
@@ -55,26 +55,26 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment and `span` later, at most [`Timestamp::MAX`].
+    /// The moment `span` later. Saturates at [`Timestamp::MAX`].
     #[must_use]
     pub const fn after(self, span: Span) -> Timestamp {
         Timestamp::from_micros(self.0.saturating_add(span.0))
     }
 
-    /// This moment and `span` earlier, at least the epoch.
+    /// The moment `span` earlier. Saturates at the epoch.
     #[must_use]
     pub const fn before(self, span: Span) -> Timestamp {
         Timestamp(self.0.saturating_sub(span.0))
     }
 
-    /// The time from `earlier` to this moment; none if `earlier` is later.
+    /// The time from `earlier` to this moment, or zero if `earlier` is later.
     pub const fn since(self, earlier: Timestamp) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Span = Span(0);
 
     /// A span of microseconds.
@@ -92,14 +92,14 @@ impl Span {
         self.0
     }
 
-    /// The span in seconds, rounded up: what a client is told to wait.
+    /// The span in whole seconds, rounded up, as in `Retry-After`.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 }
 
 impl Wait {
-    /// The span, where there is one to wait for.
+    /// The span of a finite wait.
     pub const fn span(self) -> Option<Span> {
         match self {
             Wait::For(span) => Some(span),
@@ -109,8 +109,8 @@ impl Wait {
 }
 
 impl Tick {
-    /// The tick of a limit with this period.
-    pub const fn of(period: Span) -> Tick {
+    /// The tick for limits of this period.
+    pub const fn for_period(period: Span) -> Tick {
         const MINUTE: u64 = 60_000_000;
         const HOUR: u64 = 60 * MINUTE;
         if period.0 <= MINUTE {
@@ -122,7 +122,7 @@ impl Tick {
         }
     }
 
-    /// Microseconds in one tick.
+    /// The length of a tick in microseconds.
     pub const fn micros(self) -> u64 {
         match self {
             Tick::Micro => 1,
@@ -131,9 +131,9 @@ impl Tick {
         }
     }
 
-    /// The tick that a moment lies in.
+    /// The tick that contains a moment.
     pub const fn at(self, moment: Timestamp) -> u64 {
-        // A division by a constant in each arm, which compiles to a multiplication.
+        // Each arm divides by a constant, which compiles to a multiplication.
         match self {
             Tick::Micro => moment.0,
             Tick::Milli => moment.0 / 1_000,
@@ -146,12 +146,13 @@ impl Tick {
         Timestamp::from_micros(tick.saturating_mul(self.micros()))
     }
 
-    /// The time from `now` to the first microsecond of a tick, which may lie past [`Timestamp::MAX`]; none if it is over.
+    /// The time from `now` to the first microsecond of a tick, which may lie past [`Timestamp::MAX`]. Zero if that is
+    /// in the past.
     pub const fn until(self, now: Timestamp, tick: u64) -> Span {
         Span(tick.saturating_mul(self.micros()).saturating_sub(now.0))
     }
 
-    /// The length of so many ticks.
+    /// The length of a number of ticks.
     pub const fn span(self, ticks: u64) -> Span {
         Span(ticks.saturating_mul(self.micros()))
     }

@@ -1,30 +1,32 @@
-//! What decisions come to, kept in memory and bounded: no clock is read here, nothing is sent or written.
+//! Statistics about decisions, held in bounded memory. The crate reads no clock and does no I/O.
 //!
-//! An [`Observer`] is the [`Witness`](tollgate::Witness) of a limiter. What it saw is read by whoever shows it: metrics, pages, logs.
+//! An [`Observer`] is the [`Witness`](tollgate::Witness) of a limiter. Metrics, pages and logs read what it recorded.
 
+mod decision_log;
+pub mod display;
+mod heavy_hitters;
 mod history;
-mod hitters;
 mod latency;
-mod log;
 mod observer;
-mod ruling;
+mod outcome;
 mod stripe;
 mod sustained;
 mod tally;
-pub mod words;
 
+pub use decision_log::{
+    DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES, MAX_LIMITS,
+    MAX_TEXT_BYTES, SampleRate, truncate,
+};
+pub use heavy_hitters::{
+    ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey, TopKey, TopKeys,
+    Window,
+};
 pub use history::{
-    Activity, History, MOST_SECONDS, Met, Quantiles, RATES_OVER, STEP, Second, Sparkline, TIMES_OVER, TierActivity,
+    Activity, History, HistoryPoint, LATENCY_WINDOW, LimitResults, MAX_SECONDS, Quantiles, RATE_WINDOW, STEP,
+    Sparkline, TierActivity,
 };
-pub use hitters::{
-    By, ERROR_ONE_IN, Filter, Hitters, ListedKey, MOST_BYTES, Name, Summary, Terms, Top, TopKey, Window,
-};
-pub use latency::{Latency, Times};
-pub use log::{
-    DecisionLog, Entry, EntryDescriptor, EntryLimit, LONGEST_TEXT, LogConfig, Logged, MOST_LIMITS, MOST_TEXT, Share,
-    cut,
-};
+pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use observer::{Observer, ObserverConfig};
-pub use ruling::{Ruled, Ruling};
-pub use sustained::{Fit, Sustained};
-pub use tally::{Count, Counts, Peak, Row, RowName, Tally, TallyLimits};
+pub use outcome::{DecisionOutcome, DecisionResult};
+pub use sustained::{SustainedKey, TierFit};
+pub use tally::{CountKind, Peak, RowCounts, RowName, Tally, TallyLimits, TallyRow};

@@ -1,39 +1,39 @@
 //! The witness of a server's decisions.
 
-use tollgate::{Seen, Source, Timestamp, Witness};
+use tollgate::{DecisionEvent, Source, Timestamp, Witness};
 
-use crate::hitters::Hitters;
-use crate::latency::Latency;
-use crate::log::{DecisionLog, LogConfig};
-use crate::ruling::{Ruled, Ruling};
+use crate::decision_log::{DecisionLog, LogConfig};
+use crate::heavy_hitters::HeavyHitters;
+use crate::latency::LatencyHistogram;
+use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::stripe::is_one_in;
-use crate::sustained::Sustained;
+use crate::sustained::SustainedKey;
 use crate::tally::{Tally, TallyLimits};
 
-/// Sees every decision, and keeps what they come to.
+/// Observes every decision and maintains the statistics.
 #[derive(Debug)]
 pub struct Observer {
     tally: Tally,
-    hitters: Hitters,
-    decision: Latency,
-    store: Latency,
+    heavy_hitters: HeavyHitters,
+    decision: LatencyHistogram,
+    store: LatencyHistogram,
     log: DecisionLog,
     config: ObserverConfig,
 }
 
-/// How an observer looks.
+/// Configuration of an observer.
 #[derive(Clone, Copy, Debug)]
 pub struct ObserverConfig {
-    /// Refusals are only told: nothing is refused.
+    /// Shadow mode: refusals are reported, but nothing is refused.
     pub shadow: bool,
-    /// One in so many checks is timed. To read the clock costs as much as to count, so where a check takes less than a microsecond
-    /// not every one is.
+    /// One in this many checks is timed. Reading the clock costs as much as counting, so checks that take less than a
+    /// microsecond are sampled.
     pub time_one_in: u32,
-    /// Whether the heaviest keys are counted too.
+    /// Whether heavy hitters are counted.
     pub keys: bool,
-    /// How much is told apart.
+    /// Bounds of the tally.
     pub tally: TallyLimits,
-    /// What is logged.
+    /// Configuration of the decision log.
     pub log: LogConfig,
 }
 
@@ -50,56 +50,56 @@ impl Default for ObserverConfig {
 }
 
 impl Observer {
-    /// One that has seen nothing yet.
+    /// Creates an observer with empty statistics.
     pub fn new(config: ObserverConfig) -> Observer {
         Observer {
             tally: Tally::new(config.tally),
-            hitters: Hitters::default(),
-            decision: Latency::default(),
-            store: Latency::default(),
+            heavy_hitters: HeavyHitters::default(),
+            decision: LatencyHistogram::default(),
+            store: LatencyHistogram::default(),
             log: DecisionLog::new(config.log),
             config,
         }
     }
 
-    /// What is counted by rule and tier.
+    /// Counts by rule and tier.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Which keys are the heaviest.
-    pub fn hitters(&self) -> &Hitters {
-        &self.hitters
+    /// The heaviest keys.
+    pub fn heavy_hitters(&self) -> &HeavyHitters {
+        &self.heavy_hitters
     }
 
-    /// Throttles, whose limits come with them, were decided alike by this source: so many were let pass, so many were not. They are
-    /// told of in numbers, since a pipeline brings more of them than could be told of one by one.
-    pub fn throttled(&self, allowed: u64, denied: u64, source: Source) {
+    /// Counts throttles, whose limits come with the request: `allowed` and `denied` of them were decided by this source. They are
+    /// reported in batches, since a pipeline has too many to report one by one.
+    pub fn count_throttles(&self, allowed: u64, denied: u64, source: Source) {
         let passed = match source {
-            Source::Shed => Ruling::Shed,
-            Source::Assumed => Ruling::Assumed,
-            Source::Store | Source::Cache | Source::Local => Ruling::Allow,
+            Source::Shed => DecisionOutcome::Shed,
+            Source::Assumed => DecisionOutcome::Assumed,
+            Source::Store | Source::Cache | Source::Local => DecisionOutcome::Allow,
         };
-        let refused = if self.config.shadow { Ruling::Shadow } else { Ruling::Deny };
-        self.tally.throttled((passed, allowed), (refused, denied));
+        let refused = if self.config.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Deny };
+        self.tally.count_throttles((passed, allowed), (refused, denied));
     }
 
-    /// Keys that have come to be near their limit for long since the event of this number, with the number of the last event.
-    pub fn sustained_since(&self, event: u64, now: Timestamp) -> (u64, Vec<Sustained>) {
-        self.hitters.sustained_since(event, now)
+    /// Keys that became sustained after event number `event`, and the number of the last event.
+    pub fn sustained_since(&self, event: u64, now: Timestamp) -> (u64, Vec<SustainedKey>) {
+        self.heavy_hitters.sustained_since(event, now)
     }
 
-    /// How long decisions take.
-    pub fn decision_times(&self) -> &Latency {
+    /// Decision latency.
+    pub fn decision_latency(&self) -> &LatencyHistogram {
         &self.decision
     }
 
-    /// How long the store takes.
-    pub fn store_times(&self) -> &Latency {
+    /// Store latency.
+    pub fn store_latency(&self) -> &LatencyHistogram {
         &self.store
     }
 
-    /// What is logged of them.
+    /// The decision log.
     pub fn log(&self) -> &DecisionLog {
         &self.log
     }
@@ -107,22 +107,22 @@ impl Observer {
 
 impl Witness for Observer {
     #[inline]
-    fn times(&self) -> bool {
+    fn should_time(&self) -> bool {
         is_one_in(self.config.time_one_in)
     }
 
-    fn saw(&self, seen: &Seen<'_, '_>) {
-        let ruled = Ruled::of(seen, self.config.shadow);
-        self.tally.count(seen, ruled);
+    fn record(&self, event: &DecisionEvent<'_, '_>) {
+        let result = DecisionResult::from_event(event, self.config.shadow);
+        self.tally.count(event, result);
         if self.config.keys {
-            self.hitters.count(seen, ruled);
+            self.heavy_hitters.count(event, result);
         }
-        self.log.saw(seen, ruled);
-        if let Some(took) = seen.took {
+        self.log.record(event, result);
+        if let Some(took) = event.timing {
             let weight = u64::from(self.config.time_one_in.max(1));
-            self.decision.took(took.whole, weight);
+            self.decision.record(took.total, weight);
             if let Some(store) = took.store {
-                self.store.took(store, weight);
+                self.store.record(store, weight);
             }
         }
     }

@@ -7,21 +7,21 @@ use std::str::FromStr;
 use tollgate_core::Value;
 
 use crate::model::Network;
-use crate::problem::{Fault, quoted};
+use crate::problem::{TextFault, quoted};
 
 /// Attributes whose values are addresses, whatever the rule says.
 pub(crate) const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
 
-/// How many bits an IPv4 address has before it in an IPv6 one.
+/// The number of bits before an IPv4 address in its IPv6-mapped form.
 const MAPPED_BITS: u8 = 96;
 
-/// Whether an attribute is known to carry addresses.
+/// Whether an attribute is known to have addresses.
 pub(crate) fn is_address(attribute: &str) -> bool {
     ADDRESSES.contains(&attribute)
 }
 
-/// An address as part of a key: IPv6 by its network, since one caller has many; IPv4 as it is, in whichever form it came. What
-/// is no address stays the text that it is.
+/// An address as part of a key: IPv6 by its network, because one caller has many addresses; IPv4 as it is, in
+/// whichever form it came. Anything else stays text.
 pub(crate) fn counted(value: &str, ipv6_prefix: u8) -> Value<'_> {
     match value.parse() {
         Ok(IpAddr::V4(address)) => Value::network(address.to_ipv6_mapped(), 128),
@@ -43,7 +43,7 @@ impl Network {
         }
     }
 
-    /// The same network, written with its first address: what stands for it among others.
+    /// The same network with its first address, as a canonical form.
     pub fn canonical(&self) -> Network {
         let masked = |bits: u128, beyond: u32| bits & u128::MAX.checked_shl(beyond).unwrap_or(0);
         let address = match self.address {
@@ -71,13 +71,13 @@ impl fmt::Display for Network {
 }
 
 impl FromStr for Network {
-    type Err = Fault;
+    type Err = TextFault;
 
     /// `10.0.0.0/8`, `2001:db8::/32`, or a single address.
-    fn from_str(text: &str) -> Result<Network, Fault> {
+    fn from_str(text: &str) -> Result<Network, TextFault> {
         let fault = || {
             let remedy = "write for instance 10.0.0.0/8 or 2001:db8::/32";
-            Fault::new(format!("{} is not a network", quoted(text)), remedy)
+            TextFault::new(format!("{} is not a network", quoted(text)), remedy)
         };
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -100,7 +100,7 @@ impl FromStr for Network {
     }
 }
 
-/// Addresses that IPv6 maps from IPv4 are met as IPv4, so their networks are too.
+/// IPv4-mapped IPv6 addresses match as IPv4, so their networks do too.
 fn unmapped(address: Ipv6Addr, prefix: u8) -> Network {
     match address.to_ipv4_mapped() {
         Some(mapped) => Network { address: mapped.into(), prefix: prefix - MAPPED_BITS },

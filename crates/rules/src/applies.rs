@@ -1,28 +1,28 @@
-//! Whether a rule applies to a request, with which values, for how much, and what follows.
+//! Whether a rule applies to a request, with which key values, cost and mode.
 
-use tollgate_core::key::Secret;
+use tollgate_core::key::HashSecret;
 use tollgate_core::{Key, Mode, Value};
 
 use crate::address::counted;
 use crate::attributes::Attributes;
-use crate::compiled::{Attribute, CompiledCost, Domain, KeyPart, Rule};
+use crate::compiled::{Attribute, CompiledCost, CompiledKeyPart, Domain, Rule};
 use crate::error::{BadCost, RequestError};
 use crate::model::{RuleMode, Test};
 
-/// What keeps a rule from applying.
+/// Why a rule does not apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Miss<'a> {
-    /// A part of the key is not there.
+    /// An attribute of the key is absent.
     Key(Attribute),
     /// A clause does not hold.
     Clause(Attribute, &'a Test),
 }
 
-/// Not a secret: every server must draw the same callers.
-const SHARE: Secret = Secret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
+/// Not a secret: every server must choose the same callers.
+const SHARE: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_7631);
 
 impl Rule {
-    /// The first thing that keeps the rule from applying; one clause may be known to hold.
+    /// The first reason why the rule does not apply. One clause may be known to hold.
     pub(crate) fn misses(&self, attributes: &Attributes<'_>, known: Option<usize>) -> Option<Miss<'_>> {
         for part in &self.key {
             if !part.optional && attributes.get(part.attribute).is_none() {
@@ -37,7 +37,8 @@ impl Rule {
         None
     }
 
-    /// What the request costs here; `None` if that keeps the rule from applying. What costs nothing is a look everywhere.
+    /// The cost of the request. `None` if the rule does not apply because of it. A request of cost 0 is a peek under
+    /// every rule.
     #[inline]
     pub(crate) fn units(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
         match self.cost {
@@ -69,7 +70,7 @@ impl Rule {
         })
     }
 
-    pub(crate) fn key_value<'a>(&self, part: &KeyPart, attributes: &Attributes<'a>) -> Value<'a> {
+    pub(crate) fn key_value<'a>(&self, part: &CompiledKeyPart, attributes: &Attributes<'a>) -> Value<'a> {
         match attributes.get(part.attribute) {
             None => Value::Absent,
             Some(text) if part.address => counted(text, self.ipv6_prefix),
@@ -83,8 +84,8 @@ impl Rule {
             RuleMode::AnyOf => Mode::AnyOf,
             RuleMode::Shadow => Mode::Shadow,
             RuleMode::Soft => Mode::Soft,
-            RuleMode::Share { of_10_000 } => {
-                if self.draw(key) < u64::from(of_10_000) {
+            RuleMode::Share { bps } => {
+                if self.draw(key) < u64::from(bps) {
                     Mode::Enforce
                 } else {
                     Mode::Shadow
@@ -93,8 +94,8 @@ impl Rule {
         }
     }
 
-    /// The same number below 10,000 for the same rule and caller, on every server and whatever the limit is changed to. Where a key
-    /// has no caller, all of it is one.
+    /// A number below 10,000 that depends only on the rule and the caller: the same on every server and for every
+    /// limit. If the key has no caller, it depends on the whole key.
     fn draw(&self, key: &Key<'_>) -> u64 {
         let rule = Value::Text(&self.name).digest(SHARE, Value::Text(key.scope().domain()).digest(SHARE, 0));
         let drawn = match key.caller() {
@@ -105,7 +106,7 @@ impl Rule {
     }
 }
 
-/// A number in digits alone: a sign or a space is a mistake of the caller's.
+/// A number in digits only: a sign or a space is an error.
 fn whole_number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,47 +1,48 @@
-//! Rules, compiled: everything that can be worked out before a request comes has been.
+//! Compiled rules: everything that does not depend on a request is precomputed.
 
 mod rule;
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 use tollgate_core::{Limit, OnFailure, Period, Scope, Span};
 
 use crate::address::ADDRESSES;
+use crate::extensions::Extensions;
 use crate::index::ByText;
 use crate::layer::Layer;
-use crate::load::{Files, LoadOptions, Loaded, Source, load_sources};
+use crate::load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_sources};
 use crate::lookup::{self, Index};
 use crate::model::{self, Tier};
 use crate::once::OnceScopes;
 use crate::pattern::Pattern;
-use crate::problem::Problem;
-use crate::requested::Requested;
-use crate::resolve::{Applied, AppliedTerms};
+use crate::problem::RuleProblem;
+use crate::requested::RequestLimits;
+use crate::resolve::{AppliedRule, AppliedTerms};
 use crate::tenants::name_digest;
 use crate::tree::Tree;
 
 pub use self::rule::Rule;
-pub(crate) use self::rule::{CompiledCap, CompiledCost, KeyPart};
+pub(crate) use self::rule::{CompiledCap, CompiledCost, CompiledKeyPart};
 
-/// All rules in force: immutable, swapped whole.
+/// All rules in force. Immutable, and replaced as a whole.
 #[derive(Debug)]
 pub struct Ruleset {
     generation: u64,
     domains: Vec<Domain>,
     by_name: ByText<usize>,
-    /// Where each scope of counters was compiled, by its digest: what a receipt names.
-    by_scope: HashMap<u64, ScopeAt>,
-    /// What somebody keeps beside it.
-    beside: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// The rule of each counter scope, by its digest. Receipts refer to scopes by digest.
+    by_scope: HashMap<u64, ScopeOwner>,
+    /// Data that other crates attach to the ruleset.
+    extensions: Extensions,
 }
 
-/// Where a scope of counters was compiled.
+/// The rule that a counter scope belongs to.
 #[derive(Clone, Copy, Debug)]
-struct ScopeAt {
+struct ScopeOwner {
     domain: u32,
     rule: u32,
 }
@@ -51,39 +52,40 @@ struct ScopeAt {
 pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) entity: Option<Box<str>>,
-    /// The same, by its number: by its value callers are known.
+    /// The number of the entity attribute, whose value identifies callers.
     pub(crate) caller: Option<Attribute>,
-    /// The attributes that carry addresses.
+    /// The attributes with addresses.
     pub(crate) addresses: SmallVec<[Attribute; 8]>,
-    /// Digests of its name and of those of its tiers.
-    pub(crate) digest: u64,
-    pub(crate) tier_digests: SmallVec<[u64; 4]>,
+    /// Digests of its name and of the names of its tiers.
+    pub(crate) digest: NonZeroU64,
+    pub(crate) tier_digests: SmallVec<[NonZeroU64; 4]>,
     pub(crate) tiers: Vec<Tier>,
     pub(crate) default_tier: usize,
     pub(crate) tier_from: Option<Attribute>,
-    /// The place of the rule that `default_rule` names.
+    /// The index of the rule that `default_rule` names.
     pub(crate) default_rule: Option<usize>,
     pub(crate) attributes: ByText<Attribute>,
-    /// The rules of the list, and after them those of the tree.
+    /// The rules of the list, followed by those of the tree.
     pub(crate) rules: Vec<Rule>,
     pub(crate) index: Index,
     pub(crate) tree: Tree,
-    pub(crate) requested: Requested,
+    pub(crate) requested: RequestLimits,
     pub(crate) once: OnceScopes,
 }
 
-/// An attribute that some rule of the domain speaks of.
+/// The number of an attribute that some rule of the domain uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Attribute(pub(crate) u32);
 
 impl Ruleset {
-    /// The most rules of a domain that only a look at each of them can tell apart: globs with `*` not at the end, `not`, `cidr`.
-    pub const MOST_SCANNED: usize = 256;
-    /// The most rules of a domain.
-    pub const MOST_RULES: usize = 100_000;
+    /// The maximum number of rules of a domain that must be tried one by one: globs with `*` not at the end, `not`,
+    /// `cidr`.
+    pub const MAX_SCANNED: usize = 256;
+    /// The maximum number of rules in a domain.
+    pub const MAX_RULES: usize = 100_000;
 
     /// Compiles domains into a ruleset with this generation.
-    pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<Problem>> {
+    pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<RuleProblem>> {
         let mut errors = Vec::new();
         let mut domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
         let written: usize = domains.iter().map(|domain| domain.rules.len()).sum();
@@ -96,13 +98,13 @@ impl Ruleset {
         let by_name = domains.iter().enumerate().map(|(number, domain)| (domain.name.clone(), number)).collect();
         let by_scope = by_scope(&domains);
         if errors.is_empty() {
-            Ok(Ruleset { generation, domains, by_name, by_scope, beside: OnceLock::new() })
+            Ok(Ruleset { generation, domains, by_name, by_scope, extensions: Extensions::default() })
         } else {
             Err(errors)
         }
     }
 
-    /// Loads rule files and directories and compiles them; with the warnings.
+    /// Loads and compiles rule files and directories. Also returns the warnings.
     ///
     /// # Errors
     /// All problems of all files, if one of them is an error.
@@ -110,32 +112,32 @@ impl Ruleset {
         paths: &[P],
         options: &LoadOptions,
         generation: u64,
-    ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-        Ruleset::load_under(Files::read(paths, options), options, &Layer::default(), generation)
+    ) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
+        Ruleset::load_with_layer(RuleFiles::read(paths, options), options, &Layer::default(), generation)
     }
 
-    /// The same for rules that are at hand, as those that are built into a program.
+    /// The same for rules in memory, such as those built into a program.
     ///
     /// # Errors
     /// All problems, if one of them is an error.
-    pub fn from_text(text: &str, generation: u64) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-        let source = Source { name: "the rules".to_owned(), text: text.to_owned() };
-        let Loaded { domains, warnings } = load_sources(&[source], &LoadOptions::default())?;
+    pub fn from_text(text: &str, generation: u64) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let source = RuleFile { name: "the rules".to_owned(), text: text.to_owned() };
+        let LoadedRules { domains, warnings } = load_sources(&[source], &LoadOptions::default())?;
         Ok((Ruleset::compile(domains, generation)?, warnings))
     }
 
-    /// Which of the rulesets that were in force this one is.
+    /// The generation of this ruleset.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// What somebody keeps beside these rules for as long as they live, made when it is first asked for: what is counted for each
-    /// of them is found by a rule's place, and not by its name. There is one such thing: `None` for whoever asks for another type.
-    pub fn beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Ruleset) -> T) -> Option<&T> {
-        self.beside.get_or_init(|| Box::new(make(self))).downcast_ref()
+    /// Data of type `T` that is attached to this ruleset and lives as long as it. Created at the first call. Data for
+    /// each rule can be indexed by the rule's number instead of its name.
+    pub fn extension<T: Any + Send + Sync>(&self, make: impl Fn(&Ruleset) -> T) -> &T {
+        self.extensions.get_or_init(|| make(self))
     }
 
-    /// The place in [`domains`](Self::domains) of a request's domain: the one that it names, or the only one.
+    /// The index in [`domains`](Self::domains) of a request's domain: the one that it names, or the only one.
     pub fn domain_number(&self, name: Option<&str>) -> Option<usize> {
         match name {
             Some(name) => self.by_name.get(name).copied(),
@@ -144,7 +146,7 @@ impl Ruleset {
         }
     }
 
-    /// The longest period of its limits.
+    /// The longest period of all limits.
     pub fn longest_period(&self) -> Span {
         let rules = self.domains.iter().flat_map(|domain| &domain.rules);
         let periods = rules.flat_map(|rule| &rule.caps).filter_map(|cap| match cap {
@@ -159,15 +161,15 @@ impl Ruleset {
         &self.domains
     }
 
-    /// Makes the scopes for a period that overrides may ask for.
+    /// Creates the scopes for a period that overrides may use.
     pub(crate) fn prepare(&self, period: &Period) {
         self.domains.iter().flat_map(|domain| &domain.rules).for_each(|rule| rule.prepare(period));
     }
 
-    /// The counters that a receipt names by the digest of their scope, if there still are such, with a limit of this amount: what
-    /// they were held to then, whatever tiers and overrides say now.
-    pub fn counters(&self, scope: u64, amount: u64) -> Option<Counters<'_>> {
-        let Some(at) = self.by_scope.get(&scope) else { return self.counters_apart(scope, amount) };
+    /// The counters of a receipt, by the digest of their scope, if they still exist. The limit has this amount: the
+    /// amount at the time of the receipt, whatever tiers and overrides say now.
+    pub fn counters(&self, scope: u64, amount: u64) -> Option<RuleCounters<'_>> {
+        let Some(at) = self.by_scope.get(&scope) else { return self.counters_of_overrides(scope, amount) };
         let domain = self.domains.get(at.domain as usize)?;
         let rule = domain.rules.get(at.rule as usize)?;
         let mut found = None;
@@ -177,48 +179,49 @@ impl Ruleset {
                 && own.short() == scope
                 && (found.is_none() || limit.amount() == amount)
             {
-                found = Some(Counters { domain, rule, limit: limit.clone(), scope: own, on_failure: terms.on_failure });
+                found =
+                    Some(RuleCounters { domain, rule, limit: limit.clone(), scope: own, on_failure: terms.on_failure });
             }
         }
-        // Of an override's amount.
+        // The amount of an override.
         found.map(|found| match found.limit.amount() {
             same if same == amount => found,
-            _ => Counters { limit: found.limit.with_amount(amount), ..found },
+            _ => RuleCounters { limit: found.limit.with_amount(amount), ..found },
         })
     }
 
-    /// The same for counters under overrides of another period than the rule's.
-    fn counters_apart(&self, scope: u64, amount: u64) -> Option<Counters<'_>> {
+    /// The same for counters of overrides with another period than the rule's.
+    fn counters_of_overrides(&self, scope: u64, amount: u64) -> Option<RuleCounters<'_>> {
         let mut rules = self.domains.iter().flat_map(|domain| domain.rules.iter().map(move |rule| (domain, rule)));
         rules.find_map(|(domain, rule)| {
             let (limit, scope) = rule.others.find(scope, amount)?;
-            Some(Counters { domain, rule, limit, scope, on_failure: rule.tiers.first()?.on_failure })
+            Some(RuleCounters { domain, rule, limit, scope, on_failure: rule.tiers.first()?.on_failure })
         })
     }
 }
 
 /// The counters of a rule.
 #[derive(Clone, Debug)]
-pub struct Counters<'r> {
+pub struct RuleCounters<'r> {
     /// Their domain.
     pub domain: &'r Domain,
     /// Their rule.
     pub rule: &'r Rule,
-    /// What they are held to.
+    /// Their limit.
     pub limit: Limit,
-    /// What their keys have in common.
+    /// The common part of their keys.
     pub scope: &'r Scope,
-    /// What charges on them become when the store fails.
+    /// The answer for charges on them while the store is unavailable.
     pub on_failure: OnFailure,
 }
 
-fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeAt> {
+fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeOwner> {
     let mut by_scope = HashMap::new();
     for (number, domain) in domains.iter().enumerate() {
-        for (place, rule) in domain.rules.iter().enumerate() {
+        for (index, rule) in domain.rules.iter().enumerate() {
             for cap in &rule.caps {
                 if let CompiledCap::Limit { scope, .. } = cap {
-                    by_scope.insert(scope.short(), ScopeAt { domain: number as u32, rule: place as u32 });
+                    by_scope.insert(scope.short(), ScopeOwner { domain: number as u32, rule: index as u32 });
                 }
             }
         }
@@ -227,59 +230,59 @@ fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeAt> {
 }
 
 impl Domain {
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The attribute that names a caller.
+    /// The attribute that identifies a caller.
     pub fn entity(&self) -> Option<&str> {
         self.entity.as_deref()
     }
 
-    /// Its rules: those of the list, then those of the tree.
+    /// The rules of the list, followed by those of the tree.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rule behind a limit that applies; for one that came with the request, what stands for it.
-    pub fn rule(&self, applied: &Applied) -> Option<&Rule> {
+    /// The rule of a limit that applies. For a limit that came with the request, the rule that represents it.
+    pub fn rule(&self, applied: &AppliedRule) -> Option<&Rule> {
         match applied.terms {
-            AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule as usize),
+            AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule? as usize),
             AppliedTerms::Requested(_) => Some(&self.requested.rule),
         }
     }
 
-    /// The place in [`tiers`](Self::tiers) of the one that callers have who have none.
+    /// The index in [`tiers`](Self::tiers) of the tier of callers without one.
     pub fn default_tier(&self) -> usize {
         self.default_tier
     }
 
-    /// Its tiers.
+    /// The tiers.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
     }
 
-    fn compile(domain: model::Domain, errors: &mut Vec<Problem>) -> Domain {
+    fn compile(domain: model::Domain, errors: &mut Vec<RuleProblem>) -> Domain {
         let mut names = AttributeNumbers::default();
         let entity = domain.entity.as_deref();
         let mut rules: Vec<Rule> =
-            domain.rules.iter().map(|rule| Rule::listed(rule, &domain.name, entity, &mut names)).collect();
+            domain.rules.iter().map(|rule| Rule::compile(rule, &domain.name, entity, &mut names)).collect();
         let listed = rules.len();
         let tree = Tree::compile(&domain, &mut rules);
         let index = Index::new(&mut rules[..listed], &domain.at, errors);
         lookup::check_scanned(globs(&domain.tree), &domain.at, errors);
-        if rules.len() > Ruleset::MOST_RULES {
+        if rules.len() > Ruleset::MAX_RULES {
             let message = format!("domain {} has {} rules", domain.name, rules.len());
-            let remedy = format!("split it into several domains of at most {} rules each", Ruleset::MOST_RULES);
-            errors.push(Problem::error(&domain.at, message, remedy));
+            let remedy = format!("split it into several domains of at most {} rules each", Ruleset::MAX_RULES);
+            errors.push(RuleProblem::error(&domain.at, message, remedy));
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
         let caller = entity.map(|name| names.number(name));
         let addresses = ADDRESSES.iter().map(|name| names.number(name)).collect();
         let named = |name: &str| rules.iter().position(|rule| &*rule.name == name);
         let default_rule = domain.default_rule.as_deref().and_then(named);
-        let requested = Requested::new(&domain);
+        let requested = RequestLimits::new(&domain);
         let once = OnceScopes::new(&domain.name);
         let mut domain = Domain {
             digest: name_digest(&domain.name),
@@ -299,17 +302,17 @@ impl Domain {
             requested,
             once,
         };
-        domain.name_rules();
+        domain.set_selectors();
         domain
     }
 }
 
-/// How many nodes of a tree only a look at each can find.
+/// The number of tree nodes that must be tried one by one.
 fn globs(nodes: &[model::Node]) -> usize {
     nodes.iter().map(|node| usize::from(matches!(node.value, Some(Pattern::Glob(_)))) + globs(&node.children)).sum()
 }
 
-/// Numbers for the attributes that rules speak of.
+/// Numbers for the attributes that rules use.
 #[derive(Debug, Default)]
 pub(crate) struct AttributeNumbers {
     numbers: ByText<Attribute>,

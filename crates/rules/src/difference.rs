@@ -1,25 +1,25 @@
-//! What differs between two texts of a rule, for people.
+//! The difference between two texts of a rule, for display.
 
 use crate::layer::LayerRule;
-use crate::yaml::{self, Entry, Kind, Yaml, json};
+use crate::yaml::{self, Yaml, YamlEntry, YamlKind, json};
 
-/// A value that is not the same in both.
+/// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// Which: keys parted by dots, places of lists in brackets, as `limit.free` and `key[0]`; empty for the whole.
+pub struct ValueChange {
+    /// The path: keys separated by dots, indices in brackets, as in `limit.free` and `key[0]`. Empty for the whole.
     pub path: String,
-    /// What it was: a text as it is, a list or a map as JSON; `None` if it was not there.
+    /// The previous value: a text as it is, a list or a map as JSON. `None` if it was absent.
     pub before: Option<String>,
-    /// What it is.
+    /// The new value.
     pub after: Option<String>,
 }
 
-/// What differs between two texts, each JSON or YAML, by what they say and not by how they are written. An empty text says nothing.
-/// Of a text that can't be read, or is longer than a rule may be, all differs.
-pub fn difference(before: &str, after: &str) -> Vec<Changed> {
+/// The differences between two texts, each JSON or YAML, by content and not by formatting. An empty text has no
+/// content. If a text is invalid, or longer than a rule may be, the whole differs.
+pub fn difference(before: &str, after: &str) -> Vec<ValueChange> {
     let (Some(before_values), Some(after_values)) = (values(before), values(after)) else {
         let whole = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
-        let changed = Changed { path: String::new(), before: whole(before), after: whole(after) };
+        let changed = ValueChange { path: String::new(), before: whole(before), after: whole(after) };
         return if before == after { Vec::new() } else { vec![changed] };
     };
     let mut found = Vec::new();
@@ -27,56 +27,56 @@ pub fn difference(before: &str, after: &str) -> Vec<Changed> {
     found
 }
 
-/// What a text says; nothing at all as a map without keys.
+/// The content of a text; an empty text is an empty map.
 fn values(text: &str) -> Option<Yaml> {
-    if text.len() > LayerRule::LONGEST {
+    if text.len() > LayerRule::MAX_BYTES {
         return None;
     }
     let (mut values, faults) = json::read(text).unwrap_or_else(|| yaml::read(text));
     values.retain(|value| !value.is_null());
     match (values.len(), faults.is_empty()) {
-        (0, true) => Some(Yaml { line: 1, kind: Kind::Map(Vec::new()) }),
+        (0, true) => Some(Yaml { line: 1, kind: YamlKind::Map(Vec::new()) }),
         (1, true) => values.pop(),
         _ => None,
     }
 }
 
-/// How deep this goes is bounded by the reader.
-fn compare(path: &str, before: &Yaml, after: &Yaml, found: &mut Vec<Changed>) {
+/// The depth is bounded by the parser.
+fn compare(path: &str, before: &Yaml, after: &Yaml, found: &mut Vec<ValueChange>) {
     match (&before.kind, &after.kind) {
-        (Kind::Map(was), Kind::Map(is)) => {
-            let find = |entries: &[Entry], key: &str| entries.iter().position(|entry| entry.key.text == key);
+        (YamlKind::Map(was), YamlKind::Map(is)) => {
+            let find = |entries: &[YamlEntry], key: &str| entries.iter().position(|entry| entry.key.text == key);
             for entry in was {
                 let path = below(path, &entry.key.text);
                 match find(is, &entry.key.text) {
                     Some(at) => compare(&path, &entry.value, &is[at].value, found),
-                    None => found.push(Changed { path, before: Some(shown(&entry.value)), after: None }),
+                    None => found.push(ValueChange { path, before: Some(shown(&entry.value)), after: None }),
                 }
             }
             for entry in is.iter().filter(|entry| find(was, &entry.key.text).is_none()) {
                 let path = below(path, &entry.key.text);
-                found.push(Changed { path, before: None, after: Some(shown(&entry.value)) });
+                found.push(ValueChange { path, before: None, after: Some(shown(&entry.value)) });
             }
         }
-        (Kind::List(was), Kind::List(is)) => {
+        (YamlKind::List(was), YamlKind::List(is)) => {
             for at in 0..was.len().max(is.len()) {
                 let path = format!("{path}[{at}]");
                 match (was.get(at), is.get(at)) {
                     (Some(was), Some(is)) => compare(&path, was, is, found),
-                    (was, is) => found.push(Changed { path, before: was.map(shown), after: is.map(shown) }),
+                    (was, is) => found.push(ValueChange { path, before: was.map(shown), after: is.map(shown) }),
                 }
             }
         }
-        (Kind::Scalar(was), Kind::Scalar(is)) if was.text == is.text && was.is_null() == is.is_null() => {}
-        // `~` and `null` are the same nothing.
+        (YamlKind::Scalar(was), YamlKind::Scalar(is)) if was.text == is.text && was.is_null() == is.is_null() => {}
+        // `~` and `null` are the same.
         _ if before.is_null() && after.is_null() => {}
-        _ => found.push(Changed { path: path.to_owned(), before: Some(shown(before)), after: Some(shown(after)) }),
+        _ => found.push(ValueChange { path: path.to_owned(), before: Some(shown(before)), after: Some(shown(after)) }),
     }
 }
 
 fn shown(value: &Yaml) -> String {
     match &value.kind {
-        Kind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
+        YamlKind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
         _ => json::write(value),
     }
 }

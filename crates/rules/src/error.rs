@@ -1,4 +1,4 @@
-//! What is wrong with a request.
+//! Errors of requests.
 
 use std::fmt;
 
@@ -6,38 +6,38 @@ use tollgate_core::Request;
 
 use crate::problem::quoted;
 
-/// Why a request can't be decided as it is.
+/// Why a request cannot be decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// There is no such domain.
+    /// The domain does not exist.
     UnknownDomain,
-    /// There are several domains and it names none.
+    /// There are several domains and the request names none.
     NoDomain,
     /// The domain has no rule of this name.
     UnknownRule(Box<str>),
-    /// More descriptors, or entries in one, than are looked at.
+    /// Too many descriptors, entries or limits.
     TooMany {
-        /// Of what.
+        /// The items.
         what: &'static str,
-        /// How many are looked at.
-        most: usize,
+        /// The maximum.
+        max: usize,
     },
-    /// A name or a value is longer than is looked at.
+    /// A name or a value is too long.
     TooLong,
-    /// The name under which it is to be decided once is empty, or longer than is looked at.
+    /// The idempotency key is empty or too long.
     BadOnce,
-    /// A limit that came with the request counts over a length of time that none may.
+    /// A limit that came with the request has an unsupported period.
     UnknownUnit,
-    /// The cost is in an attribute that is not a whole number.
+    /// The attribute with the cost is not a whole number.
     BadCost(Box<BadCost>),
 }
 
 /// A cost that is not a whole number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCost {
-    /// The rule that needs it.
+    /// The rule.
     pub rule: String,
-    /// The attribute that it is in.
+    /// The attribute with the cost.
     pub attribute: String,
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for RequestError {
             RequestError::UnknownDomain => write!(f, "there are no rules for this domain"),
             RequestError::NoDomain => write!(f, "the rules have several domains; name one"),
             RequestError::UnknownRule(name) => write!(f, "the domain has no rule {}", quoted(name)),
-            RequestError::TooMany { what, most } => write!(f, "too many {what}; at most {most}"),
+            RequestError::TooMany { what, max } => write!(f, "too many {what}; at most {max}"),
             RequestError::TooLong => {
-                write!(f, "a name or value is too long; at most {} bytes", Request::LONGEST_TEXT)
+                write!(f, "a name or value is too long; at most {} bytes", Request::MAX_TEXT_BYTES)
             }
             RequestError::BadOnce => {
-                write!(f, "an idempotency key has 1 to {} bytes", Request::LONGEST_ONCE)
+                write!(f, "an idempotency key has 1 to {} bytes", Request::MAX_ONCE_BYTES)
             }
             RequestError::UnknownUnit => {
                 write!(f, "a limit in the request counts by the second, minute, hour, day, week, month or year")

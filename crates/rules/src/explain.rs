@@ -1,4 +1,4 @@
-//! Why each rule applies to a request, or why not. Slow and wordy: for people.
+//! Explains why each rule applies to a request, or why not. Slow; for display.
 
 use std::fmt::Write as _;
 
@@ -10,68 +10,68 @@ use crate::compiled::{CompiledCost, Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
-use crate::resolve::{Known, Resolved};
-use crate::tenants::{Found, Sought};
-use crate::tree::NodeLimit;
+use crate::resolve::{ResolvedRequest, TenantContext};
+use crate::tenants::{Tenant, TenantLookup};
+use crate::tree::CompiledNodeLimit;
 
-/// What becomes of one rule.
+/// Whether a rule applies to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It applies, and limits.
+pub enum RuleMatch {
+    /// It applies and limits.
     Applies,
-    /// It applies, and does not limit.
+    /// It applies without a limit.
     Unlimited,
     /// It does not apply, for this reason.
     Misses(String),
 }
 
 impl Ruleset {
-    /// The fate of every rule of the request's domain, in their order.
-    pub fn explain(&self, request: &Request<'_>) -> Result<Vec<Fate>, RequestError> {
+    /// The result for every rule of the request's domain, in order.
+    pub fn explain(&self, request: &Request<'_>) -> Result<Vec<RuleMatch>, RequestError> {
         self.explain_resolved(request, &self.resolve(request, ClaimId::default())?, None)
     }
 
-    /// The same, for a request that was resolved.
+    /// The same for a request that was already resolved.
     pub fn explain_resolved(
         &self,
         request: &Request<'_>,
-        resolved: &Resolved<'_>,
-        known: Option<&Known<'_, '_>>,
-    ) -> Result<Vec<Fate>, RequestError> {
+        resolved: &ResolvedRequest<'_>,
+        context: Option<&TenantContext<'_, '_>>,
+    ) -> Result<Vec<RuleMatch>, RequestError> {
         let domain = resolved.domain;
-        let attributes = Attributes::of(request, domain)?;
-        let found = known.and_then(|known| {
-            let sought = Sought::of(known.tenants, domain, domain.caller(&attributes));
-            Found::of(known.tenants, &sought, known.now)
+        let attributes = Attributes::from_request(request, domain)?;
+        let tenant = context.and_then(|context| {
+            let lookup = TenantLookup::new(context.tenants, domain, domain.caller(&attributes));
+            Tenant::find(context.tenants, &lookup, context.now)
         });
-        let tier = domain.tier(&attributes, found.as_ref());
-        let fate = |(number, rule): (usize, &Rule)| {
-            if resolved.applied.iter().any(|applied| applied.rule as usize == number) {
-                Fate::Applies
-            } else if resolved.unlimited.iter().any(|applied| applied.rule as usize == number) {
-                Fate::Unlimited
+        let tier = domain.tier(&attributes, tenant.as_ref());
+        let explain = |(number, rule): (usize, &Rule)| {
+            if resolved.applied.iter().any(|applied| applied.rule == Some(number as u32)) {
+                RuleMatch::Applies
+            } else if resolved.unlimited.iter().any(|applied| applied.rule == Some(number as u32)) {
+                RuleMatch::Unlimited
             } else if rule.mode == RuleMode::Off {
-                Fate::Misses("it is switched off".to_owned())
+                RuleMatch::Misses("it is switched off".to_owned())
             } else if !rule.path.is_empty() {
                 let replaced = domain.replaced_by(number, request.descriptors);
-                Fate::Misses(replaced.unwrap_or_else(|| rule.why_not_in_tree(domain, request.descriptors)))
+                RuleMatch::Misses(replaced.unwrap_or_else(|| rule.why_not_in_tree(domain, request.descriptors)))
             } else {
-                Fate::Misses(rule.why_not(&attributes, domain, tier))
+                RuleMatch::Misses(rule.why_not(&attributes, domain, tier))
             }
         };
-        Ok(domain.rules.iter().enumerate().map(fate).collect())
+        Ok(domain.rules.iter().enumerate().map(explain).collect())
     }
 }
 
 impl Domain {
-    /// Whether a limit of the tree is met and another one of the request takes its place.
+    /// The limit that replaces a matching limit of the tree in this request.
     fn replaced_by(&self, number: usize, descriptors: &[Descriptor<'_>]) -> Option<String> {
         let walks: Vec<_> =
             descriptors.iter().map(|descriptor| (self.tree.walk(descriptor.entries), descriptor)).collect();
         let met =
             || walks.iter().flat_map(|(walk, descriptor)| self.tree.met(walk, descriptor.entries)).map(|met| met.limit);
         let name = met().find(|limit| limit.rule as usize == number)?.name.as_ref()?;
-        let rule = |limit: &NodeLimit| &self.rules[limit.rule as usize];
+        let rule = |limit: &CompiledNodeLimit| &self.rules[limit.rule as usize];
         let other = met().find(|limit| limit.replaces.contains(name) && rule(limit).mode != RuleMode::Off)?;
         Some(format!("{} takes its place", rule(other).name()))
     }
@@ -106,9 +106,9 @@ impl Rule {
         }
     }
 
-    /// The reason of the descriptor that came nearest.
+    /// The reason of the descriptor that matches furthest.
     fn why_not_in_tree(&self, domain: &Domain, descriptors: &[Descriptor<'_>]) -> String {
-        // Of several that came as far, the one that goes on with the right key, and the first.
+        // Among equals, one whose next entry has the right key, and the first one.
         let nearest = descriptors.iter().enumerate().rev().max_by_key(|(_, descriptor)| {
             let depth = self.depth(descriptor);
             let key = |entries: Option<&(&str, &str)>| entries.map(|(key, _)| (*key).to_owned());
@@ -117,13 +117,13 @@ impl Rule {
         let Some((number, nearest)) = nearest else { return "the request has no descriptors".to_owned() };
         let depth = self.depth(nearest);
         let mut why = String::new();
-        // Writing to a String can't fail.
+        // Writing to a String cannot fail.
         let _ = match (self.path.get(depth), nearest.entries.get(depth)) {
             (Some((key, pattern)), Some((has, value))) => {
-                let wanted = pattern.as_ref().map_or_else(|| key.clone(), |pattern| format!("{key}={pattern}"));
+                let expected = pattern.as_ref().map_or_else(|| key.clone(), |pattern| format!("{key}={pattern}"));
                 write!(
                     why,
-                    "entry {} of descriptor {} is {has}={value}, and it must be {wanted}",
+                    "entry {} of descriptor {} is {has}={value}, and it must be {expected}",
                     depth + 1,
                     number + 1
                 )
@@ -139,7 +139,7 @@ impl Rule {
         why
     }
 
-    /// How many entries of a descriptor follow the rule's path.
+    /// The number of entries of a descriptor that follow the rule's path.
     fn depth(&self, descriptor: &Descriptor<'_>) -> usize {
         let follows = |((key, pattern), (has, value)): &(&(String, Option<Pattern>), &(&str, &str))| {
             key == has && pattern.as_ref().is_none_or(|pattern| pattern.matches(value))
@@ -148,7 +148,7 @@ impl Rule {
     }
 }
 
-/// A test as the end of a sentence.
+/// A condition as the end of a sentence.
 fn must(test: &Test) -> String {
     match test {
         Test::Present => "it must be there".to_owned(),
@@ -163,7 +163,7 @@ fn must(test: &Test) -> String {
     }
 }
 
-/// A few of many.
+/// A few of many items.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 5;
     let more = items.len().saturating_sub(SHOWN);

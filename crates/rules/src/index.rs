@@ -1,4 +1,5 @@
-//! Which patterns a value matches, by lookup: the cost grows with the value, not with the number of patterns.
+//! Finds the patterns that match a value, by lookup: the cost depends on the value's length, not on the number of
+//! patterns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -7,26 +8,26 @@ use smallvec::SmallVec;
 
 use crate::pattern::{Glob, Pattern};
 
-/// A map by text. The keys come from rule files, so the hash needs no secret; only its speed matters.
+/// A map by text. The keys come from rule files, so the hash needs no secret, only speed.
 pub(crate) type ByText<T> = HashMap<Box<str>, T, foldhash::fast::FixedState>;
 
-/// What a pattern stands for, by its place in some list.
+/// The index of a pattern's target in some list.
 pub(crate) type Id = u32;
 
-/// Patterns, each with the ids that stand behind it.
+/// Patterns, each with the ids of its targets.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     exact: ByText<SmallVec<[Id; 2]>>,
     prefixes: Prefixes,
-    /// Looked at one by one; the loader bounds how many there are.
+    /// Tried one by one; the loader bounds their number.
     globs: Vec<(Glob, Id)>,
 }
 
-/// Prefixes by a hash of their text, looked up for each length that some prefix has. The hash of a longer one goes on from that
-/// of a shorter one, so a value is hashed once for all of them.
+/// Prefixes by hash, looked up for each length that some prefix has. The hash of a longer prefix continues that of a
+/// shorter one, so a value is hashed once.
 #[derive(Debug, Default)]
 struct Prefixes {
-    /// The lengths that there are, shortest first.
+    /// The existing lengths, shortest first.
     lengths: Vec<usize>,
     by_hash: HashMap<u64, SmallVec<[Prefix; 1]>, foldhash::fast::FixedState>,
 }
@@ -52,7 +53,7 @@ impl Patterns {
         index
     }
 
-    /// The ids of the pattern that is exactly this value.
+    /// The ids of the pattern that equals this value.
     pub(crate) fn exact(&self, value: &str) -> &[Id] {
         if self.exact.is_empty() {
             return &[];
@@ -60,7 +61,7 @@ impl Patterns {
         self.exact.get(value).map_or(&[], |ids| ids.as_slice())
     }
 
-    /// Calls `found` for each id behind a wildcard that matches.
+    /// Calls `found` for each id of a wildcard that matches.
     pub(crate) fn wild(&self, value: &str, mut found: impl FnMut(Id)) {
         self.prefixes.each(value, &mut found);
         for (glob, id) in &self.globs {
@@ -99,7 +100,7 @@ impl Prefixes {
         });
     }
 
-    /// Calls `look` with each length that some prefix has and the value reaches, and the hash of that much of it.
+    /// Calls `look` with each length of a prefix that the value reaches, and the hash of that part of the value.
     fn hashes(&self, value: &str, mut look: impl FnMut(usize, u64)) {
         let (mut hash, mut from) = (0, 0);
         for &length in &self.lengths {

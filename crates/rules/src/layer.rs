@@ -1,68 +1,71 @@
-//! What operators put above the rule files while the service runs: rules written by API, and switches.
+//! The layer: rules written by API and switches, which operators put above the rule files at run time.
 //!
-//! A layer says nothing on its own. It is read together with the files, by the same reader, under the same checks
-//! ([`Files::load_under`]): what comes out is one set of domains, in which nobody has to ask where a rule came from.
+//! A layer is read together with the files, by the same reader and with the same checks ([`RuleFiles::load_with_layer`]). The
+//! result is one set of domains, in which the origin of a rule does not matter.
 
 use crate::compiled::Ruleset;
-use crate::load::{Files, LoadOptions, Loaded};
-use crate::model::{Place, RuleMode};
-use crate::problem::{Problem, Severity, quoted};
+use crate::load::{LoadOptions, LoadedRules, RuleFiles};
+use crate::model::{RuleMode, SourceLocation};
+use crate::problem::{RuleProblem, Severity, quoted};
 
-/// What stands above the rule files.
+/// The layer above the rule files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layer {
-    /// Rules; no two of a domain with the same name.
+    /// Rules. No two rules of a domain have the same name.
     pub rules: Vec<LayerRule>,
-    /// Switches; of two of the same thing the last counts.
+    /// Switches. Of two with the same scope, the last one applies.
     pub switches: Vec<Switch>,
 }
 
-/// A rule of a domain's `rules` list. It takes the place of the file's rule of that name, or is added after them all.
+/// A rule of a domain's `rules` list. It replaces the file's rule of that name, or is appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerRule {
-    /// The domain, which a file must have.
+    /// The domain, which must be in a file.
     pub domain: String,
     /// The rule's name.
     pub name: String,
-    /// The rule as JSON or YAML: a map with the keys of a rule in `rules`. `name` may be absent; else it is the same.
+    /// The rule as JSON or YAML: a map with the keys of a rule in `rules`. `name` may be omitted; otherwise it must
+    /// be the same.
     pub rule: String,
-    /// What the rule is allowed to do, whatever its text says.
+    /// Restricts what the rule may do, whatever its text says.
     pub mode: Option<LayerMode>,
-    /// Which of its versions this is, where it has any.
+    /// The version of the rule, if it has versions.
     pub version: Option<u64>,
 }
 
-/// What a rule above the files is allowed to do.
+/// What a rule of the layer may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerMode {
-    /// It counts and refuses nobody.
+    /// It counts and refuses nothing.
     Shadow,
-    /// The rule of that name is switched off, be it this one or the file's. Its text may be empty or bad: that is a warning then.
+    /// The rule of that name is off, whether it is this one or the file's. Its text may be empty or invalid: that is
+    /// only a warning then.
     Off,
 }
 
-/// Sets how rules refuse, whatever their files say. The most specific one counts: of a rule, of a domain, of everything.
+/// Overrides the mode of rules, whatever their files say. The most specific switch applies: of a rule, of a domain,
+/// of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// The domain; `None`: all of them.
+    /// The domain; `None` for all.
     pub domain: Option<String>,
-    /// The rule, or the limit of the tree, by its name; `None`: all of them.
+    /// The rule, or the limit of the tree, by name; `None` for all.
     pub rule: Option<String>,
-    /// How they refuse.
+    /// The mode.
     pub mode: RuleMode,
 }
 
-/// How the places of problems end that are not of files.
+/// The suffix of locations that are not in files.
 const BY_API: &str = " (by API)";
 
 // === impl Layer ===
 
 impl Layer {
-    /// The same without the rules that errors are told of: what is left to run on where there is nothing better. What is wrong
-    /// with one rule must not take the others and the switches away.
-    pub fn without_faulty(&self, problems: &[Problem]) -> Layer {
+    /// The layer without the rules that have errors: the fallback if there is nothing better. An error in one rule
+    /// must not remove the others and the switches.
+    pub fn without_faulty(&self, problems: &[RuleProblem]) -> Layer {
         let faulty = |rule: &LayerRule| {
-            let place = rule.place();
+            let place = rule.source_name();
             problems.iter().any(|problem| problem.severity == Severity::Error && *problem.file == *place)
         };
         Layer {
@@ -73,18 +76,18 @@ impl Layer {
 }
 
 impl LayerRule {
-    /// The longest text, in bytes.
-    pub const LONGEST: usize = 256 << 10;
+    /// The maximum length of the text, in bytes.
+    pub const MAX_BYTES: usize = 256 << 10;
 
-    /// What it is called in problems, where a file has its path.
-    pub fn place(&self) -> String {
+    /// The name in problems, in place of a file's path.
+    pub fn source_name(&self) -> String {
         format!("rule {}{BY_API}", shown(&self.name))
     }
 }
 
 impl Switch {
-    /// What it is called in problems.
-    pub(crate) fn place(&self) -> String {
+    /// The name in problems.
+    pub(crate) fn source_name(&self) -> String {
         match (&self.rule, &self.domain) {
             (Some(rule), _) => format!("switch of rule {}{BY_API}", shown(rule)),
             (None, Some(domain)) => format!("switch of domain {}{BY_API}", shown(domain)),
@@ -93,10 +96,10 @@ impl Switch {
     }
 }
 
-/// A name that may be anything, in one line.
+/// A name, which may be any text, in one line.
 fn shown(name: &str) -> String {
     let shown = quoted(name);
-    // As it is, where it is an ordinary one.
+    // Unquoted, if it is an ordinary name.
     if shown.strip_prefix('`').and_then(|shown| shown.strip_suffix('`')) == Some(name) {
         name.to_owned()
     } else {
@@ -104,37 +107,37 @@ fn shown(name: &str) -> String {
     }
 }
 
-impl Place {
-    /// Whether it is in the layer above the files.
+impl SourceLocation {
+    /// Whether it is in the layer.
     pub fn is_by_api(&self) -> bool {
         self.file.ends_with(BY_API)
     }
 }
 
-impl Problem {
-    /// Whether it is one of the layer above the files.
+impl RuleProblem {
+    /// Whether it is in the layer.
     pub fn is_by_api(&self) -> bool {
         self.file.ends_with(BY_API)
     }
 
-    /// Where it is, in a word: `rules.yaml:7`, and `rule per-key:2` of a rule of the layer.
+    /// The location in short: `rules.yaml:7`, or `rule per-key:2` for a rule of the layer.
     pub fn at(&self) -> String {
         format!("{}:{}", self.file.strip_suffix(BY_API).unwrap_or(&self.file), self.line)
     }
 }
 
 impl Ruleset {
-    /// Loads files under a layer and compiles them; with the warnings.
+    /// Loads files with a layer and compiles them. Also returns the warnings.
     ///
     /// # Errors
     /// All problems of the files and of the layer, if one of them is an error.
-    pub fn load_under(
-        files: Files,
+    pub fn load_with_layer(
+        files: RuleFiles,
         options: &LoadOptions,
         layer: &Layer,
         generation: u64,
-    ) -> Result<(Ruleset, Vec<Problem>), Vec<Problem>> {
-        let Loaded { domains, warnings } = files.load_under(options, layer)?;
+    ) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let LoadedRules { domains, warnings } = files.load_with_layer(options, layer)?;
         match Ruleset::compile(domains, generation) {
             Ok(ruleset) => Ok((ruleset, warnings)),
             Err(errors) => Err(errors.into_iter().chain(warnings).collect()),

@@ -1,7 +1,8 @@
-//! Rule files, and which limits a request meets.
+//! Rule files, and the limits that apply to a request.
 //!
-//! Two file forms, Tollgate's `rules` list and envoyproxy/ratelimit's `descriptors` tree, become the same [`model`]; the model
-//! is compiled once into an immutable [`Ruleset`]. Nothing here does I/O once the files are read.
+//! There are two file forms: Tollgate's `rules` list and envoyproxy/ratelimit's `descriptors` tree. Both become the
+//! same [`model`], which is compiled once into an immutable [`Ruleset`]. Nothing here does I/O after the files are
+//! read.
 
 mod address;
 mod applies;
@@ -10,6 +11,7 @@ mod compiled;
 mod difference;
 mod error;
 mod explain;
+mod extensions;
 mod index;
 mod layer;
 pub mod limit_text;
@@ -18,26 +20,26 @@ mod lookup;
 pub mod model;
 mod once;
 pub mod pattern;
+mod peek;
 pub mod problem;
 mod requested;
 mod resolve;
 mod scope;
-mod selected;
+mod selection;
 mod short_form;
-mod standing;
 pub mod tenants;
 mod tree;
 pub mod yaml;
 
-pub use compiled::{Counters, Domain, Rule, Ruleset};
-pub use difference::{Changed, difference};
+pub use compiled::{Domain, Rule, RuleCounters, Ruleset};
+pub use difference::{ValueChange, difference};
 pub use error::{BadCost, RequestError};
-pub use explain::Fate;
+pub use explain::RuleMatch;
 pub use layer::{Layer, LayerMode, LayerRule, Switch};
-pub use load::{Files, LoadOptions, Loaded, Source, load_paths, load_sources};
-pub use once::{Asker, claim_id, named_claim};
-pub use problem::{Problem, Severity, quoted};
-pub use resolve::{Applied, AppliedTerms, Known, Matched, Resolved};
+pub use load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_paths, load_sources};
+pub use once::{CallerDigest, claim_id, named_claim};
+pub use peek::{Peek, TreePaths};
+pub use problem::{RuleProblem, Severity, quoted};
+pub use resolve::{AppliedRule, AppliedTerms, MatchedRules, ResolvedRequest, TenantContext};
 pub use short_form::short_form;
-pub use standing::{Looks, Ways};
-pub use tenants::{ResolvedBy, Room, Tenants};
+pub use tenants::{LimitArena, ResolvedBy, Tenants};

@@ -1,13 +1,13 @@
 //! The small texts of rule files: `100/minute`, `60s`, `10%`, `1.5x`.
 //!
-//! Each is read exactly, in integers, or refused with a sentence that says what to write.
+//! Each is parsed exactly, in integers, or rejected with a remedy.
 
 use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::{Limit, LimitError, Period, Span};
 
-use crate::problem::{Fault, quoted};
+use crate::problem::{TextFault, quoted};
 
-/// What a `limit` says.
+/// The text of a `limit`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitText {
     /// `unlimited`
@@ -23,27 +23,27 @@ pub enum LimitText {
     },
 }
 
-/// What a `burst` says.
+/// The text of a `burst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burst {
     /// `200`
     Units(u64),
     /// `1.5x`: 15 tenths of the amount.
     Multiple {
-        /// How many parts.
+        /// The numerator.
         parts: u64,
-        /// Of how many to a whole; at least 1.
+        /// The denominator; at least 1.
         whole: u64,
     },
 }
 
-/// The longest text that is read at all; zones have the longest names.
-const LONGEST: usize = 120;
+/// The maximum length of a text, in bytes. Zones have the longest names.
+const MAX_TEXT_BYTES: usize = 120;
 
-/// Decimals of a multiple.
+/// The maximum number of decimals of a multiple.
 const MULTIPLE_DECIMALS: u32 = 4;
 
-/// Decimals of a percentage.
+/// The maximum number of decimals of a percentage.
 const PERCENT_DECIMALS: u32 = 2;
 
 const MILLISECOND: u64 = 1_000;
@@ -52,10 +52,10 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Reads a limit.
-pub fn limit(text: &str) -> Result<LimitText, Fault> {
+/// Parses a limit.
+pub fn limit(text: &str) -> Result<LimitText, TextFault> {
     let text = text.trim();
-    if text.len() > LONGEST {
+    if text.len() > MAX_TEXT_BYTES {
         return Err(not_a_limit(text));
     }
     if text.eq_ignore_ascii_case("unlimited") {
@@ -69,22 +69,23 @@ pub fn limit(text: &str) -> Result<LimitText, Fault> {
             Ok(LimitText::Concurrent(amount_of(amount, text)?))
         }
         [amount] if number(amount).is_ok() => {
-            Err(Fault::new(format!("{} has no period", quoted(text)), format!("write {amount}/minute")))
+            Err(TextFault::new(format!("{} has no period", quoted(text)), format!("write {amount}/minute")))
         }
         _ => Err(not_a_limit(text)),
     }
 }
 
-/// Reads a length of time: a whole number and a unit up to weeks.
-pub fn duration(text: &str) -> Result<Span, Fault> {
+/// Parses a duration: a whole number and a unit up to weeks.
+pub fn duration(text: &str) -> Result<Span, TextFault> {
     let text = text.trim();
-    let fault = || Fault::new(format!("{} is not a length of time", quoted(text)), "write for instance 60s, 5m or 2h");
-    if text.len() > LONGEST {
+    let fault =
+        || TextFault::new(format!("{} is not a length of time", quoted(text)), "write for instance 60s, 5m or 2h");
+    if text.len() > MAX_TEXT_BYTES {
         return Err(fault());
     }
     let (count, unit) = counted(text);
     if unit.is_empty() && number(count).is_ok() {
-        return Err(Fault::new(format!("{} has no unit", quoted(text)), format!("write {count}s for seconds")));
+        return Err(TextFault::new(format!("{} has no unit", quoted(text)), format!("write {count}s for seconds")));
     }
     match (number(count), unit_micros(unit)) {
         (Ok(count), Some(micros)) => count.checked_mul(micros).map(Span::from_micros).ok_or_else(fault),
@@ -92,9 +93,9 @@ pub fn duration(text: &str) -> Result<Span, Fault> {
     }
 }
 
-/// Reads a percentage from 0 to 100, as parts of 10,000.
-pub fn percent(text: &str) -> Result<u16, Fault> {
-    let fault = |remedy: String| Fault::new(format!("{} is not a share", quoted(text)), remedy);
+/// Parses a percentage from 0 to 100 as basis points.
+pub fn percent(text: &str) -> Result<u16, TextFault> {
+    let fault = |remedy: String| TextFault::new(format!("{} is not a share", quoted(text)), remedy);
     let usual = || fault("write a percentage from 0% to 100%, with at most two decimals, for instance 10%".to_owned());
     let Some(share) = text.trim().strip_suffix('%') else {
         return Err(match number(text.trim()) {
@@ -104,18 +105,18 @@ pub fn percent(text: &str) -> Result<u16, Fault> {
     };
     let (parts, whole) = decimal(share.trim(), PERCENT_DECIMALS).ok_or_else(usual)?;
     match parts.checked_mul(100) {
-        // With two decimals at most, `whole` divides 100.
+        // With at most two decimals, `whole` divides 100.
         Some(parts) if parts / whole <= 10_000 => u16::try_from(parts / whole).map_err(|_| usual()),
         _ => Err(usual()),
     }
 }
 
-/// Reads a burst: a number of units, or a multiple of the amount.
-pub fn burst(text: &str) -> Result<Burst, Fault> {
+/// Parses a burst: a number of units, or a multiple of the amount.
+pub fn burst(text: &str) -> Result<Burst, TextFault> {
     let text = text.trim();
     let fault = || {
         let remedy = "write a number of at least 1, or a multiple of the amount such as 2x or 1.5x";
-        Fault::new(format!("{} is not a burst", quoted(text)), remedy)
+        TextFault::new(format!("{} is not a burst", quoted(text)), remedy)
     };
     match text.strip_suffix(['x', 'X']) {
         None => number(text).ok().filter(|units| *units > 0).map(Burst::Units),
@@ -126,36 +127,39 @@ pub fn burst(text: &str) -> Result<Burst, Fault> {
     .ok_or_else(fault)
 }
 
-/// Reads a whole number; `_` may part its digits.
-pub fn number(text: &str) -> Result<u64, Fault> {
+/// Parses a whole number. `_` may separate its digits.
+pub fn number(text: &str) -> Result<u64, TextFault> {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
-    let well_formed = text.len() <= LONGEST
+    let well_formed = text.len() <= MAX_TEXT_BYTES
         && text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     if digits == 0 || !well_formed {
-        return Err(Fault::new(format!("{} is not a whole number", quoted(text)), "write digits, for instance 1000"));
+        return Err(TextFault::new(
+            format!("{} is not a whole number", quoted(text)),
+            "write digits, for instance 1000",
+        ));
     }
-    text.replace('_', "").parse().map_err(|_| Fault::new(format!("{text} is too large"), "write a smaller number"))
+    text.replace('_', "").parse().map_err(|_| TextFault::new(format!("{text} is too large"), "write a smaller number"))
 }
 
-/// What is wrong with a limit that can't be counted, and what to write instead.
-pub fn limit_fault(error: &LimitError) -> Fault {
+/// The error for a limit that cannot be counted exactly, with a remedy.
+pub fn limit_fault(error: &LimitError) -> TextFault {
     match error {
-        LimitError::TooShort => Fault::new("the period is too short", "write 1ms or longer"),
-        LimitError::TooLarge { most: 0 } => Fault::new("the period is too long", "write a shorter one, in days"),
-        LimitError::TooLarge { most } => Fault::new(
+        LimitError::TooShort => TextFault::new("the period is too short", "write 1ms or longer"),
+        LimitError::TooLarge { max: 0 } => TextFault::new("the period is too long", "write a shorter one, in days"),
+        LimitError::TooLarge { max: most } => TextFault::new(
             "the limit is too large to be counted exactly over this period",
             format!("write at most {most} for the amount and the burst, or a shorter period"),
         ),
-        LimitError::TooManyEntries => Fault::new(
+        LimitError::TooManyEntries => TextFault::new(
             "the limit is too large for a counter that keeps an entry for each unit",
-            format!("write at most {}, or another algorithm", Limit::MOST_ENTRIES),
+            format!("write at most {}, or another algorithm", Limit::MAX_ENTRIES),
         ),
-        LimitError::SubWindows => Fault::new(
+        LimitError::SubWindows => TextFault::new(
             "the period can't be parted so",
-            format!("write 1 to {} sub_windows that divide the period evenly", Limit::MOST_SUB_WINDOWS),
+            format!("write 1 to {} sub_windows that divide the period evenly", Limit::MAX_SUB_WINDOWS),
         ),
-        LimitError::NotForCalendars => Fault::new(
+        LimitError::NotForCalendars => TextFault::new(
             "only fixed_window, and sliding_window without sub_windows, can follow a calendar",
             "write `algorithm: fixed_window`, or a period without `in` and `from day`",
         ),
@@ -163,8 +167,8 @@ pub fn limit_fault(error: &LimitError) -> Fault {
 }
 
 impl Burst {
-    /// The burst of this amount, rounded down; at least 1 where the amount is.
-    pub fn of(self, amount: u64) -> u64 {
+    /// The burst for this amount, rounded down; at least 1 unless the amount is 0.
+    pub fn for_amount(self, amount: u64) -> u64 {
         match self {
             Burst::Units(units) => units,
             Burst::Multiple { parts, whole } => {
@@ -175,17 +179,17 @@ impl Burst {
     }
 }
 
-fn amount_of(amount: &str, limit: &str) -> Result<u64, Fault> {
+fn amount_of(amount: &str, limit: &str) -> Result<u64, TextFault> {
     number(amount.trim()).map_err(|fault| {
         let remedy = "write a whole number before it, for instance 100/minute; 0 blocks, `unlimited` is a word";
-        Fault::new(format!("{} is not a limit: {}", quoted(limit), fault.message), remedy)
+        TextFault::new(format!("{} is not a limit: {}", quoted(limit), fault.message), remedy)
     })
 }
 
-/// What follows the `/`.
-fn period(text: &str, limit: &str) -> Result<Period, Fault> {
+/// The part after the `/`.
+fn period(text: &str, limit: &str) -> Result<Period, TextFault> {
     let lower = text.to_ascii_lowercase();
-    // A zone is told as it was written.
+    // A zone is shown as written.
     let zone = text.split_whitespace().last().unwrap_or_default();
     match lower.split_whitespace().collect::<Vec<_>>().as_slice() {
         [length] => fixed(counted(length), limit),
@@ -198,13 +202,13 @@ fn period(text: &str, limit: &str) -> Result<Period, Fault> {
 }
 
 /// A period of fixed length, aligned to the epoch.
-fn fixed((count, unit): (&str, &str), limit: &str) -> Result<Period, Fault> {
+fn fixed((count, unit): (&str, &str), limit: &str) -> Result<Period, TextFault> {
     let micros = match (unit, count) {
         ("month" | "months", "") => 30 * DAY,
         ("year" | "years", "") => 365 * DAY,
         ("month" | "months" | "year" | "years", _) => {
             let message = format!("{} counts months or years, which differ in length", quoted(limit));
-            return Err(Fault::new(message, "write the period in days, for instance 90d"));
+            return Err(TextFault::new(message, "write the period in days, for instance 90d"));
         }
         (unit, count) => {
             let micros = unit_micros(unit).ok_or_else(|| not_a_limit(limit))?;
@@ -215,14 +219,14 @@ fn fixed((count, unit): (&str, &str), limit: &str) -> Result<Period, Fault> {
     Period::fixed(Span::from_micros(micros)).map_err(|error| limit_fault(&error))
 }
 
-/// A period as people in a zone count it.
-fn calendar(unit: &str, from_day: Option<&str>, zone: &str, limit: &str) -> Result<Period, Fault> {
+/// A calendar period in a zone.
+fn calendar(unit: &str, from_day: Option<&str>, zone: &str, limit: &str) -> Result<Period, TextFault> {
     let day = match from_day.map(|day| day.parse::<u8>()) {
         None => None,
         Some(Ok(day @ 1..=31)) => Some(day),
         Some(_) => {
             let message = format!("{} does not name a day of the month", quoted(limit));
-            return Err(Fault::new(message, "write a day from 1 to 31, for instance 1000/month from day 17"));
+            return Err(TextFault::new(message, "write a day from 1 to 31, for instance 1000/month from day 17"));
         }
     };
     let unit = match (unit, day) {
@@ -232,21 +236,24 @@ fn calendar(unit: &str, from_day: Option<&str>, zone: &str, limit: &str) -> Resu
         ("year", None) => CalendarUnit::Year,
         (_, Some(_)) => {
             let message = format!("only a month begins on a day, not {}", quoted(limit));
-            return Err(Fault::new(message, "write for instance 1000/month from day 17"));
+            return Err(TextFault::new(message, "write for instance 1000/month from day 17"));
         }
         (_, None) => {
             let message = format!("only a day, week, month or year has a zone, not {}", quoted(limit));
-            return Err(Fault::new(message, "leave out `in ZONE`, or write for instance 1000/day in Europe/Berlin"));
+            return Err(TextFault::new(
+                message,
+                "leave out `in ZONE`, or write for instance 1000/day in Europe/Berlin",
+            ));
         }
     };
     let calendar = Calendar::new(unit, zone).ok_or_else(|| {
         let message = format!("there is no zone {}", quoted(zone));
-        Fault::new(message, "write a name of the IANA time zone database, for instance Europe/Berlin or UTC")
+        TextFault::new(message, "write a name of the IANA time zone database, for instance Europe/Berlin or UTC")
     })?;
     Ok(Period::calendar(calendar))
 }
 
-/// Parts a count from the unit behind it.
+/// Splits a count from the unit after it.
 fn counted(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (count, unit) = text.split_at(end);
@@ -265,7 +272,7 @@ fn unit_micros(unit: &str) -> Option<u64> {
     })
 }
 
-/// A number with at most so many decimals, as parts of a power of ten.
+/// A number with at most this many decimals, as a fraction of a power of ten.
 fn decimal(text: &str, decimals: u32) -> Option<(u64, u64)> {
     let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
     let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= decimals)?;
@@ -278,10 +285,10 @@ fn decimal(text: &str, decimals: u32) -> Option<(u64, u64)> {
     Some((parts, whole))
 }
 
-fn not_a_limit(text: &str) -> Fault {
+fn not_a_limit(text: &str) -> TextFault {
     let remedy = "write N/second, N/30s, N/5m, N/hour, N/day, N/month in Europe/Berlin, N/month from day 17, \
                   `N concurrent` or `unlimited`";
-    Fault::new(format!("{} is not a limit", quoted(text)), remedy)
+    TextFault::new(format!("{} is not a limit", quoted(text)), remedy)
 }
 
 #[cfg(test)]

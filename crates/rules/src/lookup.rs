@@ -1,7 +1,7 @@
-//! Which rules of the list may apply to a request: a lookup, not a walk.
+//! Finds the rules of the list that may apply to a request, by lookup instead of iteration.
 //!
-//! A rule stands behind one of its conditions: the one that the fewest share. Where many stand behind the same one, an index of
-//! their own tells them apart by the next.
+//! A rule is indexed by one of its conditions: the one that the fewest other rules share. If many rules share it, a
+//! nested index distinguishes them by the next condition.
 
 #[cfg(test)]
 mod tests;
@@ -13,50 +13,50 @@ use smallvec::SmallVec;
 use crate::attributes::Attributes;
 use crate::compiled::{Attribute, Rule, Ruleset};
 use crate::index::{Id, Patterns};
-use crate::model::{Place, RuleMode, Test};
+use crate::model::{RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
-use crate::problem::Problem;
+use crate::problem::RuleProblem;
 
 /// Finds the rules of the list that may apply.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Rules that no attribute points to.
+    /// Rules that are indexed by no attribute.
     always: Vec<Id>,
-    /// In the order of the attributes' numbers; each at its own number where none is left out.
+    /// Sorted by the attributes' numbers; each at its own number if there is no gap.
     by_attribute: Vec<(Attribute, Pointers)>,
-    /// Behind ids that are [`NESTED`].
+    /// For ids that are [`NESTED`].
     nested: Vec<Index>,
 }
 
-/// The rules that an attribute points to.
+/// The rules that are indexed by an attribute.
 #[derive(Debug, Default)]
 struct Pointers {
-    /// By being there.
+    /// By its presence.
     present: Vec<Id>,
     /// By its value.
     value: Patterns,
 }
 
-/// How many rules behind one condition are tried one by one.
+/// The maximum number of rules behind one condition that are tried one by one.
 const CROWD: usize = 8;
-/// How many times at most a rule stands in a crowd, and in those within it: once for each value of a list, and lists of
-/// several conditions multiply.
-const MOST_COPIES: usize = 8;
-/// How many conditions one after the other a rule is found by at most.
-const DEEPEST: usize = 6;
-/// The mark of an id that is a nested index. Rules have far smaller ones.
+/// The maximum number of copies of a rule in a group and its nested groups: one for each value of a list, and lists
+/// of several conditions multiply.
+const MAX_COPIES: usize = 8;
+/// The maximum nesting of indexes.
+const MAX_NESTING: usize = 6;
+/// The flag of an id that refers to a nested index. Ids of rules are far smaller.
 const NESTED: Id = 1 << 31;
-const _: () = assert!(Ruleset::MOST_RULES < NESTED as usize);
+const _: () = assert!(Ruleset::MAX_RULES < NESTED as usize);
 
 impl Index {
-    /// Finds a place for each rule, and tells it which of its clauses holds whenever it is found.
-    pub(crate) fn new(rules: &mut [Rule], place: &Place, errors: &mut Vec<Problem>) -> Index {
+    /// Indexes each rule, and sets the clause that holds whenever it is found.
+    pub(crate) fn new(rules: &mut [Rule], place: &SourceLocation, errors: &mut Vec<RuleProblem>) -> Index {
         let in_force = (0..).zip(&*rules).filter(|(_, rule)| rule.mode != RuleMode::Off);
-        let waiting = in_force
-            .map(|(id, rule)| Waiting { id, rule, left: (0..rule.clauses.len()).collect(), copies: usize::MAX })
+        let unplaced = in_force
+            .map(|(id, rule)| UnplacedRule { id, rule, left: (0..rule.clauses.len()).collect(), copies: usize::MAX })
             .collect();
-        let mut builder = Builder { scanned: 0, depth: 0, pivots: Vec::new() };
-        let mut index = builder.index(waiting);
+        let mut builder = IndexBuilder { scanned: 0, depth: 0, pivots: Vec::new() };
+        let mut index = builder.index(unplaced);
         index.leave_none_out();
         check_scanned(builder.scanned, place, errors);
         for (id, clause) in builder.pivots {
@@ -65,7 +65,7 @@ impl Index {
         index
     }
 
-    /// Adds the rules that may apply, perhaps one of them twice.
+    /// Adds the rules that may apply, possibly with duplicates.
     pub(crate) fn find(&self, attributes: &Attributes<'_>, found: &mut SmallVec<[Id; 8]>) {
         self.always.iter().for_each(|id| found.push(*id));
         for (attribute, value) in attributes.iter() {
@@ -95,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Every request comes through the outermost index, so there no attribute is searched for.
+    /// Fills gaps in the outermost index, so that attributes are found there without a search.
     fn leave_none_out(&mut self) {
         let end = self.by_attribute.last().map_or(0, |(attribute, _)| attribute.0 + 1);
         let mut sparse = std::mem::take(&mut self.by_attribute).into_iter().peekable();
@@ -108,60 +108,60 @@ impl Index {
     }
 }
 
-/// A rule that has no place yet.
+/// A rule that is not indexed yet.
 #[derive(Clone)]
-struct Waiting<'r> {
+struct UnplacedRule<'r> {
     id: Id,
     rule: &'r Rule,
-    /// The clauses that it does not stand behind already.
+    /// The clauses by which it is not indexed yet.
     left: SmallVec<[usize; 4]>,
-    /// How often it may still be copied; as often as it needs where it stands first.
+    /// The number of copies that are still allowed; unlimited in the outermost index.
     copies: usize,
 }
 
-struct Builder {
-    /// The most rules that a request may have to look at one by one.
+struct IndexBuilder {
+    /// The maximum number of rules that a request must try one by one.
     scanned: usize,
-    /// How many indexes the one at hand is in.
+    /// The nesting of the current index.
     depth: usize,
-    /// The clauses that rules stand behind in the outermost index.
+    /// The clauses by which rules are indexed in the outermost index.
     pivots: Vec<(Id, usize)>,
 }
 
-impl Builder {
-    fn index<'r>(&mut self, rules: Vec<Waiting<'r>>) -> Index {
+impl IndexBuilder {
+    fn index<'r>(&mut self, rules: Vec<UnplacedRule<'r>>) -> Index {
         let mut sharing: HashMap<(Attribute, &Pattern), usize> = HashMap::new();
         let mut needing: HashMap<Attribute, usize> = HashMap::new();
-        for waiting in &rules {
-            for (_, attribute, patterns) in waiting.indexed() {
+        for unplaced in &rules {
+            for (_, attribute, patterns) in unplaced.indexed() {
                 patterns.iter().for_each(|pattern| *sharing.entry((attribute, pattern)).or_default() += 1);
             }
-            waiting.rule.required().for_each(|attribute| *needing.entry(attribute).or_default() += 1);
+            unplaced.rule.required().for_each(|attribute| *needing.entry(attribute).or_default() += 1);
         }
         let mut index = Index::default();
-        let mut behind: HashMap<(Attribute, &Pattern), Vec<Waiting<'r>>> = HashMap::new();
+        let mut behind: HashMap<(Attribute, &Pattern), Vec<UnplacedRule<'r>>> = HashMap::new();
         let mut present: HashMap<Attribute, Vec<Id>> = HashMap::new();
         let mut scanned = 0;
-        for waiting in rules {
+        for unplaced in rules {
             let telling = |(_, attribute, patterns): &(usize, Attribute, &'r [Pattern])| {
                 patterns.iter().map(|pattern| sharing[&(*attribute, pattern)]).max()
             };
-            if let Some((clause, attribute, patterns)) = waiting.indexed().min_by_key(telling) {
+            if let Some((clause, attribute, patterns)) = unplaced.indexed().min_by_key(telling) {
                 if self.depth == 0 {
-                    self.pivots.push((waiting.id, clause));
+                    self.pivots.push((unplaced.id, clause));
                 }
-                let left: SmallVec<[usize; 4]> = waiting.left.iter().copied().filter(|it| *it != clause).collect();
-                let copies = (waiting.copies / patterns.len().max(1)).min(MOST_COPIES);
+                let left: SmallVec<[usize; 4]> = unplaced.left.iter().copied().filter(|it| *it != clause).collect();
+                let copies = (unplaced.copies / patterns.len().max(1)).min(MAX_COPIES);
                 for pattern in patterns {
                     let all = behind.entry((attribute, pattern)).or_default();
-                    all.push(Waiting { left: left.clone(), copies, ..waiting });
+                    all.push(UnplacedRule { left: left.clone(), copies, ..unplaced });
                 }
                 continue;
             }
-            scanned += usize::from(waiting.rule.needs_a_look());
-            match waiting.rule.required().min_by_key(|attribute| needing[attribute]) {
-                Some(attribute) => present.entry(attribute).or_default().push(waiting.id),
-                None => index.always.push(waiting.id),
+            scanned += usize::from(unplaced.rule.needs_a_look());
+            match unplaced.rule.required().min_by_key(|attribute| needing[attribute]) {
+                Some(attribute) => present.entry(attribute).or_default().push(unplaced.id),
+                None => index.always.push(unplaced.id),
             }
         }
         self.scanned = self.scanned.max(scanned);
@@ -174,26 +174,26 @@ impl Builder {
         index
     }
 
-    /// Gives the rules behind one condition ids to be found by: their own, or that of an index that tells them apart.
-    fn place(&mut self, index: &mut Index, crowd: Vec<Waiting<'_>>, mut found: impl FnMut(Id)) {
-        let by_value = |waiting: &Waiting<'_>| waiting.indexed().next().is_some();
-        let by_presence = |waiting: &Waiting<'_>| !waiting.rule.required().eq(crowd[0].rule.required());
-        let may_nest = crowd.len() > CROWD && self.depth < DEEPEST;
-        if may_nest && crowd.iter().any(|waiting| by_value(waiting) || by_presence(waiting)) {
+    /// Assigns ids to the rules behind one condition: their own, or that of a nested index.
+    fn place(&mut self, index: &mut Index, crowd: Vec<UnplacedRule<'_>>, mut found: impl FnMut(Id)) {
+        let by_value = |unplaced: &UnplacedRule<'_>| unplaced.indexed().next().is_some();
+        let by_presence = |unplaced: &UnplacedRule<'_>| !unplaced.rule.required().eq(crowd[0].rule.required());
+        let may_nest = crowd.len() > CROWD && self.depth < MAX_NESTING;
+        if may_nest && crowd.iter().any(|unplaced| by_value(unplaced) || by_presence(unplaced)) {
             self.depth += 1;
             let nested = self.index(crowd);
             self.depth -= 1;
             found(NESTED | index.nested.len() as Id);
             index.nested.push(nested);
         } else {
-            self.scanned = self.scanned.max(crowd.iter().filter(|waiting| waiting.rule.needs_a_look()).count());
-            crowd.iter().for_each(|waiting| found(waiting.id));
+            self.scanned = self.scanned.max(crowd.iter().filter(|unplaced| unplaced.rule.needs_a_look()).count());
+            crowd.iter().for_each(|unplaced| found(unplaced.id));
         }
     }
 }
 
-impl<'r> Waiting<'r> {
-    /// The clauses by whose values it can be found.
+impl<'r> UnplacedRule<'r> {
+    /// The clauses by whose values it can be indexed.
     fn indexed(&self) -> impl Iterator<Item = (usize, Attribute, &'r [Pattern])> {
         let (rule, copies) = (self.rule, self.copies);
         self.left.iter().filter_map(move |clause| {
@@ -205,14 +205,14 @@ impl<'r> Waiting<'r> {
 }
 
 impl Rule {
-    /// Attributes without which it does not apply.
+    /// Attributes that it requires.
     fn required(&self) -> impl Iterator<Item = Attribute> {
         let keyed = self.key.iter().filter(|part| !part.optional).map(|part| part.attribute);
         let matched = self.clauses.iter().filter(|(_, test)| !matches!(test, Test::Absent | Test::Not(_)));
         keyed.chain(matched.map(|(attribute, _)| *attribute))
     }
 
-    /// Whether it has a condition that no lookup can tell.
+    /// Whether it has a condition that cannot be indexed.
     fn needs_a_look(&self) -> bool {
         self.clauses.iter().any(|(_, test)| match test {
             Test::Present | Test::Absent => false,
@@ -222,7 +222,7 @@ impl Rule {
     }
 }
 
-/// The values and prefixes that a test asks for one of, where it asks for nothing else.
+/// The values and prefixes of a condition that consists of nothing else.
 fn indexed_values(test: &Test) -> Option<&[Pattern]> {
     match test {
         Test::AnyOf(patterns) if !patterns.iter().any(|pattern| matches!(pattern, Pattern::Glob(_))) => Some(patterns),
@@ -246,16 +246,16 @@ fn pointers(
     sorted
 }
 
-/// Refuses more rules, or nodes of a tree, than a request may have to look at one by one.
-pub(crate) fn check_scanned(scanned: usize, place: &Place, errors: &mut Vec<Problem>) {
-    if scanned > Ruleset::MOST_SCANNED {
+/// Rejects more rules, or tree nodes, than a request may try one by one.
+pub(crate) fn check_scanned(scanned: usize, place: &SourceLocation, errors: &mut Vec<RuleProblem>) {
+    if scanned > Ruleset::MAX_SCANNED {
         let message = format!(
-            "{scanned} rules of this domain are told apart only by `not`, `cidr` or a `*` that is not at the end"
+            "{scanned} rules of this domain are distinguished only by `not`, `cidr` or a `*` that is not at the end"
         );
         let remedy = format!(
             "give all but {} of them an exact value or a prefix of their own to match as well",
-            Ruleset::MOST_SCANNED
+            Ruleset::MAX_SCANNED
         );
-        errors.push(Problem::error(place, message, remedy));
+        errors.push(RuleProblem::error(place, message, remedy));
     }
 }

@@ -1,5 +1,6 @@
-//! Rules as the program sees them: what files say, checked, with nothing left to refuse.
+//! The model of rules: the content of the files, validated.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,57 +11,58 @@ use crate::pattern::Pattern;
 /// The rules of one domain.
 #[derive(Clone, Debug)]
 pub struct Domain {
-    /// Its name in requests.
+    /// The name in requests.
     pub name: String,
-    /// The attribute that names a caller: counters whose key has it live together.
+    /// The attribute that identifies a caller. Counters whose key has it share the caller's partition.
     pub entity: Option<String>,
     /// The tiers that limits may be given for, in the order of the file.
     pub tiers: Vec<Tier>,
-    /// The place in `tiers` of the one that callers have who have none.
+    /// The index in `tiers` of the tier of callers without one.
     pub default_tier: usize,
-    /// The attribute that names the caller's tier, where no tenant record does.
+    /// The attribute with the caller's tier, if no tenant record has one.
     pub tier_from: Option<String>,
-    /// The rule that a caller's quota means when no other is named.
+    /// The rule that a caller's quota refers to if it names no other.
     pub default_rule: Option<String>,
     /// The rules of the `rules` list.
     pub rules: Vec<Rule>,
     /// The roots of the `descriptors` tree.
     pub tree: Vec<Node>,
-    /// Whether the limits on the way to a node of the tree are charged too.
+    /// Whether the limits of a node's ancestors are charged too.
     pub match_parents: bool,
-    /// How limits count that do not say.
+    /// The algorithm of limits that name none.
     pub default_algorithm: Counting,
     /// Where it was declared.
-    pub at: Place,
+    pub at: SourceLocation,
 }
 
 /// A class of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// Its name in limit maps.
+    /// The name in limit maps.
     pub name: String,
-    /// Whether its callers pay: policy `cost` denies the others when the store is away.
+    /// Whether its callers pay. Policy `cost` denies the others while the store is unavailable.
     pub paid: bool,
-    /// Who is served first under overload; larger is first.
+    /// Which callers are served first under overload; a higher number first. Not evaluated yet: it is reserved for
+    /// load shedding by priority.
     pub priority: u32,
 }
 
 /// One rule of the `rules` list.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name in headers, metrics and logs; unique in the domain.
+    /// The name in headers, metrics and logs. Unique in the domain.
     pub name: String,
-    /// The attributes whose values name a counter. None: one counter for all.
+    /// The attributes whose values identify a counter. If empty, there is one counter for all.
     pub key: Vec<KeyPart>,
-    /// What else must hold of the request; all of them.
+    /// Further conditions on the request, all of which must hold.
     pub clauses: Vec<Clause>,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: Cost,
-    /// What it is held to, and what follows.
+    /// The limits and what follows from them.
     pub terms: Terms,
     /// Where it was declared.
-    pub at: Place,
-    /// Which of its versions this is; rules of files have none.
+    pub at: SourceLocation,
+    /// The version of the rule. `None` for rules of files.
     pub version: Option<u64>,
 }
 
@@ -78,120 +80,120 @@ pub struct KeyPart {
 pub struct Clause {
     /// The attribute.
     pub attribute: String,
-    /// What must hold of it.
+    /// The condition.
     pub test: Test,
 }
 
-/// What must hold of an attribute.
+/// A condition on the value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// It is there.
+    /// The attribute is present.
     Present,
-    /// It is not there.
+    /// The attribute is absent.
     Absent,
-    /// It is there and matches one of these.
+    /// The attribute is present and matches one of these.
     AnyOf(Vec<Pattern>),
-    /// It is there and is an address in one of these networks.
+    /// The attribute is present and is an address in one of these networks.
     Within(Vec<Network>),
-    /// The other does not hold; so it holds where the attribute is absent.
+    /// The inner condition does not hold. Also true if the attribute is absent.
     Not(Box<Test>),
 }
 
-/// An address range. Addresses that IPv6 maps from IPv4 count as IPv4.
+/// An address range. IPv4-mapped IPv6 addresses count as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Any address in it; the bits past the prefix do not count.
+    /// Any address in the range; the bits after the prefix are ignored.
     pub address: IpAddr,
-    /// How many bits count: at most 32 or 128.
+    /// The number of significant bits: at most 32 or 128.
     pub prefix: u8,
 }
 
-/// What a request costs under a rule.
+/// The cost of a request under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// What the request says.
+    /// The cost in the request.
     Request,
-    /// Always this.
+    /// A constant.
     Fixed(u64),
-    /// The number in this attribute; without it the rule does not apply.
+    /// The number in this attribute. The rule does not apply without it.
     Attribute(String),
     /// By the value of an attribute: the first case that matches.
     Table {
         /// The attribute.
         attribute: String,
-        /// Patterns and what they cost, in the order of the file.
+        /// Patterns and their costs, in the order of the file.
         cases: Vec<(Pattern, u64)>,
-        /// What everything else costs; without it the rule does not apply to anything else.
+        /// The cost of all other values. Without it, the rule does not apply to them.
         default: Option<u64>,
     },
 }
 
-/// What a rule holds callers to: the part that both file forms share.
+/// The limits of a rule and what follows from them. Shared by both file forms.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What each tier is held to, in the order of the domain's tiers. `None`: the rule does not apply to that tier.
+    /// The cap of each tier, in the order of the domain's tiers. `None`: the rule does not apply to that tier.
     pub caps: Vec<Option<Cap>>,
-    /// What follows when there is no room.
+    /// The effect if there is no room.
     pub mode: RuleMode,
-    /// What each tier's charges become when the store is away, in the order of the domain's tiers.
+    /// The answer for each tier while the store is unavailable, in the order of the domain's tiers.
     pub on_failure: Vec<OnFailure>,
-    /// What the limit is for, which decides how it fails.
+    /// The purpose of the limit, which determines how it fails.
     pub policy: Policy,
-    /// How many bits of an IPv6 address name a counter.
+    /// How many bits of an IPv6 address identify a counter.
     pub ipv6_prefix: u8,
-    /// Whether `ipv6_prefix` was written in the file: then every IPv6 address in the key counts by it, not only those of
-    /// the attributes that are known to be addresses.
+    /// Whether the file has `ipv6_prefix`. If so, it applies to every IPv6 address in the key, not only to the
+    /// attributes that are known to be addresses.
     pub ipv6_prefix_given: bool,
-    /// What of it clients are shown.
+    /// How much of the rule clients see.
     pub headers: Headers,
-    /// How it is named to clients that it refuses; by default its name.
+    /// The rule's name in refusals; by default its name.
     pub denied_by_label: Option<String>,
-    /// What becomes of what it took when the request has ended.
+    /// What happens to the units when the request has ended.
     pub ending: EndTerms,
 }
 
-/// What becomes of what a rule took when the request has ended.
+/// What happens to a rule's units when the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndTerms {
-    /// What was taken is an estimate: the real cost is settled.
+    /// The units were an estimate: the real cost is settled.
     pub settle: bool,
-    /// What was taken is given back if the request failed.
+    /// The units are given back if the request failed.
     pub refund: bool,
-    /// The most that one request may reserve, in ten-thousandths of the limit.
+    /// The maximum that one request may reserve, in basis points of the limit.
     pub reserve_max: Option<u16>,
-    /// How long that may be told.
+    /// How long the settlement may take.
     pub hold: Span,
 }
 
 impl Default for EndTerms {
-    /// Nothing becomes of it.
+    /// No settlement and no refund.
     fn default() -> EndTerms {
         EndTerms { settle: false, refund: false, reserve_max: None, hold: Self::HOLD }
     }
 }
 
 impl EndTerms {
-    /// How long is waited for a request to end, where a rule does not say.
+    /// The default time to wait for the end of a request.
     pub const HOLD: Span = Span::from_secs(60);
 }
 
-/// How a limit counts, by the name that files have for it.
+/// A counting algorithm, by its name in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// A count that moves with time.
     SlidingWindow,
-    /// A level that falls with time.
+    /// A level that drains with time.
     Bucket,
-    /// The same, with admitted requests spaced evenly.
+    /// A bucket that spaces admitted requests evenly.
     LeakyBucket,
     /// A count for each aligned period.
     FixedWindow,
-    /// Every entry.
+    /// A timestamp for every request.
     SlidingLog,
 }
 
 impl Counting {
-    /// The algorithm, given what some of them need.
+    /// The core's algorithm, with the parameters that some algorithms need.
     pub fn algorithm(self, burst: u64, sub_windows: u16) -> Algorithm {
         match self {
             Counting::SlidingWindow => Algorithm::SlidingWindow { sub_windows },
@@ -203,50 +205,78 @@ impl Counting {
     }
 }
 
-/// What a tier is held to.
+/// The cap of a tier.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cap {
-    /// Nothing.
+    /// No limit.
     Unlimited,
     /// A limit.
     Limit(Limit),
 }
 
-/// Whether a rule refuses.
+/// How a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleMode {
-    /// It does.
+    /// The rule refuses requests.
     Enforce,
-    /// It refuses a share of its callers, always the same; the others are shadow.
+    /// The rule refuses requests of a share of its callers, always the same ones. It is in shadow mode for the
+    /// others.
     Share {
-        /// Of 10,000 callers, how many.
-        of_10_000: u16,
+        /// The share in basis points.
+        bps: u16,
     },
-    /// It refuses if all matched rules of this mode do (envoyproxy/ratelimit's `quota_mode`).
+    /// The rule refuses a request only if all matching rules of this mode do (envoyproxy/ratelimit's `quota_mode`).
     AnyOf,
-    /// It only says what it would do.
+    /// The rule only reports what it would do.
     Shadow,
-    /// It admits past the limit, and says so.
+    /// The rule admits past the limit and reports it.
     Soft,
-    /// It is not there.
+    /// The rule is disabled.
     Off,
 }
 
-/// What a limit is for.
+impl RuleMode {
+    /// The mode as a rule file has it: `enforce`, `enforce: 12.5%`, `shadow`.
+    pub fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            RuleMode::Enforce => "enforce",
+            RuleMode::Share { bps } => {
+                let share = format!("{}.{:02}", bps / 100, bps % 100);
+                return Cow::Owned(format!("enforce: {}%", share.trim_end_matches('0').trim_end_matches('.')));
+            }
+            RuleMode::AnyOf => "any_of",
+            RuleMode::Shadow => "shadow",
+            RuleMode::Soft => "soft",
+            RuleMode::Off => "off",
+        })
+    }
+}
+
+/// The purpose of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// A short over-allowance heals itself: count locally.
+    /// A short excess is harmless: count locally.
     Comfort,
-    /// The limit is the defence: deny.
+    /// The limit protects something: deny.
     Security,
     /// Deny unpaid tiers, count paid ones locally.
     Cost,
-    /// Errors in a budget don't heal: deny, and never approximate.
+    /// Errors in a budget last: deny, and never approximate.
     Quota,
 }
 
 impl Policy {
-    /// What a tier's charges become when the store is away.
+    /// The name in rule files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Comfort => "comfort",
+            Policy::Security => "security",
+            Policy::Cost => "cost",
+            Policy::Quota => "quota",
+        }
+    }
+
+    /// The answer for a tier's charges while the store is unavailable.
     pub fn for_tier(self, tier: &Tier) -> OnFailure {
         match self {
             Policy::Comfort => OnFailure::Local,
@@ -256,12 +286,12 @@ impl Policy {
     }
 }
 
-/// What of a rule clients are shown.
+/// How much of a rule clients see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
-    /// All dialects.
+    /// All header dialects.
     Full,
-    /// The standard's fields alone.
+    /// Only the fields of the standard.
     Standard,
     /// Nothing.
     Hidden,
@@ -270,46 +300,46 @@ pub enum Headers {
 /// A node of the `descriptors` tree.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The entry's key.
+    /// The key of the entry.
     pub key: String,
-    /// What its value must be; `None` takes what no sibling takes.
+    /// The pattern of its value. `None` matches what no sibling matches.
     pub value: Option<Pattern>,
     /// The text of the value as the file has it.
     pub value_text: Option<String>,
-    /// What is counted here, if anything.
+    /// The limit of the node, if it has one.
     pub limit: Option<NodeLimit>,
-    /// Values that a wildcard takes share one counter.
+    /// All values that match a wildcard share one counter.
     pub share_threshold: bool,
     /// A metric for each value.
     pub detailed_metric: bool,
     /// The value is part of the metric's name.
     pub value_to_metric: bool,
-    /// Told to the gateway with the answer: names and texts, nested ones as JSON text.
+    /// Sent to the gateway with the answer: names and texts, nested values as JSON text.
     pub metadata: Vec<(String, String)>,
-    /// What may follow.
+    /// The nodes of the next entry.
     pub children: Vec<Node>,
     /// Where it was declared.
-    pub at: Place,
+    pub at: SourceLocation,
 }
 
-/// What a node of the tree counts.
+/// The limit of a tree node.
 #[derive(Clone, Debug)]
 pub struct NodeLimit {
-    /// Its name: the file's, or the path of keys and values that leads to it.
+    /// The name: the file's, or the path of keys and values to the node.
     pub name: String,
-    /// Whether the file gave the name: only then is it told to clients, and can it be replaced.
+    /// Whether the name comes from the file. Only then is it sent to clients, and can the limit be replaced.
     pub named: bool,
-    /// The names of limits that it takes the place of in a request that meets both.
+    /// The names of limits that it replaces in a request that matches both.
     pub replaces: Vec<String>,
-    /// What it is held to, and what follows.
+    /// The limits and what follows from them.
     pub terms: Terms,
 }
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file.
     pub file: Arc<str>,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
 }

@@ -1,6 +1,6 @@
-//! The names of claims that are settled once: checks under a caller's own name for them, and receipts.
+//! The keys of idempotency records: of checks with an idempotency key, and of receipts.
 
-use tollgate_core::key::{Home, Secret};
+use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{Ask, Claim, ClaimId, Key, Limit, Mode, Once, Request, Scope, Span, Value};
 
 use crate::compiled::Domain;
@@ -8,56 +8,57 @@ use crate::compiled::Domain;
 /// The scopes of a domain's records.
 #[derive(Debug)]
 pub(crate) struct OnceScopes {
-    checks: Scopes,
-    receipts: Scopes,
+    checks: RecordScopes,
+    receipts: RecordScopes,
 }
 
-/// Records live with the counters of the caller, where those that are claimed have one; else by themselves.
+/// Records live with the counters of the caller if the claim has such counters, otherwise by themselves.
 #[derive(Debug)]
-struct Scopes {
-    beside: Scope,
+struct RecordScopes {
+    with_caller: Scope,
     alone: Scope,
 }
 
-/// Who asks, where no counter says: all that the request says.
+/// A digest of the request's attributes. It identifies the caller if no counter does.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asker([u8; 16]);
+pub struct CallerDigest([u8; 16]);
 
-/// In scopes, texts that no rule of a file has.
+/// Texts for scopes that no rule of a file has.
 const CHECK: &str = "⇒once";
 const RECEIPT: &str = "⇒receipt";
 
 /// Not a secret: it must be the same on every server.
-const DIGEST: Secret = Secret(0x746f_6c6c_6761_7465, 0x6f6e_6365_2f76_3100);
+const DIGEST: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x6f6e_6365_2f76_3100);
 
 impl OnceScopes {
     pub(crate) fn new(domain: &str) -> OnceScopes {
-        OnceScopes { checks: Scopes::new(domain, CHECK), receipts: Scopes::new(domain, RECEIPT) }
+        OnceScopes { checks: RecordScopes::new(domain, CHECK), receipts: RecordScopes::new(domain, RECEIPT) }
     }
 }
 
-impl Scopes {
-    fn new(domain: &str, name: &str) -> Scopes {
-        let scope = |home| Scope::of_records(domain, name, home);
-        Scopes { beside: scope(Home::Caller(0)), alone: scope(Home::Own) }
+impl RecordScopes {
+    fn new(domain: &str, name: &str) -> RecordScopes {
+        let scope = |home| Scope::for_records(domain, name, home);
+        RecordScopes { with_caller: scope(Home::Caller(0)), alone: scope(Home::Own) }
     }
 
-    /// The record of this name: with the first of these callers, if there is one, else with whoever asks.
+    /// The key of a record: with the first of these callers, if there is one, otherwise with the digest of the
+    /// request.
     fn key<'a>(
         &'a self,
         mut callers: impl Iterator<Item = Value<'a>>,
         name: &[Value<'a>],
-        asker: Option<Value<'a>>,
+        caller_digest: Option<Value<'a>>,
     ) -> Key<'a> {
         let caller = callers.next();
-        let scope = if caller.is_some() { &self.beside } else { &self.alone };
-        Key::new(scope, caller.or(asker).into_iter().chain(name.iter().copied()).collect())
+        let scope = if caller.is_some() { &self.with_caller } else { &self.alone };
+        Key::new(scope, caller.or(caller_digest).into_iter().chain(name.iter().copied()).collect())
     }
 }
 
-impl Asker {
-    /// All names and values of a request, in their order.
-    pub fn of(request: &Request<'_>) -> Asker {
+impl CallerDigest {
+    /// A digest of all names and values of a request, in order.
+    pub fn from_request(request: &Request<'_>) -> CallerDigest {
         let entries = request.descriptors.iter().map(|descriptor| descriptor.entries);
         let digest = entries.fold(0, |before, entries| {
             let begun = Value::Absent.digest(DIGEST, before);
@@ -65,29 +66,30 @@ impl Asker {
                 Value::Text(value).digest(DIGEST, Value::Text(name).digest(DIGEST, before))
             })
         });
-        Asker(digest.to_be_bytes())
+        CallerDigest(digest.to_be_bytes())
     }
 }
 
 impl Domain {
-    /// The record of a check under its caller's name for it. Whose name it is, the counters that are claimed say, else all that
-    /// the request says: the same name of two callers is two names, and so is that of a check and of a later debit.
+    /// The record of a check with an idempotency key. The key belongs to the caller of the claimed counters,
+    /// otherwise to the attributes of the request: the same key of two callers is two keys, and so is that of a check
+    /// and of a later debit.
     pub fn once_of_check<'a>(
         &'a self,
         request: &Request<'a>,
         name: &'a str,
-        asker: &'a Asker,
+        caller_digest: &'a CallerDigest,
         claim: &Claim<'a>,
         keep: Span,
     ) -> Once<'a> {
         let callers = claim.charges.iter().filter_map(|charge| charge.key.caller());
         let name = [Value::Text(name), Value::Text(word(request.ask))];
-        let key = self.once.checks.key(callers, &name, Some(Value::bytes(&asker.0)));
-        Once { key, body: body(request, asker), terms: terms(claim), keep }
+        let key = self.once.checks.key(callers, &name, Some(Value::bytes(&caller_digest.0)));
+        Once { key, body: body(request, caller_digest), terms: terms(claim), keep }
     }
 
-    /// The record of a receipt of this name, for what was taken from the counters of these callers. `ending` tells apart what may
-    /// be said of how it ended.
+    /// The record of a receipt of this name, for the counters of these callers. `ending` is a digest of the
+    /// settlement.
     pub fn once_of_receipt<'a>(
         &'a self,
         name: &'a [u8],
@@ -95,7 +97,7 @@ impl Domain {
         ending: u64,
         keep: Span,
     ) -> Once<'a> {
-        // Whatever the rules are by then, a receipt says what was taken.
+        // Whatever the current rules are, a receipt has the units that were taken.
         Once { key: self.once.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
@@ -110,19 +112,19 @@ fn word(ask: Ask) -> &'static str {
     }
 }
 
-/// The name of a claim under which a check is decided once: the same for the same record, so that who asks again is told of the
-/// same holds.
+/// The claim id of an idempotent check. It is the same for the same record, so that a repetition refers to the same
+/// holds.
 pub fn claim_id(once: &Once<'_>) -> ClaimId {
     let values = once.key.values().iter();
     ClaimId(values.fold(once.key.scope().digest(), |before, value| value.digest(DIGEST, before)))
 }
 
-/// A digest of a name that a caller gave to its claim.
+/// The claim id for a name that a caller gave to its claim.
 pub fn named_claim(name: &str) -> ClaimId {
     ClaimId(Value::Text(name).digest(DIGEST, 0))
 }
 
-/// A digest of the limits that a request meets, in their order: the numbers of an answer are theirs.
+/// A digest of the limits that apply to a request, in order: the numbers of an answer are theirs.
 fn terms(claim: &Claim<'_>) -> u64 {
     let digest = claim.charges.iter().fold(0, |before, charge| {
         let (scope, amount) = (charge.key.scope().digest(), charge.limit.amount());
@@ -140,11 +142,11 @@ fn terms(claim: &Claim<'_>) -> u64 {
     digest as u64
 }
 
-/// A digest of what is asked.
-fn body(request: &Request<'_>, asker: &Asker) -> u64 {
+/// A digest of the request.
+fn body(request: &Request<'_>, caller_digest: &CallerDigest) -> u64 {
     let number = |number: u64, before: u128| Value::Bytes(&number.to_be_bytes()).digest(DIGEST, before);
     let limit = |limit: &Limit, before| number(limit.period().span().as_micros(), number(limit.amount(), before));
-    let begun = number(request.cost, Value::Bytes(&asker.0).digest(DIGEST, 0));
+    let begun = number(request.cost, Value::Bytes(&caller_digest.0).digest(DIGEST, 0));
     let digest = request.descriptors.iter().fold(begun, |before, descriptor| {
         let hits = descriptor.hits.map_or(before, |hits| number(hits, before.wrapping_add(1)));
         descriptor.limit.map_or(hits, |one| limit(one, hits.wrapping_add(1)))

@@ -1,6 +1,6 @@
 //! Patterns over attribute values: exact texts, prefixes and globs.
 
-/// A pattern. `*` stands for zero or more characters; everything else for itself.
+/// A pattern. `*` matches zero or more characters; everything else matches itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// No `*`.
@@ -11,7 +11,7 @@ pub enum Pattern {
     Glob(Glob),
 }
 
-/// A pattern with `*` anywhere: a prefix, parts in their order without overlap, and a suffix.
+/// A pattern with `*` anywhere: a prefix, parts in order without overlap, and a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob {
     prefix: String,
@@ -20,7 +20,7 @@ pub struct Glob {
 }
 
 impl Pattern {
-    /// Reads a pattern; every text is one.
+    /// Parses a pattern. Every text is valid.
     pub fn new(text: &str) -> Pattern {
         let Some((prefix, rest)) = text.split_once('*') else {
             return Pattern::Exact(text.to_owned());
@@ -41,7 +41,7 @@ impl Pattern {
         !matches!(self, Pattern::Exact(_))
     }
 
-    /// Whether a value fits.
+    /// Whether a value matches.
     pub fn matches(&self, value: &str) -> bool {
         match self {
             Pattern::Exact(text) => text == value,
@@ -52,8 +52,8 @@ impl Pattern {
 }
 
 impl Glob {
-    /// Whether a value fits. Taking each middle part where it first occurs leaves the most for the ones after it, so there
-    /// is nothing to go back to.
+    /// Whether a value matches. Taking each middle part at its first occurrence leaves the most for the later ones,
+    /// so there is no backtracking.
     pub fn matches(&self, value: &str) -> bool {
         let Some(rest) = value.strip_prefix(self.prefix.as_str()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.suffix.as_str()) else { return false };

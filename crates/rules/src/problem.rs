@@ -1,18 +1,18 @@
-//! What is wrong with rule files: where, what, and what to write instead.
+//! Problems of rule files: where, what, and what to write instead.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::Place;
+use crate::model::SourceLocation;
 
-/// Something in a file that its author should know.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct RuleProblem {
     /// Whether the file can take effect in spite of it.
     pub severity: Severity,
     /// The file.
     pub file: Arc<str>,
-    /// The line, from 1; what concerns the file as a whole is told of its first line.
+    /// The line, from 1. A problem of the whole file is reported at its first line.
     pub line: usize,
     /// What is wrong.
     pub message: String,
@@ -23,57 +23,57 @@ pub struct Problem {
 /// Whether rules can take effect in spite of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// They can't.
+    /// They cannot.
     Error,
-    /// They can, but perhaps not as meant.
+    /// They can, but possibly not as intended.
     Warning,
 }
 
-/// What is wrong with a text. Where it stands is known to whoever holds the text.
+/// An error in a text. The location is added by the owner of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct TextFault {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
     pub remedy: String,
 }
 
-/// The problems of a load so far. A file that is wrong throughout must not fill the memory with complaints.
+/// The problems of a load. Their number is bounded, so that a file full of errors does not fill the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    errors: Pile,
-    warnings: Pile,
+    errors: ProblemList,
+    warnings: ProblemList,
 }
 
 #[derive(Debug, Default)]
-struct Pile {
-    kept: Vec<Problem>,
-    /// Where the first one stands that was not kept.
-    more: Option<(Arc<str>, usize)>,
+struct ProblemList {
+    retained: Vec<RuleProblem>,
+    /// The location of the first problem that was dropped.
+    dropped_at: Option<(Arc<str>, usize)>,
 }
 
-/// The most errors that are told, and the most warnings.
-pub const MOST_PROBLEMS: usize = 1_000;
+/// The maximum number of reported errors, and of warnings.
+pub const MAX_PROBLEMS: usize = 1_000;
 
-/// The longest piece of a file that is repeated in a message, in characters.
-const LONGEST_QUOTE: usize = 60;
+/// The maximum length of a quotation from a file in a message, in characters.
+const MAX_QUOTE_CHARS: usize = 60;
 
-/// The longest word that a near one is looked for.
-const LONGEST_GUESS: usize = 40;
+/// The maximum length of a word for which a similar one is searched.
+const MAX_GUESS_CHARS: usize = 40;
 
-/// The most words that are offered.
-const MOST_CHOICES: usize = 20;
+/// The maximum number of words in a remedy.
+const MAX_CHOICES: usize = 20;
 
 // === impl Problem ===
 
-impl Problem {
-    /// An error at a place.
-    pub fn error(place: &Place, message: String, remedy: String) -> Problem {
-        Problem { severity: Severity::Error, file: place.file.clone(), line: place.line, message, remedy }
+impl RuleProblem {
+    /// An error at a location.
+    pub fn error(place: &SourceLocation, message: String, remedy: String) -> RuleProblem {
+        RuleProblem { severity: Severity::Error, file: place.file.clone(), line: place.line, message, remedy }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}: {}; {}", self.file, self.line, self.severity, self.message, self.remedy)
     }
@@ -90,120 +90,123 @@ impl fmt::Display for Severity {
 
 // === impl Fault ===
 
-impl Fault {
-    /// A fault with its remedy.
-    pub fn new(message: impl Into<String>, remedy: impl Into<String>) -> Fault {
-        Fault { message: message.into(), remedy: remedy.into() }
+impl TextFault {
+    /// An error with its remedy.
+    pub fn new(message: impl Into<String>, remedy: impl Into<String>) -> TextFault {
+        TextFault { message: message.into(), remedy: remedy.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TextFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.message, self.remedy)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for TextFault {}
 
 // === impl Problems ===
 
 impl Problems {
-    pub(crate) fn error(&mut self, file: &Arc<str>, line: usize, fault: Fault) {
+    pub(crate) fn error(&mut self, file: &Arc<str>, line: usize, fault: TextFault) {
         self.errors.push(Severity::Error, file, line, fault);
     }
 
-    pub(crate) fn warning(&mut self, file: &Arc<str>, line: usize, fault: Fault) {
+    pub(crate) fn warning(&mut self, file: &Arc<str>, line: usize, fault: TextFault) {
         self.warnings.push(Severity::Warning, file, line, fault);
     }
 
-    /// What is wrong with something that is not in force: told, but none of it is an error.
-    pub(crate) fn lowered<T>(&mut self, look: impl FnOnce(&mut Problems) -> T) -> T {
+    /// Collects problems of something that is not in force: all of them become warnings.
+    pub(crate) fn as_warnings<T>(&mut self, look: impl FnOnce(&mut Problems) -> T) -> T {
         let mut own = Problems::default();
         let seen = look(&mut own);
-        for Problem { file, line, message, remedy, .. } in own.errors.kept.into_iter().chain(own.warnings.kept) {
-            self.warning(&file, line, Fault { message, remedy });
+        for RuleProblem { file, line, message, remedy, .. } in
+            own.errors.retained.into_iter().chain(own.warnings.retained)
+        {
+            self.warning(&file, line, TextFault { message, remedy });
         }
         seen
     }
 
     /// Whether one of them is an error.
     pub(crate) fn has_errors(&self) -> bool {
-        !self.errors.kept.is_empty()
+        !self.errors.retained.is_empty()
     }
 
-    /// How many there are.
+    /// The number of problems.
     pub(crate) fn len(&self) -> usize {
-        self.errors.kept.len() + self.warnings.kept.len()
+        self.errors.retained.len() + self.warnings.retained.len()
     }
 
-    /// Whether another error would only be counted: then it need not be worded.
-    pub(crate) fn are_enough(&self) -> bool {
-        self.errors.more.is_some()
+    /// Whether another error would only be counted: then its text is not needed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.dropped_at.is_some()
     }
 
-    /// The warnings, or, if there is an error, everything: errors first, each kind by the rank of the file and by line.
-    pub(crate) fn into_result(self, rank: impl Fn(&str) -> usize) -> Result<Vec<Problem>, Vec<Problem>> {
+    /// The warnings or, if there is an error, all problems: errors first, each severity by the rank of the file and
+    /// by line.
+    pub(crate) fn into_result(self, rank: impl Fn(&str) -> usize) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
         let sound = !self.has_errors();
-        let mut told = self.errors.told(Severity::Error, &rank);
-        told.extend(self.warnings.told(Severity::Warning, &rank));
-        if sound { Ok(told) } else { Err(told) }
+        let mut problems = self.errors.into_sorted(Severity::Error, &rank);
+        problems.extend(self.warnings.into_sorted(Severity::Warning, &rank));
+        if sound { Ok(problems) } else { Err(problems) }
     }
 }
 
-impl Pile {
-    fn push(&mut self, severity: Severity, file: &Arc<str>, line: usize, fault: Fault) {
-        if self.kept.len() < MOST_PROBLEMS {
-            let Fault { message, remedy } = fault;
-            self.kept.push(Problem { severity, file: file.clone(), line, message, remedy });
-        } else if self.more.is_none() {
-            self.more = Some((file.clone(), line));
+impl ProblemList {
+    fn push(&mut self, severity: Severity, file: &Arc<str>, line: usize, fault: TextFault) {
+        if self.retained.len() < MAX_PROBLEMS {
+            let TextFault { message, remedy } = fault;
+            self.retained.push(RuleProblem { severity, file: file.clone(), line, message, remedy });
+        } else if self.dropped_at.is_none() {
+            self.dropped_at = Some((file.clone(), line));
         }
     }
 
-    fn told(self, severity: Severity, rank: impl Fn(&str) -> usize) -> Vec<Problem> {
-        let mut told = self.kept;
-        told.sort_by_key(|problem| (rank(&problem.file), problem.line));
-        if let Some((file, line)) = self.more {
-            let message = format!("and more: only the first {MOST_PROBLEMS} are told");
-            told.push(Problem { severity, file, line, message, remedy: "correct those first".to_owned() });
+    fn into_sorted(self, severity: Severity, rank: impl Fn(&str) -> usize) -> Vec<RuleProblem> {
+        let mut problems = self.retained;
+        problems.sort_by_key(|problem| (rank(&problem.file), problem.line));
+        if let Some((file, line)) = self.dropped_at {
+            let message = format!("and more: only the first {MAX_PROBLEMS} are reported");
+            problems.push(RuleProblem { severity, file, line, message, remedy: "correct those first".to_owned() });
         }
-        told
+        problems
     }
 }
 
-/// A piece of a file as a message repeats it: in backquotes, without control characters, and not too long.
+/// A quotation from a file: in backquotes, without control characters, and not too long.
 pub fn quoted(text: &str) -> String {
     let mut quote = String::from("`");
-    for c in text.chars().take(LONGEST_QUOTE) {
+    for c in text.chars().take(MAX_QUOTE_CHARS) {
         if c.is_control() { quote.extend(c.escape_default()) } else { quote.push(c) }
     }
-    if text.chars().nth(LONGEST_QUOTE).is_some() {
+    if text.chars().nth(MAX_QUOTE_CHARS).is_some() {
         quote.push('…');
     }
     quote.push('`');
     quote
 }
 
-/// The word that was probably meant, if one is near enough.
+/// The most similar word, if one is similar enough.
 pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
-    if length > LONGEST_GUESS {
+    if length > MAX_GUESS_CHARS {
         return None;
     }
     let word = word.to_ascii_lowercase();
     words
         .into_iter()
-        .filter(|near| near.len() <= LONGEST_GUESS)
+        .filter(|near| near.len() <= MAX_GUESS_CHARS)
         .map(|near| (strsim::osa_distance(&word, &near.to_ascii_lowercase()), near))
         .filter(|(distance, _)| *distance <= length.div_ceil(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, near)| near)
 }
 
-/// What to say of a word that is not one of these.
+/// The remedy for a word that is not one of these.
 pub fn choose<'a>(word: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(word, words.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("write one of {}", words.into_iter().take(MOST_CHOICES).collect::<Vec<_>>().join(", ")),
+        None => format!("write one of {}", words.into_iter().take(MAX_CHOICES).collect::<Vec<_>>().join(", ")),
     }
 }

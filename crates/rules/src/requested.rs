@@ -1,4 +1,4 @@
-//! Limits that come with a request: an amount and a unit of time, counted in a key space of their own.
+//! Limits that come with a request: an amount and a unit of time, with their own key space.
 
 use smallvec::SmallVec;
 use tollgate_core::key::{Home, Key};
@@ -8,13 +8,13 @@ use crate::address::{counted, is_address};
 use crate::compiled::{Domain, Rule};
 use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
 
-/// What a domain needs to count limits that it did not know before.
+/// What a domain needs to count limits that come with requests.
 #[derive(Debug)]
-pub(crate) struct Requested {
-    /// Stands for all of them in decisions.
+pub(crate) struct RequestLimits {
+    /// Represents all of them in decisions.
     pub(crate) rule: Rule,
     counting: Counting,
-    /// For each length of time that a request may name.
+    /// A scope for each supported period.
     scopes: Vec<(Span, Scope)>,
 }
 
@@ -29,14 +29,14 @@ const LENGTHS: [Span; 7] = [
     Span::from_secs(365 * 86_400),
 ];
 
-/// The name of such limits, and in scopes a text that no rule of a file has.
+/// The name of such limits, and a text for scopes that no rule of a file has.
 const NAME: &str = "request";
 const PATH: &str = "⇒request";
-/// As for rules that do not say.
+/// The default of rules.
 const IPV6_PREFIX: u8 = 56;
 
-impl Requested {
-    pub(crate) fn new(domain: &model::Domain) -> Requested {
+impl RequestLimits {
+    pub(crate) fn new(domain: &model::Domain) -> RequestLimits {
         let terms = Terms {
             caps: domain.tiers.iter().map(|_| None).collect(),
             mode: RuleMode::Enforce,
@@ -54,10 +54,14 @@ impl Requested {
         };
         let mut rule = Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone());
         rule.named = false;
-        Requested { rule, counting: domain.default_algorithm, scopes: LENGTHS.into_iter().filter_map(scope).collect() }
+        RequestLimits {
+            rule,
+            counting: domain.default_algorithm,
+            scopes: LENGTHS.into_iter().filter_map(scope).collect(),
+        }
     }
 
-    /// The counter of a descriptor under a limit of this length; none if no request may name that length.
+    /// The counter of a descriptor under a limit of this period. `None` if the period is not supported.
     pub(crate) fn key<'a>(&'a self, descriptor: &Descriptor<'a>, length: Span) -> Option<Key<'a>> {
         let (_, scope) = self.scopes.iter().find(|(known, _)| *known == length)?;
         let mut values = SmallVec::new();
@@ -70,10 +74,10 @@ impl Requested {
 }
 
 impl Domain {
-    /// The limit that a request names by an amount and a length of time, counted as the domain's limits are.
+    /// The limit of this amount and period, with the domain's default algorithm.
     ///
     /// # Errors
-    /// If it can't be counted exactly.
+    /// If it cannot be counted exactly.
     pub fn requested(&self, amount: u64, length: Span) -> Result<Limit, LimitError> {
         Limit::new(amount, Period::fixed(length)?, self.requested.counting.algorithm(amount, 1))
     }

@@ -1,4 +1,5 @@
-//! From a request to a claim: which limits it meets, with which keys, for how much. Pure, on one snapshot.
+//! Resolves a request to a claim: which limits apply, with which keys and for how many units. Pure, on one snapshot
+//! of the rules.
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -10,135 +11,136 @@ use crate::compiled::{Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::index::Id;
 use crate::model::RuleMode;
-use crate::tenants::{Block, BlockedAs, CapRef, Found, ResolvedBy, Room, Sought, Tenants};
+use crate::tenants::{Block, BlockAction, CapRef, LimitArena, ResolvedBy, Tenant, TenantLookup, Tenants};
 
-/// A claim, and where each of its charges comes from.
+/// A claim, and the rule of each of its charges.
 #[derive(Debug)]
-pub struct Resolved<'a> {
+pub struct ResolvedRequest<'a> {
     /// The domain.
     pub domain: &'a Domain,
-    /// What is asked of the store.
+    /// The claim for the store.
     pub claim: Claim<'a>,
-    /// The rule behind each charge, in their order.
-    pub applied: SmallVec<[Applied; 4]>,
-    /// Rules that apply and do not limit.
-    pub unlimited: SmallVec<[Applied; 1]>,
+    /// The rule of each charge, in order.
+    pub applied: SmallVec<[AppliedRule; 4]>,
+    /// Rules that apply without a limit.
+    pub unlimited: SmallVec<[AppliedRule; 1]>,
 }
 
-/// Where what is known of callers is found, and what that takes.
+/// The tenants of a request, and what a lookup needs.
 #[derive(Clone, Copy)]
-pub struct Known<'a, 't> {
-    /// What is known.
+pub struct TenantContext<'a, 't> {
+    /// The tenants.
     pub tenants: &'t Tenants,
-    /// Tells the time, which is asked only if it matters.
+    /// The current time. Called only if it matters.
     pub now: &'t dyn Fn() -> Timestamp,
-    /// Where limits are that no rule has.
-    pub room: &'a Room,
+    /// Stores limits that no rule has.
+    pub arena: &'a LimitArena,
 }
 
-/// The rules that a request meets, by their numbers.
+/// The rules that apply to a request, by their numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Matched {
-    /// The domain's place in the ruleset.
+pub struct MatchedRules {
+    /// The index of the domain in the ruleset.
     pub domain: usize,
-    /// The rule behind each charge, in their order.
-    pub applied: SmallVec<[Applied; 4]>,
-    /// Rules that apply and do not limit.
-    pub unlimited: SmallVec<[Applied; 1]>,
+    /// The rule of each charge, in order.
+    pub applied: SmallVec<[AppliedRule; 4]>,
+    /// Rules that apply without a limit.
+    pub unlimited: SmallVec<[AppliedRule; 1]>,
     /// Limits that no rule has: those that came with the request, and those of overrides.
     pub limits: Vec<Limit>,
-    /// Whether something was claimed that is to be settled when the request has ended.
+    /// Whether something must be settled when the request has ended.
     pub needs_receipt: bool,
-    /// How many limits on requests in flight did not apply, since the caller could not release what it would hold.
+    /// The number of concurrency limits that did not apply because the caller could not release a hold.
     pub not_held: u32,
-    /// The caller, or its address, is blocked. Unless it is only marked, nothing is claimed.
+    /// The block of the caller or of its address. Unless the request is only marked, nothing is claimed.
     pub block: Option<Block>,
 }
 
 /// A rule that applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The rule's place in its domain.
-    pub rule: u32,
-    /// Where its limit is.
+pub struct AppliedRule {
+    /// The index of the rule in its domain. `None` for a limit that came with the request.
+    pub rule: Option<u32>,
+    /// The origin of its limit.
     pub terms: AppliedTerms,
-    /// How that came to be the one that applies.
+    /// How this limit was chosen.
     pub by: ResolvedBy,
-    /// What follows if there is no room; chosen by caller where the rule is enforced for a share of them.
+    /// The effect if there is no room. Depends on the caller if the rule is enforced for a share of callers.
     pub mode: Mode,
-    /// The descriptors of the request that have to do with it, a bit for each.
+    /// The descriptors that match the rule, as a bit set.
     pub touches: u64,
 }
 
-/// Where the limit of an applied rule is.
+/// The origin of the limit of an applied rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppliedTerms {
     /// The rule, for this tier.
     Tier(u16),
-    /// The request: this place in [`Matched::limits`].
+    /// The request: an index in [`MatchedRules::limits`].
     Requested(u16),
-    /// An override: this place in [`Matched::limits`].
+    /// An override: an index in [`MatchedRules::limits`].
     Override(u16),
 }
 
 impl Ruleset {
-    /// What a request asks of the store.
-    pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<Resolved<'a>, RequestError> {
-        self.resolved(request, id, None)
+    /// Resolves a request without tenants.
+    pub fn resolve<'a>(&'a self, request: &Request<'a>, id: ClaimId) -> Result<ResolvedRequest<'a>, RequestError> {
+        self.resolve_owned(request, id, None)
     }
 
-    /// The same for a caller of whom something may be known.
-    pub fn resolve_known<'a>(
+    /// Resolves a request of a tenant.
+    pub fn resolve_for_tenant<'a>(
         &'a self,
         request: &Request<'a>,
         id: ClaimId,
-        known: &Known<'a, '_>,
-    ) -> Result<Resolved<'a>, RequestError> {
-        self.resolved(request, id, Some(known))
+        context: &TenantContext<'a, '_>,
+    ) -> Result<ResolvedRequest<'a>, RequestError> {
+        self.resolve_owned(request, id, Some(context))
     }
 
-    fn resolved<'a>(
+    fn resolve_owned<'a>(
         &'a self,
         request: &Request<'a>,
         id: ClaimId,
-        known: Option<&Known<'a, '_>>,
-    ) -> Result<Resolved<'a>, RequestError> {
-        let mut claim = Claim { id, charges: SmallVec::new(), once: None, patience: None };
-        let mut matched = Matched::default();
-        self.resolve_into(request, known, &mut claim, &mut matched)?;
-        let Matched { domain, applied, unlimited, .. } = matched;
-        Ok(Resolved { domain: &self.domains()[domain], claim, applied, unlimited })
+        context: Option<&TenantContext<'a, '_>>,
+    ) -> Result<ResolvedRequest<'a>, RequestError> {
+        let mut claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
+        let mut matched = MatchedRules::default();
+        self.resolve_into(request, context, &mut claim, &mut matched)?;
+        let MatchedRules { domain, applied, unlimited, .. } = matched;
+        Ok(ResolvedRequest { domain: &self.domains()[domain], claim, applied, unlimited })
     }
 
-    /// The same, added to an empty claim where it stands: a claim is large to move, and this is the path of every request.
+    /// Like [`resolve`](Self::resolve), but adds to an empty claim in place: a claim is large to move, and every
+    /// request takes this path.
     #[inline]
     pub fn resolve_into<'a>(
         &'a self,
         request: &Request<'a>,
-        known: Option<&Known<'a, '_>>,
+        context: Option<&TenantContext<'a, '_>>,
         claim: &mut Claim<'a>,
-        matched: &mut Matched,
+        matched: &mut MatchedRules,
     ) -> Result<(), RequestError> {
         matched.domain = self.domain_of(request.domain)?;
-        if request.once.is_some_and(|name| name.is_empty() || name.len() > Request::LONGEST_ONCE) {
+        if request.once.is_some_and(|name| name.is_empty() || name.len() > Request::MAX_ONCE_BYTES) {
             return Err(RequestError::BadOnce);
         }
         let is_named = request.claim.is_some();
         let holds = match request.ask {
             Ask::Exactly | Ask::UpTo => (is_named || request.receipt != ReceiptWish::Never).then_some(request.ask),
             Ask::Return { .. } => is_named.then_some(request.ask),
-            // What it cost in the end is known when it has ended. Holds know no moments.
+            // The final cost is known when the request has ended. Returns of holds ignore the time.
             Ask::Regardless => is_named.then_some(Ask::Return { taken_at: Timestamp::default() }),
             Ask::Credit => None,
             Ask::Reset => Some(Ask::Reset),
         };
-        // What is returned under a claim's own name is what that claim holds.
+        // A return with a claim id releases the holds of that claim.
         let rates = !(holds.is_some() && matches!(request.ask, Ask::Return { .. }));
         let domain = &self.domains()[matched.domain];
-        Resolving { domain, claim, matched, ask: request.ask, holds, rates, known, found: None }.fill(request)
+        RequestResolver { domain, claim, matched, ask: request.ask, holds, rates, context, tenant: None }.fill(request)
     }
 
-    /// The place of a domain that a request names.
+    /// The index of the domain that a request names.
     fn domain_of(&self, name: Option<&str>) -> Result<usize, RequestError> {
         self.domain_number(name).ok_or(match name {
             Some(_) => RequestError::UnknownDomain,
@@ -149,71 +151,72 @@ impl Ruleset {
     /// The domain of this name, or the only one.
     ///
     /// # Errors
-    /// If there is none, or none is named and there are several.
+    /// If it does not exist, or if none is named and there are several.
     pub fn domain(&self, name: Option<&str>) -> Result<&Domain, RequestError> {
         Ok(&self.domains()[self.domain_of(name)?])
     }
 }
 
-impl<'a> Resolved<'a> {
-    /// The rule behind the charge at this place.
+impl<'a> ResolvedRequest<'a> {
+    /// The rule of a charge.
     pub fn rule(&self, charge: usize) -> Option<&'a Rule> {
         self.domain.rule(self.applied.get(charge)?)
     }
 }
 
-/// A claim on its way.
-struct Resolving<'r, 'a> {
+/// A claim that is being resolved.
+struct RequestResolver<'r, 'a> {
     domain: &'a Domain,
     claim: &'r mut Claim<'a>,
-    matched: &'r mut Matched,
+    matched: &'r mut MatchedRules,
     ask: Ask,
-    /// What is asked of limits on requests in flight, if they apply.
+    /// The ask for concurrency limits. `None` if they do not apply.
     holds: Option<Ask>,
-    /// Whether the others do.
+    /// Whether the other limits apply.
     rates: bool,
-    known: Option<&'r Known<'a, 'r>>,
-    /// What is known of the caller.
-    found: Option<Found<'r>>,
+    context: Option<&'r TenantContext<'a, 'r>>,
+    /// The caller's tenant, if it has one.
+    tenant: Option<Tenant<'r>>,
 }
 
-impl<'a> Resolving<'_, 'a> {
+impl<'a> RequestResolver<'_, 'a> {
     fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
         let domain = self.domain;
         let mut attributes = Attributes::default();
         attributes.read(request, domain)?;
-        let sought = self.known.map(|known| Sought::of(known.tenants, domain, domain.caller(&attributes)));
+        let lookup = self.context.map(|context| TenantLookup::new(context.tenants, domain, domain.caller(&attributes)));
         let mut candidates = SmallVec::new();
         domain.find_candidates(&attributes, &mut candidates);
-        self.found = self.known.zip(sought).and_then(|(known, sought)| Found::of(known.tenants, &sought, known.now));
-        if let Some(found) = self.found.as_ref().filter(|_| self.ask == Ask::Exactly) {
-            self.matched.block = found.block(domain.addresses.iter().filter_map(|address| attributes.get(*address)));
-            if self.matched.block.is_some_and(|block| block.told != BlockedAs::Marked) {
+        self.tenant =
+            self.context.zip(lookup).and_then(|(context, lookup)| Tenant::find(context.tenants, &lookup, context.now));
+        if let Some(tenant) = self.tenant.as_ref().filter(|_| self.ask == Ask::Exactly) {
+            self.matched.block = tenant.block(domain.addresses.iter().filter_map(|address| attributes.get(*address)));
+            if self.matched.block.is_some_and(|block| block.action != BlockAction::Marked) {
                 return Ok(());
             }
         }
-        let tier = domain.tier(&attributes, self.found.as_ref());
+        let tier = domain.tier(&attributes, self.tenant.as_ref());
         for &number in &candidates {
             let rule = &domain.rules[number as usize];
             if rule.misses(&attributes, rule.pivot).is_none() {
-                self.listed(number, rule, &attributes, tier)?;
+                self.add_listed(number, rule, &attributes, tier)?;
             }
         }
         if !domain.tree.is_empty() {
-            self.tree(request, tier);
+            self.add_tree(request, tier);
         }
         for (number, descriptor) in request.descriptors.iter().enumerate() {
             if let Some(limit) = descriptor.limit {
-                self.requested(number, descriptor, limit, request, tier)?;
+                self.add_requested(number, descriptor, limit, request, tier)?;
             }
         }
         match self.claim.charges.len() {
-            ..=Claim::MOST_CHARGES => Ok(()),
-            _ => Err(RequestError::TooMany { what: "limits that apply", most: Claim::MOST_CHARGES }),
+            ..=Claim::MAX_CHARGES => Ok(()),
+            _ => Err(RequestError::TooMany { what: "limits that apply", max: Claim::MAX_CHARGES }),
         }
     }
 
-    fn listed(
+    fn add_listed(
         &mut self,
         number: Id,
         rule: &'a Rule,
@@ -228,9 +231,9 @@ impl<'a> Resolving<'_, 'a> {
                     self.matched.not_held += u32::from(self.ask == Ask::Exactly);
                     return Ok(());
                 }
-                // Whatever the request costs: it is one request in flight that has ended.
+                // A request that has ended releases one hold, whatever its cost.
                 Some(Ask::Return { .. }) => 1,
-                // It is one request in flight, or a look.
+                // One request in flight, or a peek.
                 Some(_) => attributes.cost.min(1),
             };
         }
@@ -242,7 +245,7 @@ impl<'a> Resolving<'_, 'a> {
         Ok(())
     }
 
-    fn tree(&mut self, request: &Request<'a>, tier: usize) {
+    fn add_tree(&mut self, request: &Request<'a>, tier: usize) {
         let domain = self.domain;
         let walks: SmallVec<[_; 4]> =
             request.descriptors.iter().map(|descriptor| domain.tree.walk(descriptor.entries)).collect();
@@ -272,8 +275,8 @@ impl<'a> Resolving<'_, 'a> {
         }
     }
 
-    /// A limit that came with the request.
-    fn requested(
+    /// Adds a limit that came with the request.
+    fn add_requested(
         &mut self,
         number: usize,
         descriptor: &Descriptor<'a>,
@@ -299,16 +302,16 @@ impl<'a> Resolving<'_, 'a> {
         });
         let terms = AppliedTerms::Requested(self.matched.limits.len() as u16);
         let (by, mode) = (ResolvedBy::Request, Mode::Enforce);
-        self.matched.applied.push(Applied { rule: u32::MAX, terms, by, mode, touches: 1 << number });
+        self.matched.applied.push(AppliedRule { rule: None, terms, by, mode, touches: 1 << number });
         self.matched.limits.push(limit.clone());
         Ok(())
     }
 
-    /// What the caller is held to under a rule, and how that came to be.
+    /// The cap of the caller under a rule, and how it was chosen.
     #[inline]
     fn cap(&self, rule: &'a Rule, tier: usize) -> Option<(CapRef<'a>, ResolvedBy)> {
-        match self.known {
-            Some(known) => rule.cap_under(tier, self.found.as_ref(), known.room),
+        match self.context {
+            Some(context) => rule.cap_under(tier, self.tenant.as_ref(), context.arena),
             None => rule.own_cap(tier),
         }
     }
@@ -324,7 +327,7 @@ impl<'a> Resolving<'_, 'a> {
         units: u64,
     ) {
         let rule = &self.domain.rules[number as usize];
-        let applied = |terms, mode| Applied { rule: number, terms, by, mode, touches };
+        let applied = |terms, mode| AppliedRule { rule: Some(number), terms, by, mode, touches };
         let CapRef::Limit { limit, scope } = cap else {
             self.matched.unlimited.push(applied(AppliedTerms::Tier(tier as u16), Mode::Enforce));
             return;
@@ -335,7 +338,7 @@ impl<'a> Resolving<'_, 'a> {
             _ => return,
         };
         let units = match rule.ending.reserve_max {
-            Some(most) if self.ask == Ask::Exactly => units.min(share(limit.quota(), most)),
+            Some(max) if self.ask == Ask::Exactly => units.min(share(limit.quota(), max)),
             _ => units,
         };
         let key = Key::new(scope, values);
@@ -354,25 +357,26 @@ impl<'a> Resolving<'_, 'a> {
     }
 }
 
-/// So many ten-thousandths of a quota, and a unit at least.
-fn share(quota: u64, of_10_000: u16) -> u64 {
-    let share = u128::from(quota) * u128::from(of_10_000) / 10_000;
+/// A number of basis points of a quota, and at least one unit.
+fn share(quota: u64, bps: u16) -> u64 {
+    let share = u128::from(quota) * u128::from(bps) / 10_000;
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
 impl Domain {
-    /// Who asks.
+    /// The caller's identity.
     #[inline]
     pub(crate) fn caller<'a>(&self, attributes: &Attributes<'a>) -> Option<&'a str> {
         attributes.get(self.caller?)
     }
 
-    /// The place of the caller's tier: the one that it is known to have, else the one that the request names, else the usual one.
-    pub(crate) fn tier(&self, attributes: &Attributes<'_>, found: Option<&Found<'_>>) -> usize {
-        if let Some(digest) = found.and_then(Found::tier)
-            && let Some(place) = self.tier_digests.iter().position(|known| *known == digest)
+    /// The index of the caller's tier: the tenant's, otherwise the one that the request names, otherwise the default
+    /// one.
+    pub(crate) fn tier(&self, attributes: &Attributes<'_>, tenant: Option<&Tenant<'_>>) -> usize {
+        if let Some(digest) = tenant.and_then(Tenant::tier)
+            && let Some(index) = self.tier_digests.iter().position(|tier| *tier == digest)
         {
-            return place;
+            return index;
         }
         self.tier_from
             .and_then(|attribute| attributes.get(attribute))
@@ -380,7 +384,7 @@ impl Domain {
             .unwrap_or(self.default_tier)
     }
 
-    /// The rules of the list that may apply, in their order.
+    /// The rules of the list that may apply, in order.
     pub(crate) fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
         self.index.find(attributes, candidates);
         if candidates.len() > 1 {

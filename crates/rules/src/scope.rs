@@ -1,4 +1,4 @@
-//! What a counter is named by, in the words of the request: for people.
+//! The identity of a counter in the terms of the request, for display.
 
 use smallvec::SmallVec;
 use tollgate_core::Request;
@@ -6,8 +6,8 @@ use tollgate_core::Request;
 use crate::compiled::Rule;
 
 impl Rule {
-    /// The attributes of a request that name this rule's counter, with their values; an optional one may have none. `touches` are
-    /// the descriptors that have to do with the rule, a bit for each.
+    /// The attributes of a request that identify this rule's counter, with their values; an optional one may have
+    /// none. `touches` is the set of matching descriptors.
     pub fn scope_of<'a>(&'a self, request: &Request<'a>, touches: u64) -> SmallVec<[(&'a str, Option<&'a str>); 4]> {
         if self.path.is_empty() {
             let value = |name: &str| {

@@ -1,28 +1,24 @@
-//! A short form of rules, as other limiters' APIs have it, made into the form that files have.
+//! A short form of rules, like in the APIs of other rate limiters, converted to the form of files.
 
 use crate::layer::LayerRule;
 use crate::limit_text;
 use crate::load::{ALGORITHMS, UNITS};
 use crate::problem::{choose, nearest, quoted};
-use crate::yaml::{self, Entry, Kind, Yaml, json};
+use crate::yaml::{self, Yaml, YamlEntry, YamlKind, json};
 
-/// The members that there are.
+/// The valid members.
 const MEMBERS: &[&str] = &["key_pattern", "algorithm", "rate", "burst", "window", "unit"];
 
 /// Makes a rule of its short form, both as JSON:
 /// `{"key_pattern": "user:{user_id}", "algorithm": "token_bucket", "rate": 100, "burst": 150, "window": "1m"}` becomes
 /// `{"key": ["user_id"], "algorithm": "token_bucket", "limit": "100/1m", "burst": 150}`.
 ///
-/// - `key_pattern`: what stands in braces are the attributes of the key, in their order, each once. All else in it is for people.
-///   Without braces the key is `[]`: one counter for all.
-/// - `rate`, and `window` (a length, as in `limit`) or `unit` (`second` to `year`), are the limit.
-/// - `algorithm` and `burst` may be left out, and are what they are in a rule.
 ///
 /// # Errors
-/// Every fault, with what to write instead. What the form can't tell, such as a burst beside an algorithm that has none, is told
-/// when the rule is loaded.
+/// Every error, with a remedy. Errors that the form cannot detect, such as a burst with an algorithm that has none,
+/// are reported when the rule is loaded.
 pub fn short_form(text: &str) -> Result<String, Vec<String>> {
-    let mut form = Form { faults: Vec::new() };
+    let mut form = ShortFormReader { faults: Vec::new() };
     let json = form.read(text).and_then(|entries| form.rule(&entries));
     match json {
         Some(json) if form.faults.is_empty() => Ok(json),
@@ -30,38 +26,39 @@ pub fn short_form(text: &str) -> Result<String, Vec<String>> {
     }
 }
 
-/// Reads the form, and keeps what is wrong with it.
-struct Form {
+/// Parses the form and collects its errors.
+struct ShortFormReader {
     faults: Vec<String>,
 }
 
-impl Form {
+impl ShortFormReader {
     fn fault<T>(&mut self, message: impl std::fmt::Display, remedy: impl std::fmt::Display) -> Option<T> {
         self.faults.push(format!("{message}; {remedy}"));
         None
     }
 
-    fn read(&mut self, text: &str) -> Option<Vec<Entry>> {
+    fn read(&mut self, text: &str) -> Option<Vec<YamlEntry>> {
         const REMEDY: &str =
             "write for instance {\"key_pattern\": \"user:{user_id}\", \"rate\": 100, \"window\": \"1m\"}";
-        if text.len() > LayerRule::LONGEST {
-            return self.fault(format!("the rule is longer than {} KiB", LayerRule::LONGEST >> 10), "write it shorter");
+        if text.len() > LayerRule::MAX_BYTES {
+            return self
+                .fault(format!("the rule is longer than {} KiB", LayerRule::MAX_BYTES >> 10), "write it shorter");
         }
         let (values, faults) = json::read(text).unwrap_or_else(|| yaml::read(text));
         for (line, fault) in &faults {
             self.faults.push(format!("line {line}: {fault}"));
         }
         match values.into_iter().next() {
-            Some(Yaml { kind: Kind::Map(entries), .. }) => Some(entries),
+            Some(Yaml { kind: YamlKind::Map(entries), .. }) => Some(entries),
             _ if !faults.is_empty() => None,
             Some(other) => self.fault(format!("the rule must be an object, not {}", other.described()), REMEDY),
             None => self.fault("the rule has no text", REMEDY),
         }
     }
 
-    /// Everything is read before anything is given up.
-    fn rule(&mut self, entries: &[Entry]) -> Option<String> {
-        for Entry { key, .. } in entries.iter().filter(|entry| !MEMBERS.contains(&entry.key.text.as_str())) {
+    /// Everything is read before the rule is rejected.
+    fn rule(&mut self, entries: &[YamlEntry]) -> Option<String> {
+        for YamlEntry { key, .. } in entries.iter().filter(|entry| !MEMBERS.contains(&entry.key.text.as_str())) {
             let remedy = match nearest(&key.text, MEMBERS.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the members are {}", MEMBERS.join(", ")),
@@ -96,7 +93,7 @@ impl Form {
         Some(format!("{{{}}}", members.join(", ")))
     }
 
-    /// The attributes between braces.
+    /// The attributes in braces.
     fn key<'v>(&mut self, pattern: &'v str) -> Option<Vec<&'v str>> {
         const EXAMPLE: &str = "write attributes between braces, for instance \"user:{user_id}\"";
         let (mut parts, mut rest) = (Vec::new(), pattern);
@@ -131,14 +128,14 @@ impl Form {
     /// One of `window` and `unit`.
     fn period<'v>(&mut self, window: Option<&'v Yaml>, unit: Option<&'v Yaml>) -> Option<&'v str> {
         match (window, unit) {
-            (Some(_), Some(_)) => self.fault("`unit` stands beside `window`", "keep one of the two"),
+            (Some(_), Some(_)) => self.fault("`unit` conflicts with `window`", "keep one of the two"),
             (None, None) => {
                 self.fault("`window` is missing", "write for instance \"window\": \"1m\", or \"unit\": \"minute\"")
             }
             (Some(window), None) => {
                 let text = self.text(window, "window")?;
                 if let Err(fault) = limit_text::limit(&format!("1/{text}")) {
-                    // What is told of a limit as a whole would speak of a number that nobody wrote.
+                    // The error for the whole limit would mention a number that the user did not write.
                     let fault = limit_text::duration(text).err().unwrap_or(fault);
                     return self.fault(format!("`window`: {}", fault.message), fault.remedy);
                 }
@@ -160,20 +157,20 @@ impl Form {
 
     fn text<'v>(&mut self, value: &'v Yaml, what: &str) -> Option<&'v str> {
         match &value.kind {
-            Kind::Scalar(scalar) if !scalar.plain && !scalar.text.is_empty() => Some(&scalar.text),
-            Kind::Scalar(scalar) if !scalar.plain => self.fault(format!("`{what}` is empty"), "write a text"),
+            YamlKind::Scalar(scalar) if !scalar.plain && !scalar.text.is_empty() => Some(&scalar.text),
+            YamlKind::Scalar(scalar) if !scalar.plain => self.fault(format!("`{what}` is empty"), "write a text"),
             _ => self.fault(format!("`{what}` must be a text, not {}", value.described()), "write it in quotes"),
         }
     }
 
     fn number(&mut self, value: &Yaml, what: &str) -> Option<u64> {
         let number = match &value.kind {
-            Kind::Scalar(scalar) if scalar.plain => limit_text::number(&scalar.text).ok(),
+            YamlKind::Scalar(scalar) if scalar.plain => limit_text::number(&scalar.text).ok(),
             _ => None,
         };
         if number.is_none() {
             let is = match &value.kind {
-                Kind::Scalar(scalar) if !scalar.plain => format!("the text {}", quoted(&scalar.text)),
+                YamlKind::Scalar(scalar) if !scalar.plain => format!("the text {}", quoted(&scalar.text)),
                 _ => value.described(),
             };
             return self

@@ -1,7 +1,7 @@
 //! envoyproxy/ratelimit's `descriptors` tree, compiled.
 //!
-//! Entry by entry, without going back: the node with exactly this key and value; else the wildcards of that level in the order
-//! of the file; else the node with this key and no value.
+//! Entries are matched one by one, without backtracking: the node with exactly this key and value; otherwise the
+//! wildcards of that level in the order of the file; otherwise the node with this key and no value.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use tollgate_core::Value;
 /// The tree of one domain.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// The first is the root, which is no entry.
+    /// The first node is the root, which is not an entry.
     nodes: Vec<TreeNode>,
     match_parents: bool,
 }
@@ -27,25 +27,26 @@ pub(crate) struct Tree {
 #[derive(Debug, Default)]
 pub(crate) struct TreeNode {
     children: ByText<Children>,
-    pub(crate) limit: Option<NodeLimit>,
-    /// The text that stands for all values that the node takes, where they share a counter.
+    pub(crate) limit: Option<CompiledNodeLimit>,
+    /// The text that represents all values of the node, if they share a counter.
     shared: Option<Box<str>>,
-    /// Its values are addresses.
+    /// The values are addresses.
     address: bool,
 }
 
-/// What a node counts.
+/// The limit of a node.
 #[derive(Debug)]
-pub(crate) struct NodeLimit {
-    /// The rule's place in the domain.
+pub(crate) struct CompiledNodeLimit {
+    /// The index of the rule in the domain.
     pub(crate) rule: Id,
-    /// The name that the file gave.
+    /// The name from the file.
     pub(crate) name: Option<Box<str>>,
-    /// Whose place it takes.
+    /// The names of the limits that it replaces.
     pub(crate) replaces: Vec<Box<str>>,
-    /// How many bits of an IPv6 address name a counter.
+    /// How many bits of an IPv6 address identify a counter.
     ipv6_prefix: u8,
-    /// Every IPv6 address on the way counts by that, not only those of attributes that are known to be addresses.
+    /// Every IPv6 address on the path is counted by that prefix, not only those of attributes that are known to be
+    /// addresses.
     ipv6_prefix_given: bool,
 }
 
@@ -53,45 +54,45 @@ pub(crate) struct NodeLimit {
 #[derive(Debug, Default)]
 struct Children {
     values: Patterns,
-    /// Behind the ids of `values`, in the order of the file.
+    /// The nodes of the ids in `values`, in the order of the file.
     nodes: Vec<usize>,
-    /// Takes what no value takes.
+    /// The node for all other values.
     any: Option<usize>,
 }
 
-/// A limit that a descriptor meets.
-pub(crate) struct Met<'t> {
-    pub(crate) limit: &'t NodeLimit,
+/// A limit that matches a descriptor.
+pub(crate) struct TreeMatch<'t> {
+    pub(crate) limit: &'t CompiledNodeLimit,
     pub(crate) values: SmallVec<[Value<'t>; 2]>,
 }
 
-/// How far a descriptor went.
+/// How far a descriptor matches.
 pub(crate) struct Walk {
-    /// How many entries found a node.
+    /// The number of entries that match a node.
     pub(crate) depth: usize,
-    /// The nodes, in their order.
+    /// The nodes, in order.
     path: SmallVec<[usize; 4]>,
 }
 
 impl Tree {
     pub(crate) fn compile(domain: &model::Domain, rules: &mut Vec<Rule>) -> Tree {
         let mut tree = Tree { nodes: vec![TreeNode::default()], match_parents: domain.match_parents };
-        let mut compiler = Compiler { domain, rules, keys: Vec::new(), path: String::new() };
+        let mut compiler = TreeCompiler { domain, rules, keys: Vec::new(), path: String::new() };
         compiler.children(&mut tree, 0, &domain.tree);
         tree
     }
 
-    /// Whether the limits on the way count too.
+    /// Whether the limits of ancestors are charged too.
     pub(crate) fn matches_parents(&self) -> bool {
         self.match_parents
     }
 
-    /// Whether there is anything to meet.
+    /// Whether the tree has no nodes.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.len() <= 1
     }
 
-    /// Follows a descriptor's entries.
+    /// Follows the entries of a descriptor.
     pub(crate) fn walk(&self, entries: &[(&str, &str)]) -> Walk {
         let mut walk = Walk { depth: 0, path: SmallVec::new() };
         let mut at = 0;
@@ -106,12 +107,12 @@ impl Tree {
         walk
     }
 
-    /// The limits that a descriptor meets: that of its last entry, and with `match_parents` those on the way.
+    /// The limits that match a descriptor: that of its last entry, and with `match_parents` those of its ancestors.
     pub(crate) fn met<'t, 'w>(
         &'t self,
         walk: &'w Walk,
         entries: &'t [(&'t str, &'t str)],
-    ) -> impl Iterator<Item = Met<'t>> + use<'t, 'w> {
+    ) -> impl Iterator<Item = TreeMatch<'t>> + use<'t, 'w> {
         let complete = walk.depth == entries.len();
         let last = walk.path.len().saturating_sub(1);
         walk.path.iter().enumerate().filter_map(move |(at, node)| {
@@ -126,14 +127,14 @@ impl Tree {
                 .zip(entries)
                 .take(at + 1)
                 .map(|(node, (_, value))| self.nodes[*node].value(value, limit));
-            Some(Met { limit, values: values.collect() })
+            Some(TreeMatch { limit, values: values.collect() })
         })
     }
 }
 
 impl TreeNode {
     /// A value as part of the key of a limit.
-    fn value<'r>(&'r self, value: &'r str, limit: &NodeLimit) -> Value<'r> {
+    fn value<'r>(&'r self, value: &'r str, limit: &CompiledNodeLimit) -> Value<'r> {
         match &self.shared {
             Some(shared) => Value::Text(shared),
             None if self.address || limit.ipv6_prefix_given => counted(value, limit.ipv6_prefix),
@@ -155,23 +156,23 @@ impl Children {
 
 /// The nodes of one key, in the order of the file.
 #[derive(Default)]
-struct Siblings<'a> {
+struct SiblingNodes<'a> {
     values: Vec<(&'a Pattern, usize)>,
     any: Option<usize>,
 }
 
-struct Compiler<'a> {
+struct TreeCompiler<'a> {
     domain: &'a model::Domain,
     rules: &'a mut Vec<Rule>,
-    /// The keys on the way to the node at hand.
+    /// The keys on the path to the current node.
     keys: Vec<(&'a str, Option<&'a Pattern>)>,
-    /// The same with values, as a text that no other node has, nor any rule of the list: those are ASCII.
+    /// The same with values, as a text that is unique among nodes and rules of the list: those are ASCII.
     path: String,
 }
 
-impl<'a> Compiler<'a> {
+impl<'a> TreeCompiler<'a> {
     fn children(&mut self, tree: &mut Tree, parent: usize, nodes: &'a [model::Node]) {
-        let mut by_key: HashMap<&str, Siblings<'_>> = HashMap::new();
+        let mut by_key: HashMap<&str, SiblingNodes<'_>> = HashMap::new();
         for node in nodes {
             let number = self.node(tree, node);
             let siblings = by_key.entry(&node.key).or_default();
@@ -180,7 +181,7 @@ impl<'a> Compiler<'a> {
                 None => siblings.any = Some(number),
             }
         }
-        for (key, Siblings { values, any }) in by_key {
+        for (key, SiblingNodes { values, any }) in by_key {
             let nodes = values.iter().map(|(_, number)| *number).collect();
             let values = Patterns::new(values.iter().zip(0..).map(|((pattern, _), id)| (*pattern, id)));
             tree.nodes[parent].children.insert(key.into(), Children { values, nodes, any });
@@ -209,7 +210,7 @@ impl<'a> Compiler<'a> {
         number
     }
 
-    fn limit(&mut self, limit: &model::NodeLimit, node: &model::Node) -> NodeLimit {
+    fn limit(&mut self, limit: &model::NodeLimit, node: &model::Node) -> CompiledNodeLimit {
         let entity = self.domain.entity.as_deref();
         let home = match self.keys.iter().position(|(key, _)| Some(*key) == entity) {
             Some(at) => Home::Caller(at),
@@ -221,7 +222,7 @@ impl<'a> Compiler<'a> {
         rule.metadata = node.metadata.clone().into();
         rule.path = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.cloned())).collect();
         self.rules.push(rule);
-        NodeLimit {
+        CompiledNodeLimit {
             rule: self.rules.len() as Id - 1,
             name: limit.named.then(|| limit.name.as_str().into()),
             replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),

@@ -1,12 +1,16 @@
-//! The server: from settings to parts, and from parts to something that runs. The only file that sees everything.
+//! The server: builds the components ([`parts`]) from the settings, runs them and shuts them down.
 
+mod access;
 mod banner;
+mod component;
 mod control;
-mod decisions;
+mod data_plane;
+mod endpoints;
+mod observability;
 mod parts;
 mod receipts;
+mod rules;
 mod store;
-mod who;
 
 use std::io;
 use std::process::ExitCode;
@@ -18,21 +22,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tollgate::{Clock as _, SystemClock};
 
-use crate::config::{Problem, Settings};
-use crate::net::closing::Closer;
-use crate::net::workers::Workers;
-use crate::observe::log;
-use crate::observe::metrics::Metrics;
-use parts::Parts;
+use crate::config::{self, ConfigProblem, ServerSettings};
+use parts::Components;
+use tollgate_net::closing::Closer;
+use tollgate_net::workers::Workers;
+use tollgate_telemetry::log::{self, LogFormat, LogSettings};
+use tollgate_telemetry::metrics::Metrics;
 
-/// The process could not do its work.
+/// The exit code of a server that failed.
 const FAILURE: u8 = 1;
 
-/// Runs the server until it is told to stop.
-pub(crate) fn run(settings: Settings, warnings: Vec<Problem>) -> ExitCode {
+/// Runs the server until it is stopped.
+pub fn run(settings: ServerSettings, warnings: Vec<ConfigProblem>) -> ExitCode {
     let metrics = Metrics::new();
-    match log::init(&parts::log_settings(&settings), metrics.log_lines_lost()) {
-        // Dropped last, so that what is said on the way out is written.
+    match log::init(&log_settings(&settings), metrics.log_lines_lost()) {
+        // Dropped last, so that the last lines are written.
         Ok(_guard) => match start(&settings, &warnings, metrics) {
             Ok(()) => ExitCode::SUCCESS,
             Err(reasons) => {
@@ -43,124 +47,142 @@ pub(crate) fn run(settings: Settings, warnings: Vec<Problem>) -> ExitCode {
             }
         },
         Err(reason) => {
-            crate::cli::complain(reason);
+            tollgate_cli::print_error(reason);
             ExitCode::from(FAILURE)
         }
     }
 }
 
-fn start(settings: &Settings, warnings: &[Problem], metrics: Arc<Metrics>) -> Result<(), Vec<String>> {
+fn start(settings: &ServerSettings, warnings: &[ConfigProblem], metrics: Arc<Metrics>) -> Result<(), Vec<String>> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let _inside = runtime.enter();
-    let mut parts = Parts::build(settings, metrics, &runtime)?;
-    let (kept, _traces, _tending) = (parts.kept.clone(), parts.traces.take(), parts.tending.take());
-    let served = runtime.block_on(serve(settings, parts));
-    // Connections that did not end in time end here, before the counters are written for the last time.
+    let mut components = Components::build(settings, metrics, &runtime)?;
+    let (saved, _traces) = (components.saved.clone(), components.traces.take());
+    let served = runtime.block_on(serve(settings, components));
+    // The remaining connections end here, before the counters are written for the last time.
     drop(runtime);
-    kept.save();
+    saved.save();
     tracing::info!("stopped");
     served.map_err(|reason| vec![reason])
 }
 
-/// How long the admin listener's last answers may take.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// The wait for the last responses of the admin listener at shutdown.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
-/// How long the last decisions may take to be logged.
+/// The wait for the last entries of the decision log at shutdown.
 const LAST_DECISIONS: Duration = Duration::from_secs(2);
 
-/// From the first connection to the last.
-async fn serve(settings: &Settings, parts: Parts) -> Result<(), String> {
+/// Serves from the first connection to the last.
+async fn serve(settings: &ServerSettings, components: Components) -> Result<(), String> {
     let unable = |error: io::Error| format!("the server can't run: {error}");
-    let mut signals = Signals::new().map_err(unable)?;
-    let workers = Arc::new(Workers::start(parts::workers(settings)).map_err(unable)?);
+    let mut signals = ServerSignals::new().map_err(unable)?;
+    let workers = Arc::new(Workers::start(worker_count(settings)).map_err(unable)?);
     let (closer, closing) = Closer::new();
     let (alive, mut all_ended) = mpsc::channel(1);
     let (admin_closer, admin_closing) = Closer::new();
     let (admin_alive, mut admin_ended) = mpsc::channel(1);
 
-    banner::show(settings, &parts);
-    first_words(&parts).await;
-    for door in parts.doors {
-        tokio::spawn(door.open(Some(workers.clone()), closing.clone(), alive.clone()));
+    banner::show(settings, &components);
+    connect_store(&components).await;
+    for endpoint in components.endpoints {
+        tokio::spawn(endpoint.run(Some(workers.clone()), closing.clone(), alive.clone()));
     }
-    if let Some(door) = parts.admin {
-        // Here, and until the end: operators see a server that is busy, and one that stops.
-        tokio::spawn(door.open(None, admin_closing, admin_alive.clone()));
+    if let Some(endpoint) = components.admin {
+        // On this thread and until the end, so that operators can observe a server that is busy or stopping.
+        tokio::spawn(endpoint.run(None, admin_closing, admin_alive.clone()));
     }
     drop((alive, admin_alive));
-    for task in parts.background {
-        tokio::spawn(task(closing.clone()));
-    }
-    let (waker, rules) = parts.rules.watch().map_err(unable)?;
-    parts.health.started();
+    components.tasks.spawn(&closing);
+    let (waker, rules) = components.rules.start().map_err(unable)?;
+    components.health.started();
     banner::ready();
 
-    signals.until_told_to_stop(|| waker.ask()).await;
-    tracing::info!("stopping: what is in flight is answered, for at most {:?}", settings.shutdown_timeout);
-    parts.health.stopping();
+    signals.wait_for_stop(|| waker.force()).await;
+    tracing::info!("stopping: waiting up to {:?} for requests in flight", settings.shutdown_timeout);
+    components.health.stopping();
     closer.close();
     waker.stop();
     let drained = tokio::time::timeout(settings.shutdown_timeout, all_ended.recv());
     tokio::select! {
         drained = drained => if drained.is_err() {
-            tracing::warn!("some connections did not end in time and are closed");
+            tracing::warn!("closing the connections that did not end in time");
         },
-        () = signals.until_told_to_stop(|| {}) => tracing::warn!("told to stop twice: what is in flight is dropped"),
+        () = signals.wait_for_stop(|| {}) => tracing::warn!("second stop signal: dropping requests in flight"),
     }
     admin_closer.close();
-    // What operators wrote is answered, and what they follow has an end.
-    let _ = tokio::join!(tokio::time::timeout(LAST_ANSWERS, admin_ended.recv()), parts.farewell);
+    // Writes of operators get their responses, and live streams end.
+    let _ = tokio::join!(tokio::time::timeout(LAST_RESPONSES, admin_ended.recv()), components.deregistration);
     if let Ok(workers) = Arc::try_unwrap(workers) {
         workers.stop();
     }
-    // Nobody decides any more.
-    match tokio::time::timeout(LAST_DECISIONS, parts.decisions.write(SystemClock::default().now())).await {
+    // No more decisions are made.
+    match tokio::time::timeout(LAST_DECISIONS, components.decisions.write(SystemClock::default().now())).await {
         Ok(Ok(())) => {}
-        Ok(Err(why)) => tracing::warn!("the last decisions could not be logged: {why}"),
-        Err(_) => tracing::warn!("the last decisions could not be logged in time"),
+        Ok(Err(why)) => tracing::warn!("writing the last decisions to the log failed: {why}"),
+        Err(_) => tracing::warn!("writing the last decisions to the log timed out"),
     }
-    // One that panicked has said so.
+    // A panic has been reported already.
     let _ = rules.join();
     Ok(())
 }
 
-/// What is heard of a shared store before anybody is answered; not much time is spent on one that is away.
-async fn first_words(parts: &Parts) {
+/// The wait for Redis at the start.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Connects to a shared store before the listeners accept; a store that is unavailable delays the start only briefly.
+async fn connect_store(components: &Components) {
     let answer = async {
-        if let Some(redis) = &parts.redis {
-            redis.first_answer().await;
+        if let Some(redis) = &components.redis {
+            redis.wait_until_ready(STORE_TIMEOUT).await;
         }
     };
     let agreement = async {
-        if let Some(agreement) = &parts.agreement {
-            agreement.begin().await;
+        if let Some(agreement) = &components.agreement {
+            agreement.start().await;
         }
     };
     tokio::join!(answer, agreement);
 }
 
-/// What the system tells us to do.
-struct Signals {
+/// The settings of the log.
+fn log_settings(settings: &ServerSettings) -> LogSettings {
+    let format = match settings.observe.log_format {
+        config::LogFormat::Text => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+    };
+    LogSettings { filter: settings.observe.log_level.parse().unwrap_or_default(), format }
+}
+
+/// The number of worker threads.
+fn worker_count(settings: &ServerSettings) -> usize {
+    match settings.workers {
+        config::WorkerSettings::Count(count) => count.get(),
+        config::WorkerSettings::Auto => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+/// The signals that the server handles.
+struct ServerSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
+impl ServerSignals {
+    fn new() -> io::Result<ServerSignals> {
+        Ok(ServerSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Ends when the server is told to stop; until then it is told to read its rules again.
-    async fn until_told_to_stop(&mut self, reload: impl Fn()) {
+    /// Completes with a signal to stop; a hang-up calls `reload`.
+    async fn wait_for_stop(&mut self, reload: impl Fn()) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,

@@ -1,8 +1,7 @@
-//! When the memory store's snapshot is written and read, and where it lies.
+//! Snapshots of the counters in memory.
 //!
-//! The file is replaced whole: it is written under another name, synced, and renamed. So a crash at any moment leaves the last
-//! one or the one before. A file that can't be used is set aside for whoever wants to look, and never keeps the server from
-//! starting.
+//! The file is replaced atomically: it is written under another name, synced and renamed. So a crash at any time leaves the new
+//! snapshot or the previous one. A damaged file is renamed for inspection and never prevents the server from starting.
 
 #[cfg(test)]
 mod tests;
@@ -15,91 +14,91 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Span, SystemClock, Timestamp};
-use tollgate_store::{Restored, SnapshotError, SnapshotStats};
+use tollgate_store::{RestoreReport, SnapshotError, SnapshotStats};
 use tracing::{debug, info, warn};
 
-use crate::counters::Counters;
-use crate::health::Health;
-use crate::net::Closing;
-use crate::observe::metrics::SnapshotMetrics;
+use tollgate_net::Closing;
+use tollgate_store::Counters;
+use tollgate_telemetry::Health;
+use tollgate_telemetry::metrics::SnapshotMetrics;
 
-/// Where the snapshot lies.
+/// The snapshot in a data directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
-/// Where it is told how snapshots go.
+/// Reports the results of snapshots.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct SnapshotReporter {
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: SnapshotMetrics,
 }
 
-/// What has counters in memory to take snapshots of.
-pub(crate) trait InMemory: Send + Sync + 'static {
+/// A source of counters in memory.
+pub(crate) trait MemoryCounters: Send + Sync + 'static {
     type Clock: Clock;
 
-    /// The counters; none if they are kept elsewhere.
+    /// The counters; `None` if they are in another store.
     fn memory(&self) -> Option<&MemoryStore<Self::Clock>>;
 }
 
-/// What was found at the start.
+/// The result of loading the snapshot at the start.
 #[derive(Debug)]
 pub(crate) enum LoadOutcome {
-    /// No snapshot: the first start, or the data directory is new.
+    /// There is no snapshot: the first start, or a new data directory.
     Fresh,
-    /// The counters of the last run.
-    Restored(Restored),
-    /// A file that can't be used.
-    SetAside {
+    /// The counters of the previous run.
+    Restored(RestoreReport),
+    /// The file can't be used.
+    Damaged {
         reason: String,
-        /// Its new name, unless it could not be renamed.
-        kept_as: Option<PathBuf>,
+        /// The new name of the file, unless it could not be renamed.
+        renamed_to: Option<PathBuf>,
     },
 }
 
 const NAME: &str = "counters.snapshot";
 const UNFINISHED: &str = "counters.snapshot.new";
-const SET_ASIDE: &str = "counters.snapshot.damaged-";
-/// How many files that can't be used are kept.
-const MOST_SET_ASIDE: usize = 3;
-/// The part of the time that may be spent saving: one in so many.
-const SHARE: u32 = 10;
-/// The longest between two snapshots, in intervals: also where the clock was set forward while one was written.
-const MOST_INTERVALS: u32 = 30;
-/// The part of the server that is degraded when snapshots can't be written.
-const PART: &str = "snapshots";
+const DAMAGED_PREFIX: &str = "counters.snapshot.damaged-";
+/// Damaged snapshots that are retained.
+const MAX_DAMAGED: usize = 3;
+/// The pause after a snapshot, as a multiple of the time it took.
+const PAUSE_FACTOR: u32 = 10;
+/// The longest pause, in intervals: it also bounds the effect of a clock that was set forward.
+const MAX_PAUSE_INTERVALS: u32 = 30;
+/// The component whose health is degraded while snapshots can't be written.
+const COMPONENT: &str = "snapshots";
 
 impl Snapshots {
     /// The snapshot in a data directory.
-    pub(crate) fn within(folder: &Path) -> Snapshots {
-        Snapshots { folder: folder.to_owned() }
+    pub(crate) fn in_directory(directory: &Path) -> Snapshots {
+        Snapshots { directory: directory.to_owned() }
     }
 
-    /// Where the snapshot is.
+    /// The path of the snapshot.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join(NAME)
+        self.directory.join(NAME)
     }
 
-    /// The same as [`Snapshots::save`] of whatever has counters in memory; nothing if they are elsewhere.
-    pub(crate) fn save_of(&self, kept: &impl InMemory) -> io::Result<SnapshotStats> {
-        kept.memory().map_or_else(|| Ok(SnapshotStats::default()), |store| self.save(store))
+    /// Saves the counters of a source; does nothing if they are not in memory.
+    pub(crate) fn save_counters(&self, source: &impl MemoryCounters) -> io::Result<SnapshotStats> {
+        source.memory().map_or_else(|| Ok(SnapshotStats::default()), |store| self.save(store))
     }
 
-    /// Replaces the snapshot with one of the store as it is. What fails leaves the last one as it was.
+    /// Replaces the snapshot with the current state of the store. A failure leaves the previous one unchanged.
     pub(crate) fn save<C: Clock>(&self, store: &MemoryStore<C>) -> io::Result<SnapshotStats> {
-        let unfinished = self.folder.join(UNFINISHED);
+        let unfinished = self.directory.join(UNFINISHED);
         let saved = self.write(&unfinished, store);
         if saved.is_err() {
-            // Half a snapshot on a full disk helps nobody.
+            // An incomplete snapshot only takes up space.
             let _ = fs::remove_file(&unfinished);
         }
         saved
     }
 
     fn write<C: Clock>(&self, unfinished: &Path, store: &MemoryStore<C>) -> io::Result<SnapshotStats> {
-        // What a crash left there may be readable by others, and the snapshot has the secret of the store's keys in it.
+        // A file that a crash left may be readable by others, and a snapshot contains the secret of the store's keys.
         match fs::remove_file(unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -109,33 +108,33 @@ impl Snapshots {
         file.sync_all()?;
         drop(file);
         fs::rename(unfinished, self.path())?;
-        File::open(&self.folder)?.sync_all()?;
+        File::open(&self.directory)?.sync_all()?;
         Ok(stats)
     }
 
-    /// A store with the counters of the last run, as far as there are any.
+    /// Loads a store with the counters of the previous run, if there are any.
     pub(crate) fn load(&self, config: MemoryConfig, health: &Health) -> MemoryStore {
         let (store, outcome) = self.load_with(config, SystemClock::default);
         match outcome {
             LoadOutcome::Fresh => {}
-            LoadOutcome::Restored(Restored { snapshot, stale, dropped, .. }) => {
+            LoadOutcome::Restored(RestoreReport { snapshot, stale, dropped, .. }) => {
                 info!(counters = snapshot.counters, once = snapshot.once, stale, dropped, "counters restored");
             }
-            LoadOutcome::SetAside { reason, kept_as } => {
-                let kept_as = kept_as.map(|path| format!("; it was set aside as {}", path.display()));
-                let told = format!(
-                    "the snapshot of the counters can't be used, they started afresh: {reason}{}",
-                    kept_as.unwrap_or_default()
+            LoadOutcome::Damaged { reason, renamed_to } => {
+                let renamed = renamed_to.map(|path| format!("; it was renamed to {}", path.display()));
+                let message = format!(
+                    "the snapshot of the counters can't be used, they start from zero: {reason}{}",
+                    renamed.unwrap_or_default()
                 );
-                warn!("{told}");
+                warn!("{message}");
                 // Until the next one is written.
-                health.degrade(PART, told);
+                health.degrade(COMPONENT, message);
             }
         }
         store
     }
 
-    /// The same on a clock of the caller's.
+    /// Loads a store with another clock.
     pub(crate) fn load_with<C: Clock>(
         &self,
         config: MemoryConfig,
@@ -149,49 +148,49 @@ impl Snapshots {
             }
             Err(error) => {
                 let store = config.build_with(clock());
-                let outcome = self.set_aside(&error, store.clock());
+                let outcome = self.rename_damaged(&error, store.clock());
                 (store, outcome)
             }
         }
     }
 
-    fn set_aside(&self, error: &SnapshotError, clock: &impl Clock) -> LoadOutcome {
+    fn rename_damaged(&self, error: &SnapshotError, clock: &impl Clock) -> LoadOutcome {
         let seconds = clock.now().as_micros() / 1_000_000;
-        let name = self.folder.join(format!("{SET_ASIDE}{seconds}"));
+        let name = self.directory.join(format!("{DAMAGED_PREFIX}{seconds}"));
         let (path, reason) = (self.path(), error.to_string());
-        let kept_as = match fs::rename(&path, &name) {
+        let renamed_to = match fs::rename(&path, &name) {
             Ok(()) => Some(name),
             Err(error) => {
-                warn!(path = %path.display(), %error, "a file that can't be used could not be set aside");
+                warn!(path = %path.display(), %error, "renaming the damaged snapshot failed");
                 None
             }
         };
-        if let Err(error) = self.forget_oldest() {
-            debug!(%error, "files that were set aside could not be removed");
+        if let Err(error) = self.remove_oldest() {
+            debug!(%error, "removing old damaged snapshots failed");
         }
-        LoadOutcome::SetAside { reason, kept_as }
+        LoadOutcome::Damaged { reason, renamed_to }
     }
 
-    /// Removes all but the newest of those that were set aside.
-    fn forget_oldest(&self) -> io::Result<()> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+    /// Removes all but the newest damaged snapshots.
+    fn remove_oldest(&self) -> io::Result<()> {
+        let mut damaged = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
-            let seconds = name.to_str().and_then(|name| name.strip_prefix(SET_ASIDE)?.parse::<u64>().ok());
-            found.extend(seconds.map(|seconds| (seconds, entry.path())));
+            let seconds = name.to_str().and_then(|name| name.strip_prefix(DAMAGED_PREFIX)?.parse::<u64>().ok());
+            damaged.extend(seconds.map(|seconds| (seconds, entry.path())));
         }
-        found.sort_unstable();
-        found.iter().rev().skip(MOST_SET_ASIDE).try_for_each(|(_, path)| fs::remove_file(path))
+        damaged.sort_unstable();
+        damaged.iter().rev().skip(MAX_DAMAGED).try_for_each(|(_, path)| fs::remove_file(path))
     }
 
-    /// Saves every interval, if anything changed, until the server is about to stop. The last snapshot is for the one who stops
-    /// it to save, when all is answered: this ends only when no other is being written.
-    pub(crate) async fn keep<K: InMemory>(
+    /// Saves every interval, if anything changed, until shutdown. Whoever stops the server writes the last snapshot, after the last
+    /// response; this task ends only when no snapshot is being written.
+    pub(crate) async fn save_periodically<S: MemoryCounters>(
         self,
-        kept: Arc<K>,
+        source: Arc<S>,
         interval: Duration,
-        watched: Watched,
+        reporter: SnapshotReporter,
         mut closing: Closing,
     ) {
         let mut saved = None;
@@ -201,7 +200,7 @@ impl Snapshots {
                 () = tokio::time::sleep(pause) => {}
                 () = closing.begun() => return,
             }
-            let Some(store) = kept.memory() else { return };
+            let Some(store) = source.memory() else { return };
             let changes = store.changes();
             if saved == Some(changes) {
                 pause = interval;
@@ -209,43 +208,43 @@ impl Snapshots {
             }
             let begun = store.clock().now();
             let done = {
-                let (snapshots, kept) = (self.clone(), Arc::clone(&kept));
-                tokio::task::spawn_blocking(move || snapshots.save_of(&*kept)).await
+                let (snapshots, source) = (self.clone(), Arc::clone(&source));
+                tokio::task::spawn_blocking(move || snapshots.save_counters(&*source)).await
             };
             let took = store.clock().now().since(begun);
             let done = done.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
             saved = done.is_ok().then_some(changes);
-            self.tell(done, begun, took, &watched);
+            self.report(done, begun, took, &reporter);
             pause = pause_after(took, interval);
         }
     }
 
-    /// Says how it went: a failure once, until it is over.
-    fn tell(&self, done: io::Result<SnapshotStats>, begun: Timestamp, took: Span, watched: &Watched) {
-        let Watched { health, metrics } = watched;
-        let was_failing = health.conditions().iter().any(|(part, _)| *part == PART);
+    /// Reports a result; repeated failures are logged once.
+    fn report(&self, done: io::Result<SnapshotStats>, begun: Timestamp, took: Span, reporter: &SnapshotReporter) {
+        let SnapshotReporter { health, metrics } = reporter;
+        let was_failing = health.conditions().iter().any(|(component, _)| *component == COMPONENT);
         let path = self.path();
         match done {
             Ok(SnapshotStats { counters, bytes, .. }) => {
                 metrics.written(begun, took, bytes);
                 debug!(counters, bytes, micros = took.as_micros(), "snapshot of the counters saved");
                 if was_failing {
-                    info!(path = %path.display(), "snapshots of the counters are saved again");
-                    health.restore(PART);
+                    info!(path = %path.display(), "saving snapshots of the counters works again");
+                    health.restore(COMPONENT);
                 }
             }
             Err(error) => {
                 metrics.failed();
                 if !was_failing {
-                    warn!(path = %path.display(), %error, "the counters can't be saved: a restart would forget them");
+                    warn!(path = %path.display(), %error, "saving the counters failed: a restart would lose them");
                 }
-                health.degrade(PART, format!("{} can't be written: {error}", path.display()));
+                health.degrade(COMPONENT, format!("{} can't be written: {error}", path.display()));
             }
         }
     }
 }
 
-impl InMemory for Limiter<Counters> {
+impl MemoryCounters for Limiter<Counters> {
     type Clock = SystemClock;
 
     fn memory(&self) -> Option<&MemoryStore> {
@@ -253,8 +252,8 @@ impl InMemory for Limiter<Counters> {
     }
 }
 
-/// How long to wait after a snapshot that took so long: an interval, or as much as keeps saving to its share of the time.
+/// The pause after a snapshot: the interval, or longer after a slow snapshot.
 fn pause_after(took: Span, interval: Duration) -> Duration {
-    let rest = Duration::from_micros(took.as_micros()).saturating_mul(SHARE - 1);
-    rest.clamp(interval, interval.saturating_mul(MOST_INTERVALS))
+    let rest = Duration::from_micros(took.as_micros()).saturating_mul(PAUSE_FACTOR - 1);
+    rest.clamp(interval, interval.saturating_mul(MAX_PAUSE_INTERVALS))
 }

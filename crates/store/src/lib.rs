@@ -1,7 +1,7 @@
-//! Where counters live.
+//! Stores: where counters live.
 //!
-//! A [`Store`] does one thing: it settles a claim, atomically. It owns its clock, knows nothing of rules or requests, and
-//! answers every claim: what it can't say is a reading with the rule's policy in it, not an error.
+//! A [`Store`] settles claims, atomically. It owns its clock and does not depend on rules or requests. It answers
+//! every claim: if it is unavailable, the reading has the rule's policy instead of an error.
 
 use std::future::Future;
 
@@ -10,35 +10,26 @@ use tollgate_core::{Claim, Reading, Replay, Settlement, Source, Timestamp};
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "redis")]
+mod counters;
+pub mod deny_cache;
 pub mod guarded;
 pub mod memory;
-#[cfg(feature = "redis")]
-pub mod redis;
-#[cfg(feature = "redis")]
-pub mod remembered;
 mod secret;
-#[cfg(feature = "redis")]
 pub mod sharded;
-#[cfg(feature = "redis")]
-mod tending;
 
-pub use clock::{Clock, ManualClock, Pressed, Stopwatch, SystemClock};
-#[cfg(feature = "redis")]
+pub use clock::{Clock, ManualClock, Stopwatch, StopwatchMark, SystemClock};
+pub use counters::{AgreeFuture, Counters, SettleFuture, SharedStatus, SharedStore};
+pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
-pub use memory::{MemoryConfig, MemoryStats, MemoryStore, Restored, SnapshotError, SnapshotStats};
-#[cfg(feature = "redis")]
-pub use remembered::Remembered;
-#[cfg(feature = "redis")]
-pub use tending::Tending;
+pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
 
 /// Settles claims.
 pub trait Store: Send + Sync {
-    /// Settles a claim, atomically: all of it or nothing, as seen by every other claim. The answer replaces what `settlement`
-    /// held: it is written where it will be read, since this is the path of every request.
+    /// Settles a claim atomically with respect to all other claims. The answer overwrites `settlement`; it is written
+    /// in place because every request takes this path.
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send;
 
-    /// The same, with the answer as a value.
+    /// Like [`settle_into`](Store::settle_into), but returns the answer.
     fn settle(&self, claim: &Claim<'_>) -> impl Future<Output = Settlement> + Send {
         async {
             let mut settlement = Settlement::default();
@@ -47,14 +38,14 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Whether it never waits: then its futures are ready at the first poll, and who has no use for a future need not make one.
-    /// What is [`Immediate`] says so to the compiler; this says it of a store whose type is not known.
+    /// Whether the store never waits. Its futures are then ready at the first poll, and a caller can poll them
+    /// without an executor.
     fn never_waits(&self) -> bool {
         false
     }
 
-    /// Answers without settling: what each charge reads when nobody looks, by its policy and marked with this source. For those
-    /// who have more claims than they can settle, and for when settling went wrong.
+    /// Answers without settling: each charge by its policy, marked with this source. For callers with more claims
+    /// than they can settle, and for failures during a settlement.
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
         settlement.readings.clear();
         settlement.readings.extend(claim.charges.iter().map(|charge| Reading::assumed(charge, source)));
@@ -62,12 +53,6 @@ pub trait Store: Send + Sync {
         settlement.replay = Replay::First;
     }
 }
-
-/// A store that never waits: its futures are ready at the first poll.
-pub trait Immediate: Store {}
-
-impl<S: Immediate> Immediate for &S {}
-impl<S: Immediate> Immediate for std::sync::Arc<S> {}
 
 impl<S: Store> Store for &S {
     fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {

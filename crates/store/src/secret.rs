@@ -3,10 +3,10 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use tollgate_core::key::Secret;
+use tollgate_core::key::HashSecret;
 
-/// A secret that nobody knows, from the standard library's own source of randomness for hash maps.
-pub(crate) fn draw() -> Secret {
-    let random = RandomState::new();
-    Secret(random.hash_one(0u8), random.hash_one(1u8))
+/// A random secret, from the standard library's source of randomness for hash maps.
+pub(crate) fn random() -> HashSecret {
+    let state = RandomState::new();
+    HashSecret(state.hash_one(0u8), state.hash_one(1u8))
 }

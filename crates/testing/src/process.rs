@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
+use crate::machine;
+
 /// A process that ends with the test.
 #[derive(Debug)]
 pub struct Process {
@@ -13,6 +15,7 @@ pub struct Process {
 impl Process {
     /// Starts a program. What it says is not kept.
     pub fn start(command: &mut Command) -> Process {
+        machine::share();
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = silent.spawn().unwrap_or_else(|error| {
             panic!("{}: {error}; `make setup-tests` installs it", command.get_program().display())

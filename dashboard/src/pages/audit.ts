@@ -1,28 +1,28 @@
-// The audit log: who did what, when, and what was there before. The newest comes first.
+// The audit log, newest first.
 
 import { h } from "../dom.ts";
-import { type House, type Page, lacks } from "../house.ts";
+import { type AppContext, type Page, missingScope } from "../context.ts";
 import { fault } from "../parts/notice.ts";
-import { Table, fixed, words } from "../parts/table.ts";
-import { changes, told } from "../pure/changes.ts";
-import { moment } from "../pure/words.ts";
-import type { AuditEntry, Listed } from "../types.ts";
+import { Table, fixedColumn, textColumn } from "../parts/table.ts";
+import { changes, valueText } from "../pure/changes.ts";
+import { timestamp } from "../pure/format.ts";
+import type { AuditEntry, ListPage } from "../types.ts";
 
-const AT_ONCE = 50;
+const PAGE_SIZE = 50;
 const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "token"];
 
-export function audit(house: House): Page {
-  const lacking = lacks(house, "audit");
-  if (lacking) return { title: "Audit", node: h("p", { class: "hint" }, `The audit log is not shown: ${lacking}.`) };
+export function audit(app: AppContext): Page {
+  const missing = missingScope(app, "audit");
+  if (missing) return { title: "Audit", node: h("p", { class: "hint" }, `The audit log is not shown: ${missing}.`) };
   const [wrong, table] = [fault(), entries()];
   const kind = h("select", { "aria-label": "Kind" }, h("option", { value: "" }, "every kind"), KINDS.map((one) => h("option", { value: one }, one)));
-  const name = h("input", { type: "search", placeholder: "of this name", "aria-label": "Name", autocomplete: "off" });
+  const name = h("input", { type: "search", placeholder: "name", "aria-label": "Name", autocomplete: "off" });
   const more = h("button", { type: "button", hidden: true }, "Older");
   let [all, before]: [AuditEntry[], string | null] = [[], null];
   const load = async (older: boolean) => {
     try {
-      const query = { newest: "true", limit: AT_ONCE, kind: kind.value, name: name.value.trim(), before: older ? before : null };
-      const page = await house.api.get<Listed<AuditEntry>>("/admin/v1/audit", query);
+      const query = { newest: "true", limit: PAGE_SIZE, kind: kind.value, name: name.value.trim(), before: older ? before : null };
+      const page = await app.api.get<ListPage<AuditEntry>>("/admin/v1/audit", query);
       all = older ? [...all, ...page.items] : page.items;
       before = page.next;
       more.hidden = before === null;
@@ -36,26 +36,26 @@ export function audit(house: House): Page {
   name.addEventListener("change", () => void load(false));
   more.addEventListener("click", () => void load(true));
   void load(false);
-  const again = h("button", { type: "button", on: { click: () => void load(false) } }, "Read again");
+  const again = h("button", { type: "button", on: { click: () => void load(false) } }, "Refresh");
   return { title: "Audit", node: h("div", {}, wrong.node, h("div", { class: "tools" }, kind, name, again), table.node, h("div", { class: "pager" }, more)) };
 }
 
 function entries(): Table<AuditEntry> {
   return new Table<AuditEntry>("Audit log", [
-    words("When", (one) => moment(one.at), { kind: "time" }),
-    words("Who", (one) => (one.from ? `${one.by} (${one.from})` : one.by)),
-    words("What", (one) => one.action),
-    words("Of", (one) => [one.domain, one.name].filter((part) => part !== "").join(" · ")),
-    words("Why", (one) => one.reason),
-    fixed("Before → after", (one) => difference(one), { kind: "wide" }),
-  ], (one) => String(one.id), "Nothing is in the log.");
+    textColumn("Time", (one) => timestamp(one.at), { kind: "time" }),
+    textColumn("Author", (one) => (one.from ? `${one.by} (${one.from})` : one.by)),
+    textColumn("Action", (one) => one.action),
+    textColumn("Target", (one) => [one.domain, one.name].filter((part) => part !== "").join(" · ")),
+    textColumn("Reason", (one) => one.reason),
+    fixedColumn("Before → after", (one) => difference(one), { kind: "wide" }),
+  ], (one) => String(one.id), "The log is empty.");
 }
 
 function difference(entry: AuditEntry): HTMLElement {
   const all = changes(entry.before, entry.after);
   return h("ul", { class: "plain" }, all.map(({ path, before, after }) => {
-    const was = before !== undefined && h("del", {}, told(before));
-    const is = after !== undefined && h("ins", {}, told(after));
+    const was = before !== undefined && h("del", {}, valueText(before));
+    const is = after !== undefined && h("ins", {}, valueText(after));
     return h("li", {}, path && `${path}: `, was, was && is && " → ", is);
   }));
 }

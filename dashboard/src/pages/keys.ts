@@ -1,50 +1,50 @@
-// The keys: who asks most, who is refused most, who is nearest to a limit.
+// Keys with the most decisions, the most refusals, or the highest utilisation.
 
-import { h, say } from "../dom.ts";
-import { type House, type Page, domains, every } from "../house.ts";
+import { h, setText } from "../dom.ts";
+import { type AppContext, type Page, domains, poll } from "../context.ts";
 import { bar } from "../parts/bar.ts";
 import { fault } from "../parts/notice.ts";
-import { type Column, Table, fixed, words } from "../parts/table.ts";
+import { type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href } from "../pure/route.ts";
-import { NONE, count, some } from "../pure/words.ts";
+import { NONE, count, plural } from "../pure/format.ts";
 import type { Top, TopKey } from "../types.ts";
 
 const BY: [string, string][] = [["decisions", "most decisions"], ["refusals", "most refusals"], ["utilisation", "nearest to a limit"]];
 const WINDOWS: [string, string][] = [["1m", "last minute"], ["5m", "last 5 minutes"], ["1h", "last hour"]];
 const KEYS = 50;
-const AGAIN_MS = 3_000;
+const REFRESH_MS = 3_000;
 
-export function keys(house: House, route: Route): Page {
+export function keys(app: AppContext, route: Route): Page {
   const { query } = route;
   const [wrong, note] = [fault(), h("p", { class: "hint" })];
   const [by, span] = [choice("By", BY, query["by"]), choice("Over", WINDOWS, query["window"] ?? "5m")];
-  const asked = query["domain"];
-  const domain = choice("Domain", [["", "any domain"], ...(asked ? [[asked, asked] as [string, string]] : [])], asked);
+  const initial = query["domain"];
+  const domain = choice("Domain", [["", "any domain"], ...(initial ? [[initial, initial] as [string, string]] : [])], initial);
   const rule = h("input", { type: "search", value: query["rule"] ?? "", placeholder: "any rule", "aria-label": "Rule", autocomplete: "off" });
   const table = keyTable();
-  let wanted = 0;
+  let latest = 0;
   const load = async () => {
-    const turn = ++wanted;
+    const number = ++latest;
     try {
-      const top = await house.api.get<Top>("/admin/v1/top", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim(), limit: KEYS });
-      if (turn !== wanted) return;
-      say(note, told(top));
+      const top = await app.api.get<Top>("/admin/v1/top", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim(), limit: KEYS });
+      if (number !== latest) return;
+      setText(note, describe(top));
       table.show(top.keys);
       wrong.set(undefined);
     } catch (error) {
-      if (turn === wanted) wrong.set(error);
+      if (number === latest) wrong.set(error);
     }
   };
   const again = () => {
-    // So that the address, copied, shows the same.
+    // The address can be copied.
     history.replaceState(null, "", href("keys", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim() }));
     void load();
   };
   for (const control of [by, span, domain, rule]) control.addEventListener("change", again);
-  void domains(house).then((all) => {
-    domain.append(...all.filter(({ name }) => name !== asked).map(({ name }) => h("option", { value: name }, name)));
+  void domains(app).then((all) => {
+    domain.append(...all.filter(({ name }) => name !== initial).map(({ name }) => h("option", { value: name }, name)));
   }, wrong.set);
-  const close = every(AGAIN_MS, load);
+  const close = poll(REFRESH_MS, load);
   const find = finder();
   const node = h("div", {}, wrong.node, find, h("div", { class: "tools" }, by, span, domain, rule), note, table.node);
   return { title: "Keys", node, close };
@@ -54,7 +54,7 @@ function choice(label: string, options: [string, string][], chosen: string | und
   return h("select", { "aria-label": label }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 }
 
-/** The way to a caller that is in no list. */
+/** Finds a caller that is not listed. */
 function finder(): HTMLElement {
   const input = h("input", { type: "search", name: "caller", required: true, placeholder: "caller", "aria-label": "Find a caller", autocomplete: "off" });
   const submit = (event: Event) => {
@@ -64,19 +64,19 @@ function finder(): HTMLElement {
   return h("form", { class: "tools", on: { submit } }, input, h("button", { type: "submit" }, "Show caller"));
 }
 
-function told(top: Top): string {
-  const error = top.error > 0 ? `; no number is more than ${count(top.error)} above the truth` : "";
-  const hashed = top.keys_shown ? "" : " Keys are hashed: showing them takes the scope “audit”.";
-  return `${count(top.total)} counted on ${some(top.servers, "server")}${error}.${hashed}`;
+function describe(top: Top): string {
+  const error = top.error > 0 ? `; counts are at most ${count(top.error)} too high` : "";
+  const hashed = top.keys_shown ? "" : " Keys are hashed: the scope “audit” is required to see them.";
+  return `${count(top.total)} counted on ${plural(top.servers, "server")}${error}.${hashed}`;
 }
 
 function keyTable(): Table<TopKey> {
   const number = (title: string, of: "decisions" | "refusals"): Column<TopKey> =>
-    words(title, (key) => (key[of] === null ? NONE : count(key[of])), { kind: "number" });
+    textColumn(title, (key) => (key[of] === null ? NONE : count(key[of])), { kind: "number" });
   return new Table<TopKey>("Top keys", [
-    words("Rank", (key) => String(key.rank), { kind: "number" }),
-    fixed("Key", (key) => (key.caller && !key.caller.startsWith("#") ? h("a", { href: href("caller", { name: key.caller, domain: key.domain }) }, key.key) : key.key || "one for all"), { kind: "main" }),
-    fixed("Rule", (key) => [h("a", { href: href("keys", { domain: key.domain, rule: key.rule }) }, key.rule), h("small", {}, ` ${key.domain}`)]),
+    textColumn("Rank", (key) => String(key.rank), { kind: "number" }),
+    fixedColumn("Key", (key) => (key.caller && !key.caller.startsWith("#") ? h("a", { href: href("caller", { name: key.caller, domain: key.domain }) }, key.key) : key.key || "shared by all callers"), { kind: "main" }),
+    fixedColumn("Rule", (key) => [h("a", { href: href("keys", { domain: key.domain, rule: key.rule }) }, key.rule), h("small", {}, ` ${key.domain}`)]),
     number("Decisions", "decisions"),
     number("Refusals", "refusals"),
     { title: "Used", kind: "bar", cell: () => {
@@ -88,5 +88,5 @@ function keyTable(): Table<TopKey> {
       };
       return { node: h("span", {}, part.node, none), set };
     } },
-  ], (key) => [key.domain, key.rule, key.key].join("\n"), "Nothing was counted.");
+  ], (key) => [key.domain, key.rule, key.key].join("\n"), "No keys.");
 }

@@ -1,9 +1,9 @@
-// How much of something is used.
+// Utilisation bars.
 
-import { h, say } from "../dom.ts";
-import { percent } from "../pure/words.ts";
+import { h, setText } from "../dom.ts";
+import { percent } from "../pure/format.ts";
 
-/** From here on a limit is near, and from here on it is reached. */
+/** From this ratio on a limit is near. */
 const NEAR = 0.8;
 
 export interface Bar {
@@ -11,7 +11,7 @@ export interface Bar {
   set(ratio: number, name: string): void;
 }
 
-/** A bar with its number. What is near or full says so by more than its colour. */
+/** A bar with its number. Near and full bars differ by more than colour. */
 export function bar(): Bar {
   const [filled, text] = [h("span", { class: "filled" }), h("span", { class: "number" })];
   const track = h("span", { class: "track", role: "meter", "aria-valuemin": 0, "aria-valuemax": 100 }, filled);
@@ -23,8 +23,8 @@ export function bar(): Bar {
       filled.style.width = `${parts}%`;
       node.dataset["level"] = ratio >= 1 ? "full" : ratio >= NEAR ? "near" : "low";
       track.setAttribute("aria-valuenow", String(parts));
-      track.setAttribute("aria-label", `used of ${name}`);
-      say(text, `${percent(ratio)}${ratio >= 1 ? " full" : ""}`);
+      track.setAttribute("aria-label", `utilisation of ${name}`);
+      setText(text, `${percent(ratio)}${ratio >= 1 ? " full" : ""}`);
     },
   };
 }

@@ -1,42 +1,42 @@
-// Dialogs: the browser's own, which keep the focus in and close by Escape.
+// Modal dialogs of the browser, which trap the focus and close on Escape.
 
 import { fault } from "./notice.ts";
 import { type Child, h } from "../dom.ts";
 
-export interface Asking {
+export interface DialogOptions {
   title: string;
-  /** What stands above the buttons: what is about to happen, and fields with names. */
+  /** The content above the buttons: a description and named fields. */
   body: Child[];
-  /** What the button says that does it. */
-  does: string;
-  /** Whether it takes something away. */
+  /** The label of the confirming button. */
+  confirm: string;
+  /** Whether the action is destructive. */
   harmful?: boolean;
-  /** Does it. What it throws is shown, and the dialog stays. */
+  /** The action. Errors are shown, and the dialog stays open. */
   run: (fields: FormData) => Promise<void>;
 }
 
 let dialogs = 0;
 
-/** Asks, and does it when that is confirmed. */
-export function ask(asking: Asking): void {
+/** Opens a dialog and runs the action when confirmed. */
+export function openDialog(options: DialogOptions): void {
   dialogs += 1;
   const [label, wrong] = [`dialog-${dialogs}`, fault()];
   const cancel = h("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const does = h("button", { type: "submit", class: asking.harmful ? "harmful" : "main" }, asking.does);
+  const confirm = h("button", { type: "submit", class: options.harmful ? "harmful" : "main" }, options.confirm);
   const submit = async (event: Event) => {
     event.preventDefault();
-    does.disabled = true;
+    confirm.disabled = true;
     wrong.set(undefined);
     try {
-      await asking.run(new FormData(form));
+      await options.run(new FormData(form));
       dialog.close();
     } catch (error) {
       wrong.set(error);
     } finally {
-      does.disabled = false;
+      confirm.disabled = false;
     }
   };
-  const form = h("form", { on: { submit } }, h("h2", { id: label }, asking.title), asking.body, wrong.node, h("div", { class: "buttons" }, cancel, does));
+  const form = h("form", { on: { submit } }, h("h2", { id: label }, options.title), options.body, wrong.node, h("div", { class: "buttons" }, cancel, confirm));
   const before = document.activeElement;
   const dialog = h("dialog", { "aria-labelledby": label }, form);
   dialog.addEventListener("close", () => {
@@ -49,7 +49,7 @@ export function ask(asking: Asking): void {
 
 let fields = 0;
 
-/** A field with its name, and what else is to be said of it. */
+/** A labelled field with an optional hint. */
 export function field(label: string, control: HTMLElement, hint?: string): HTMLElement {
   fields += 1;
   control.id = `field-${fields}`;
@@ -58,18 +58,18 @@ export function field(label: string, control: HTMLElement, hint?: string): HTMLE
   return h("div", { class: "field" }, h("label", { for: control.id }, label), control, more);
 }
 
-/** Why something is done: the audit log keeps it. */
+/** The reason, which is recorded in the audit log. */
 export function reason(required: boolean): HTMLElement {
   const input = h("input", { name: "reason", required, maxlength: 500, autocomplete: "off" });
-  return field(required ? "Reason" : "Reason (optional)", input, "It is kept in the audit log.");
+  return field(required ? "Reason" : "Reason (optional)", input, "It is recorded in the audit log.");
 }
 
-/** How long something is to hold. */
+/** A selection of durations. */
 export function lasting(kinds: [string, string][]): HTMLElement {
-  return field("For how long", h("select", { name: "for" }, kinds.map(([value, text]) => h("option", { value }, text))));
+  return field("Duration", h("select", { name: "for" }, kinds.map(([value, text]) => h("option", { value }, text))));
 }
 
-/** A text of a form, without what surrounds it. */
+/** The trimmed text of a form field. */
 export function text(fields: FormData, name: string): string {
   const value = fields.get(name);
   return typeof value === "string" ? value.trim() : "";

@@ -1,10 +1,10 @@
-// A long list, page by page.
+// Paging of long lists.
 
-import { h, say } from "../dom.ts";
+import { h, setText } from "../dom.ts";
 
 export class Pager {
   readonly node: HTMLElement;
-  /** Told when another page is wanted. */
+  /** Called when another page is selected. */
   onTurn: () => void = () => {};
   #page = 0;
   #pages = 1;
@@ -25,7 +25,7 @@ export class Pager {
   of<T>(items: T[]): T[] {
     this.#pages = Math.max(1, Math.ceil(items.length / this.size));
     this.#page = Math.min(this.#page, this.#pages - 1);
-    say(this.#where, `page ${this.#page + 1} of ${this.#pages}`);
+    setText(this.#where, `page ${this.#page + 1} of ${this.#pages}`);
     this.node.hidden = this.#pages === 1;
     this.#back.disabled = this.#page === 0;
     this.#on.disabled = this.#page === this.#pages - 1;

@@ -1,10 +1,10 @@
-// Fills that differ by more than their colour: the same in charts and beside the words.
+// Fills that differ by more than colour, in charts and legends.
 
 import { h } from "../dom.ts";
-import { LOOKS, type Outcome, type Pattern } from "../outcomes.ts";
+import { OUTCOME_STYLES, type Outcome, type Pattern } from "../outcomes.ts";
 import { colour, onTheme } from "../theme.ts";
 
-/** The side of a tile, in pixels of the screen. */
+/** The size of a tile, in screen pixels. */
 const TILE = 8;
 
 type Pen = CanvasRenderingContext2D;
@@ -38,11 +38,11 @@ function paint(canvas: HTMLCanvasElement, outcome: Outcome): void {
   pen.fillStyle = pen.strokeStyle = colour("ground");
   pen.globalAlpha = 0.75;
   pen.lineWidth = 1.4;
-  STROKES[LOOKS[outcome].pattern](pen);
+  STROKES[OUTCOME_STYLES[outcome].pattern](pen);
   pen.globalAlpha = 1;
 }
 
-/** What an area of an outcome is filled with. */
+/** The fill of an outcome's area. */
 export function pattern(pen: Pen, outcome: Outcome): CanvasPattern | string {
   const tile = document.createElement("canvas");
   tile.width = tile.height = TILE * devicePixelRatio;
@@ -50,7 +50,7 @@ export function pattern(pen: Pen, outcome: Outcome): CanvasPattern | string {
   return pen.createPattern(tile, "repeat") ?? colour(outcome);
 }
 
-/** A piece of an outcome's fill, for the words beside a chart. */
+/** A sample of an outcome's fill, for legends. */
 export function swatch(outcome: Outcome): { node: HTMLElement; close(): void } {
   const node = h("canvas", { class: "swatch", width: TILE * 2, height: TILE * 2, "aria-hidden": "true" });
   paint(node, outcome);

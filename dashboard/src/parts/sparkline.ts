@@ -1,7 +1,7 @@
-// A line of the last minutes in the height of a text: what passed, what was refused, what would have been.
+// Sparklines: allowed, refused and would-be refused requests of the last minutes.
 
 import { svg } from "../dom.ts";
-import { rate } from "../pure/words.ts";
+import { rate } from "../pure/format.ts";
 
 const [WIDTH, HEIGHT] = [120, 26];
 
@@ -13,7 +13,7 @@ export interface Lines {
 
 export function sparkline(): { node: SVGElement; set(lines: Lines): void } {
   const title = svg("title");
-  // What passes is an area, what is refused a thick line, what would be refused a dashed one.
+  // Allowed is an area, refused a thick line, would-be refused a dashed one.
   const [allow, deny, would] = ["allow", "deny", "would"].map((name) => svg("path", { class: `spark-${name}` }));
   const node = svg("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, role: "img" }, title, allow, deny, would);
   return {

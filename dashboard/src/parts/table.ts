@@ -1,8 +1,8 @@
-// Tables: headers that sort, rows that are kept, cells that know their headers on a narrow screen.
+// Tables with sortable headers and reused rows; on narrow screens cells show their headers.
 
-import { type Child, type Part, Kept, fill, h, say } from "../dom.ts";
+import { type Child, type Part, KeyedList, fill, h, setText } from "../dom.ts";
 
-/** What stands in a cell, and how it follows its item. */
+/** The content of a cell, and its update. */
 export interface Cell<T> {
   node: Node;
   set?(item: T): void;
@@ -13,44 +13,44 @@ export interface Column<T> {
   /** `number`: set to the right; `bar`: how much is used; `brief`: stays in a line; `wide`: takes what room there is; `main`: what
    * the row is about, and `time` if that is a moment. */
   kind?: "number" | "bar" | "brief" | "wide" | "main" | "time";
-  /** What the rows are sorted by; without it they can't be by this column. */
+  /** The sort key; without it the column is not sortable. */
   sort?: (item: T) => number | string;
   cell: (item: T) => Cell<T>;
 }
 
-/** By which column, and which way. */
+/** Sort column and direction. */
 export interface Order {
   column: string;
-  falling: boolean;
+  descending: boolean;
 }
 
-/** A column of texts. */
-export function words<T>(title: string, text: (item: T) => string, more: Partial<Column<T>> = {}): Column<T> {
+/** A column of text. */
+export function textColumn<T>(title: string, text: (item: T) => string, more: Partial<Column<T>> = {}): Column<T> {
   return {
     title,
     ...more,
     cell: () => {
       const node = h("span");
-      return { node, set: (item) => say(node, text(item)) };
+      return { node, set: (item) => setText(node, text(item)) };
     },
   };
 }
 
-/** A column of what never changes for a row of the same key. */
-export function fixed<T>(title: string, node: (item: T) => Child, more: Partial<Column<T>> = {}): Column<T> {
+/** A column whose content never changes for a key. */
+export function fixedColumn<T>(title: string, node: (item: T) => Child, more: Partial<Column<T>> = {}): Column<T> {
   return { title, ...more, cell: (item) => ({ node: h("span", {}, node(item)) }) };
 }
 
 export class Table<T> {
   readonly node: HTMLElement;
-  /** Told when somebody wants another order. */
+  /** Called when another order is selected. */
   onOrder: () => void = () => {};
   #order: Order | undefined;
-  readonly #rows: Kept<T>;
+  readonly #rows: KeyedList<T>;
   readonly #heads = new Map<string, HTMLElement>();
   readonly #empty: HTMLElement;
 
-  /** `empty` is said where there are no rows. */
+  /** `empty` is shown if there are no rows. */
   constructor(
     caption: string,
     readonly columns: Column<T>[],
@@ -58,9 +58,9 @@ export class Table<T> {
     empty: string,
   ) {
     const body = h("tbody", { role: "rowgroup" });
-    this.#rows = new Kept(body, key, (item) => this.#row(item));
+    this.#rows = new KeyedList(body, key, (item) => this.#row(item));
     this.#empty = h("p", { class: "empty" }, empty);
-    // Narrow screens show rows as blocks, by which a table would no longer be one to a screen reader: so the roles are said.
+    // Narrow screens show rows as blocks, which would lose the table semantics: so the roles are explicit.
     const head = h("tr", { role: "row" }, columns.map((column) => this.#head(column)));
     const table = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
     this.node = h("div", { class: "table" }, table, this.#empty);
@@ -71,7 +71,7 @@ export class Table<T> {
     this.#empty.hidden = items.length > 0;
   }
 
-  /** Says something else where there are no rows. */
+  /** Replaces the text for no rows. */
   set empty(text: string) {
     fill(this.#empty, text);
   }
@@ -83,28 +83,28 @@ export class Table<T> {
   set order(order: Order | undefined) {
     this.#order = order;
     for (const [title, head] of this.#heads) {
-      if (title === order?.column) head.setAttribute("aria-sort", order.falling ? "descending" : "ascending");
+      if (title === order?.column) head.setAttribute("aria-sort", order.descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     }
   }
 
-  /** These items in the order that is wanted. */
+  /** The items in the selected order. */
   sorted(items: T[]): T[] {
     const by = this.columns.find((column) => column.title === this.order?.column)?.sort;
     if (!by) return items;
-    const sign = this.order?.falling ? -1 : 1;
+    const sign = this.order?.descending ? -1 : 1;
     return [...items].sort((one, other) => sign * compare(by(one), by(other)));
   }
 
   #head(column: Column<T>): HTMLElement {
     const head = h("th", { scope: "col", role: "columnheader", class: column.kind });
     if (column.sort) {
-      const wanted = () => {
-        const falling = this.order?.column === column.title ? !this.order.falling : column.kind === "number" || column.kind === "bar";
-        this.order = { column: column.title, falling };
+      const reorder = () => {
+        const descending = this.order?.column === column.title ? !this.order.descending : column.kind === "number" || column.kind === "bar";
+        this.order = { column: column.title, descending };
         this.onOrder();
       };
-      head.append(h("button", { type: "button", class: "sort", on: { click: wanted } }, column.title));
+      head.append(h("button", { type: "button", class: "sort", on: { click: reorder } }, column.title));
     } else {
       head.append(column.title);
     }

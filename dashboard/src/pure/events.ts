@@ -1,38 +1,38 @@
-// Server-sent events out of pieces of text, and how long to wait before asking for them again.
+// A parser of server-sent events, and the delay before reconnecting.
 
 /** One event. */
-export interface Sent {
+export interface ServerEvent {
   event: string;
   data: string;
 }
 
-/** The longest event that is waited for: thousands of rules are far below it. */
-export const MOST_CHARACTERS = 16 * 1024 * 1024;
+/** The maximal length of an event: thousands of rules are far below it. */
+export const MAX_CHARACTERS = 16 * 1024 * 1024;
 
-/** The longest wait before the stream is asked for again, in seconds. */
-export const LONGEST_WAIT = 15;
+/** The maximal delay before reconnecting, in seconds. */
+export const MAX_WAIT = 15;
 
-/** Puts events together. A piece may end anywhere, also within a line's end. */
-export class Reader {
+/** Assembles events. A piece may end anywhere, even within a line break. */
+export class EventParser {
   #rest = "";
   #event = "";
   #data: string[] = [];
   #length = 0;
 
-  /** The events that are whole with this piece. */
-  push(piece: string): Sent[] {
+  /** The events that this piece completes. */
+  push(piece: string): ServerEvent[] {
     const lines = (this.#rest + piece).split("\n");
     this.#rest = lines.pop() ?? "";
-    const events: Sent[] = [];
+    const events: ServerEvent[] = [];
     for (const line of lines) {
       const sent = this.#line(line.endsWith("\r") ? line.slice(0, -1) : line);
       if (sent) events.push(sent);
     }
-    if (this.#rest.length + this.#length > MOST_CHARACTERS) throw new Error("an event has no end");
+    if (this.#rest.length + this.#length > MAX_CHARACTERS) throw new Error("an event is too long");
     return events;
   }
 
-  #line(line: string): Sent | undefined {
+  #line(line: string): ServerEvent | undefined {
     if (line === "") {
       const sent = this.#data.length > 0 ? { event: this.#event || "message", data: this.#data.join("\n") } : undefined;
       this.#event = "";
@@ -42,7 +42,7 @@ export class Reader {
     }
     const colon = line.indexOf(":");
     const [field, value] = colon < 0 ? [line, ""] : [line.slice(0, colon), line.slice(colon + 1).replace(/^ /, "")];
-    // What begins with a colon is a comment: somebody is there, and no more.
+    // Lines that begin with a colon are comments.
     if (field === "event") this.#event = value;
     if (field === "data") {
       this.#data.push(value);
@@ -53,10 +53,10 @@ export class Reader {
 }
 
 /**
- * How many seconds to wait after so many failures in a row: twice as long each time, up to a bound.
+ * The delay in seconds after a number of consecutive failures: exponential, up to a maximum.
  *
- * `chance`, 0 to 1, spreads those who lost the same server at the same moment.
+ * `chance`, 0 to 1, is jitter for clients that lost the same server at the same time.
  */
-export function wait(failures: number, chance: number): number {
-  return Math.min(LONGEST_WAIT, 2 ** Math.max(0, failures - 1)) * (0.5 + chance / 2);
+export function retryDelay(failures: number, chance: number): number {
+  return Math.min(MAX_WAIT, 2 ** Math.max(0, failures - 1)) * (0.5 + chance / 2);
 }

@@ -1,35 +1,35 @@
-// Which page, and of what. Routes live behind the `#`, so that the server needs to know only one page.
+// Routes live behind the `#`, so that the server needs only one page.
 
 /** The pages, in the order of the menu. */
 export const PAGES = ["overview", "rules", "keys", "tenants", "try", "audit", "caller"] as const;
 export type PageName = (typeof PAGES)[number];
 
-/** A place in the dashboard. */
+/** A page and its parameters. */
 export interface Route {
   page: PageName;
   query: Record<string, string>;
 }
 
-/** What an address's hash means; anything unknown is the overview. */
+/** Parses the hash of an address; unknown routes are the overview. */
 export function parse(hash: string): Route {
   const [path = "", query = ""] = split(hash.replace(/^#\/?/, ""));
   const page = PAGES.find((name) => name === path);
   return page ? { page, query: Object.fromEntries(new URLSearchParams(query)) } : { page: "overview", query: {} };
 }
 
-/** The hash of a place. What is empty is left out. */
+/** The hash of a route. Empty parameters are omitted. */
 export function href(page: PageName, query: Record<string, string | null | undefined> = {}): string {
   const pairs = Object.entries(query).filter((pair): pair is [string, string] => !!pair[1]);
   return pairs.length === 0 ? `#/${page}` : `#/${page}?${new URLSearchParams(pairs)}`;
 }
 
 /**
- * A name as a part of a path.
+ * A name as a segment of a path.
  *
- * A browser takes `.` and `..` for steps in the path however they are written, and would ask for something else.
+ * Browsers resolve `.` and `..` even when escaped, and would request another path.
  */
 export function segment(name: string): string {
-  if (name === "" || name === "." || name === "..") throw new Error(`a caller named “${name}” can't be asked for here`);
+  if (name === "" || name === "." || name === "..") throw new Error(`a caller named “${name}” can't be requested here`);
   return encodeURIComponent(name);
 }
 

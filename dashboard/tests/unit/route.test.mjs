@@ -17,5 +17,5 @@ test("what is not known is the overview", () => {
 test("a name is one part of a path", () => {
   assert.equal(segment("203.0.113.0/24"), "203.0.113.0%2F24");
   assert.equal(segment("a b?c"), "a%20b%3Fc");
-  for (const name of ["", ".", ".."]) assert.throws(() => segment(name), /can't be asked for/);
+  for (const name of ["", ".", ".."]) assert.throws(() => segment(name), /can't be requested/);
 });

@@ -1,18 +1,18 @@
-//! Token bucket, GCRA and leaky bucket: three names of one arithmetic.
+//! Token bucket, GCRA and leaky bucket, which share one arithmetic.
 //!
-//! The level counts in unit·ticks: a unit raises it by the period, a tick lowers it by the amount. So no rate drifts, and a
-//! changed amount keeps what was used.
+//! The level is counted in unit·ticks: a unit raises it by the period, a tick lowers it by the amount. The rate
+//! therefore does not drift, and a changed amount preserves the used units.
 
-use super::{Advanced, Asked, WaitUntil, stand};
+use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::{Algorithm, Limit};
 
-/// How full the bucket was, and when.
+/// The level of the bucket at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     /// Unit·ticks, below [`EXACT`].
     pub level: u64,
-    /// The tick at which that was so.
+    /// The tick of the level.
     pub at: u64,
 }
 
@@ -21,54 +21,55 @@ impl Bucket {
         self.level < EXACT && self.at < EXACT
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
-        let stood = stand(self.at, now, limit.period().ticks());
-        if !stood.moved {
-            let drained = drained(limit, stood.now - self.at, self.level);
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+        let effective = effective_time(self.at, now, limit.period().ticks());
+        if !effective.moved {
+            let drained = drained(limit, effective.now - self.at, self.level);
             if drained == 0 && limit.amount() == 0 {
-                // What it holds is forgotten a period after it was last spent, however often it is looked at until then.
-                return stood;
+                // With an amount of 0, the content is dropped one period after the last spend. Peeks must not
+                // postpone that.
+                return effective;
             }
             self.level -= self.level.min(drained);
         }
-        self.at = stood.now;
-        stood
+        self.at = effective.now;
+        effective
     }
 
-    /// A unit of which some has drained still takes a whole one's place.
+    /// A partly drained unit still occupies a whole one.
     pub(super) fn used(&self, limit: &Limit, _now: u64) -> u64 {
         self.level.div_ceil(limit.period().ticks())
     }
 
-    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let units = asked.units.min(asked.limit.period().most());
+    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let units = charge.units.min(charge.limit.period().max_count());
         if units > 0 {
-            self.level = (self.level + units * asked.limit.period().ticks()).min(EXACT - 1);
-            self.at = asked.now;
+            self.level = (self.level + units * charge.limit.period().ticks()).min(EXACT - 1);
+            self.at = charge.now;
         }
         units
     }
 
-    /// What has drained since is no longer there to be returned.
-    pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
-        let period = asked.limit.period().ticks();
-        let taken = asked.units.min(asked.limit.period().most()) * period;
-        let kept = taken - drained(asked.limit, asked.now.saturating_sub(taken_at), taken).min(taken);
-        let back = kept.min(self.level);
+    /// Units that have drained since cannot be given back.
+    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+        let period = charge.limit.period().ticks();
+        let taken = charge.units.min(charge.limit.period().max_count()) * period;
+        let remaining = taken - drained(charge.limit, charge.now.saturating_sub(taken_at), taken).min(taken);
+        let back = remaining.min(self.level);
         self.level -= back;
         back.div_ceil(period)
     }
 
-    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
-        let period = asked.limit.period().ticks();
-        let back = (asked.units.min(asked.limit.period().most()) * period).min(self.level);
+    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let period = charge.limit.period().ticks();
+        let back = (charge.units.min(charge.limit.period().max_count()) * period).min(self.level);
         self.level -= back;
         back.div_ceil(period)
     }
 
-    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        let fits = (asked.limit.quota() - asked.units) * asked.limit.period().ticks();
-        WaitUntil::Tick(self.at + ticks_to_drain(asked.limit, self.level.saturating_sub(fits)))
+    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        let fits = (charge.limit.quota() - charge.units) * charge.limit.period().ticks();
+        WaitUntil::Tick(self.at + ticks_to_drain(charge.limit, self.level.saturating_sub(fits)))
     }
 
     pub(super) fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {
@@ -87,8 +88,8 @@ impl Bucket {
     }
 }
 
-/// How much of `level` drains in so many ticks; at most more than all of it. A bucket of amount 0 pays nothing back: it
-/// forgets, whole, after a period.
+/// How much of `level` drains in a number of ticks; the result may exceed `level`. A bucket of amount 0 does not
+/// drain: it is emptied as a whole after one period.
 fn drained(limit: &Limit, ticks: u64, level: u64) -> u64 {
     match limit.amount() {
         0 if ticks >= limit.period().ticks() => level,

@@ -1,10 +1,10 @@
 //! Fixed window: a count for each aligned period.
 
-use super::{Advanced, Asked, WaitUntil, stand};
+use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::Limit;
 
-/// What was used in the period that began at `start`.
+/// The units used in the period that began at `start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindow {
     /// The period's first tick.
@@ -18,46 +18,46 @@ impl FixedWindow {
         self.start < EXACT && self.used < EXACT
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
-        let stood = stand(self.start, now, limit.period().ticks());
-        let (start, _) = limit.period().around(stood.now);
-        if start != self.start && !stood.moved {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+        let effective = effective_time(self.start, now, limit.period().ticks());
+        let (start, _) = limit.period().around(effective.now);
+        if start != self.start && !effective.moved {
             self.used = 0;
         }
         self.start = start;
-        stood
+        effective
     }
 
     pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
         self.used
     }
 
-    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let most = asked.limit.period().most();
-        let units = asked.units.min(most);
-        self.used = (self.used + units).min(most);
+    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let max = charge.limit.period().max_count();
+        let units = charge.units.min(max);
+        self.used = (self.used + units).min(max);
         units
     }
 
-    /// A period that is over is not touched.
-    pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
-        let (start, _) = asked.limit.period().around(taken_at);
+    /// Units of a period that is over are not given back.
+    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+        let (start, _) = charge.limit.period().around(taken_at);
         if start != self.start {
             return 0;
         }
-        let back = asked.units.min(self.used);
+        let back = charge.units.min(self.used);
         self.used -= back;
         back
     }
 
-    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
-        let back = asked.units.min(self.used);
+    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let back = charge.units.min(self.used);
         self.used -= back;
         back
     }
 
-    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        WaitUntil::Tick(self.reset_at(asked.limit, asked.now))
+    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        WaitUntil::Tick(self.reset_at(charge.limit, charge.now))
     }
 
     pub(super) fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {

@@ -1,55 +1,56 @@
-//! Concurrency: holds, each with the id of the claim that took it. They are released, or expire by themselves.
+//! Concurrency: holds, each with the id of the claim that took it. A hold is released or expires.
 
-use super::{Advanced, Asked, WaitUntil, stand};
+use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::claim::ClaimId;
 use crate::limit::Limit;
 
-/// The holds, soonest expiry first.
+/// The holds, by expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    /// The tick at which they last changed.
+    /// The tick of the last change.
     pub at: u64,
-    /// At most [`Limit::MOST_ENTRIES`].
+    /// At most [`Limit::MAX_ENTRIES`].
     pub holds: Vec<Hold>,
-    /// How many of the first have expired now. They go when the holds change: a look must leave them as they are.
+    /// The number of holds at the front that have expired. They are removed at the next change; a peek must not
+    /// change the state.
     expired: usize,
 }
 
-/// One slot, taken.
+/// One occupied place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Who has it.
+    /// The claim that took it.
     pub by: ClaimId,
     /// The first tick at which it is free again.
     pub expires: u64,
 }
 
 impl Holds {
-    /// These holds, soonest expiry first, which last changed at this tick.
-    pub fn of(at: u64, holds: Vec<Hold>) -> Holds {
+    /// Holds sorted by expiry, last changed at this tick.
+    pub fn new(at: u64, holds: Vec<Hold>) -> Holds {
         Holds { at, holds, expired: 0 }
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        // A hold lasts for a period, and both a moment and a period are below this.
+        // A hold lasts for a period, and both the tick and the period are below this bound.
         let last = 2 * EXACT;
         self.at < EXACT
-            && self.holds.len() as u64 <= Limit::MOST_ENTRIES
+            && self.holds.len() as u64 <= Limit::MAX_ENTRIES
             && self.holds.iter().all(|hold| hold.expires < last)
             && self.holds.iter().is_sorted_by_key(|hold| hold.expires)
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
-        let stood = stand(self.at, now, limit.period().ticks());
-        if stood.moved {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+        let effective = effective_time(self.at, now, limit.period().ticks());
+        if effective.moved {
             self.at = now;
             for hold in &mut self.holds {
                 hold.expires = hold.expires.min(now + limit.period().ticks());
             }
         }
-        self.expired = self.holds.partition_point(|hold| hold.expires <= stood.now);
-        stood
+        self.expired = self.holds.partition_point(|hold| hold.expires <= effective.now);
+        effective
     }
 
     pub(super) fn holds(&self, by: ClaimId) -> bool {
@@ -60,40 +61,40 @@ impl Holds {
         self.live().len() as u64
     }
 
-    /// However many units: a claim holds one slot. The same claim again holds it for longer.
-    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        if asked.units == 0 {
+    /// A claim takes one hold, whatever the units. The same claim again extends its hold.
+    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        if charge.units == 0 {
             return 0;
         }
         self.drop_expired();
-        self.release(asked.by);
-        if self.holds.len() as u64 >= Limit::MOST_ENTRIES {
+        self.release(charge.by);
+        if self.holds.len() as u64 >= Limit::MAX_ENTRIES {
             self.holds.remove(0);
         }
-        let expires = asked.now + asked.limit.period().ticks();
+        let expires = charge.now + charge.limit.period().ticks();
         let after = self.holds.partition_point(|hold| hold.expires <= expires);
-        self.holds.insert(after, Hold { by: asked.by, expires });
-        self.at = asked.now;
+        self.holds.insert(after, Hold { by: charge.by, expires });
+        self.at = charge.now;
         1
     }
 
-    pub(super) fn give_back(&mut self, asked: &Asked<'_>, _taken_at: u64) -> u64 {
-        if asked.units == 0 || !self.holds(asked.by) {
+    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, _taken_at: u64) -> u64 {
+        if charge.units == 0 || !self.holds(charge.by) {
             return 0;
         }
         self.drop_expired();
-        self.release(asked.by);
-        self.at = asked.now;
+        self.release(charge.by);
+        self.at = charge.now;
         1
     }
 
-    /// A slot is its holder's.
-    pub(super) fn credit(&mut self, _asked: &Asked<'_>) -> u64 {
+    /// A hold is only given back by its claim.
+    pub(super) fn credit(&mut self, _charge: &TickCharge<'_>) -> u64 {
         0
     }
 
-    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        let room = asked.limit.amount() - asked.units;
+    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        let room = charge.limit.amount() - charge.units;
         let too_many = self.live().len() as u64 - room;
         match self.live().get(too_many as usize - 1) {
             Some(last) => WaitUntil::Tick(last.expires),

@@ -1,9 +1,10 @@
-//! The algorithms: each a state and a handful of pure functions over it, in ticks.
+//! The counting algorithms. Each one consists of a state and a few pure functions, which compute in ticks.
 //!
-//! An algorithm knows its limit and the time. It knows nothing of claims, keys, modes, leases or its siblings. The set is a
-//! closed enum: stores serialise the state, and `match` shows what is missing.
+//! An algorithm depends only on its limit and the time, not on claims, keys, modes, leases or the other algorithms.
+//! The set is a closed enum, because stores serialise the state.
 //!
-//! Every function but [`advance`](State::advance) expects a state that was just advanced to the `now` that `advance` gave.
+//! Every function except [`advance`](CounterState::advance) expects a state that was just advanced to the `now` that
+//! `advance` returned.
 
 mod bucket;
 mod fixed_window;
@@ -14,16 +15,16 @@ mod sliding_window;
 pub use bucket::Bucket;
 pub use fixed_window::FixedWindow;
 pub use holds::{Hold, Holds};
-pub use sliding_log::{Entry, SlidingLog};
+pub use sliding_log::{LogEntry, SlidingLog};
 pub use sliding_window::SlidingWindow;
 
 use crate::claim::ClaimId;
 use crate::limit::{Algorithm, Limit};
 
-/// What a store keeps for one key. Large states are boxed, so that the small ones, which are most, stay small.
+/// The stored state of one counter. Large states are boxed to keep the common ones small.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// Nothing counted yet: what an absent key and every stale one are.
+pub enum CounterState {
+    /// Nothing counted yet. An absent or stale counter has this state.
     #[default]
     Fresh,
     /// Token bucket, GCRA, leaky bucket.
@@ -40,7 +41,7 @@ pub enum State {
     Holds(Box<Holds>),
 }
 
-/// The moment at which something happens, in ticks of its limit.
+/// The earliest tick at which there is room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
     /// Now.
@@ -51,166 +52,173 @@ pub enum WaitUntil {
     Never,
 }
 
-/// What `advance` found.
+/// The result of `advance`.
 #[derive(Clone, Copy, Debug)]
-pub struct Advanced {
-    /// The time by which the state counts: later than the clock's while the state stands still ahead of it.
+pub struct EffectiveTime {
+    /// The tick by which the state counts. It is ahead of the clock while the state is ahead of the clock.
     pub now: u64,
-    /// The state lay too far ahead and was brought back to now. That must be kept even if the claim is refused: else a
-    /// caller who keeps asking would never get past it.
+    /// The state was too far ahead of the clock and was moved back to `now`. The store must write it even if the
+    /// claim is refused; otherwise a caller that retries would never be admitted.
     pub moved: bool,
 }
 
-/// What a state says of itself.
+/// The derived values of a state.
 #[derive(Clone, Copy, Debug)]
-pub struct Report {
-    /// How many units could be taken now; `None` while the counter stands past its limit.
+pub struct StateReport {
+    /// The units available now. `None` while the counter is past its limit.
     pub available: Option<u64>,
-    /// The tick at which the quota is whole again, or its period ends.
+    /// The tick at which the quota is full again or the period ends.
     pub reset_at: u64,
     /// The tick from which the state equals a fresh one.
     pub stale_at: u64,
 }
 
-/// What one charge asks of a state: who, how much, of which limit, when.
+/// A charge in ticks, as an algorithm sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The limit that it is held to.
+pub struct TickCharge<'a> {
+    /// The limit of the counter.
     pub limit: &'a Limit,
-    /// The tick that `advance` gave.
+    /// The tick that `advance` returned.
     pub now: u64,
-    /// The claim that asks.
+    /// The id of the claim.
     pub by: ClaimId,
-    /// How many units.
+    /// The number of units.
     pub units: u64,
 }
 
-/// Where a state that was last touched at `at` stands at `now`: still, for up to one period; past that the clock was set
-/// back and the state follows it.
-fn stand(at: u64, now: u64, period: u64) -> Advanced {
+/// The time by which a state counts that was last changed at `at`. A state that is ahead of the clock by up to one
+/// period stands still until the clock catches up. If it is further ahead, the clock was set back and the state
+/// follows it.
+fn effective_time(at: u64, now: u64, period: u64) -> EffectiveTime {
     if at <= now {
-        Advanced { now, moved: false }
+        EffectiveTime { now, moved: false }
     } else if at - now <= period {
-        Advanced { now: at, moved: false }
+        EffectiveTime { now: at, moved: false }
     } else {
-        Advanced { now, moved: true }
+        EffectiveTime { now, moved: true }
     }
 }
 
 macro_rules! each {
     ($state:expr, $it:ident => $body:expr, fresh => $fresh:expr) => {
         match $state {
-            State::Fresh => $fresh,
-            State::Bucket($it) => $body,
-            State::FixedWindow($it) => $body,
-            State::SlidingWindow($it) => $body,
-            State::SubWindows($it) => $body,
-            State::SlidingLog($it) => $body,
-            State::Holds($it) => $body,
+            CounterState::Fresh => $fresh,
+            CounterState::Bucket($it) => $body,
+            CounterState::FixedWindow($it) => $body,
+            CounterState::SlidingWindow($it) => $body,
+            CounterState::SubWindows($it) => $body,
+            CounterState::SlidingLog($it) => $body,
+            CounterState::Holds($it) => $body,
         }
     };
 }
 
-impl State {
-    /// Makes the state one of this limit's algorithm (a fresh one, where it is not), and brings it up to `now`.
-    pub fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
-        if !self.is_of(limit) {
-            *self = State::begin(limit);
+impl CounterState {
+    /// Replaces the state by a fresh one if it does not match the limit's algorithm, and advances it to `now`.
+    pub fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+        if !self.matches(limit) {
+            *self = CounterState::initial(limit);
         }
-        each!(self, it => it.advance(limit, now), fresh => Advanced { now, moved: false })
+        each!(self, it => it.advance(limit, now), fresh => EffectiveTime { now, moved: false })
     }
 
-    /// How many units count against the limit now.
+    /// The number of units that count against the limit now.
     pub fn used(&self, limit: &Limit, now: u64) -> u64 {
         each!(self, it => it.used(limit, now), fresh => 0)
     }
 
-    /// How many units could be taken now; `None` while the counter stands past its limit.
+    /// The units available now. `None` while the counter is past its limit.
     pub fn available(&self, limit: &Limit, now: u64) -> Option<u64> {
         limit.quota().checked_sub(self.used(limit, now))
     }
 
-    /// Whether there is room for what is asked. Nothing (a look) has room unless the counter stands past its limit.
-    pub fn admits(&self, asked: &Asked<'_>) -> bool {
-        if let State::Holds(holds) = self
-            && holds.holds(asked.by)
+    /// Whether there is room for the charge. A charge of 0 units (a peek) has room unless the counter is past its
+    /// limit.
+    pub fn admits(&self, charge: &TickCharge<'_>) -> bool {
+        if let CounterState::Holds(holds) = self
+            && holds.holds(charge.by)
         {
             return true;
         }
-        self.available(asked.limit, asked.now).is_some_and(|left| asked.units <= left)
+        self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left)
     }
 
-    /// Takes the units, past the limit if need be, and says how many were counted.
-    pub fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        each!(self, it => it.spend(asked), fresh => 0)
+    /// Takes the units, past the limit if necessary, and returns how many were counted.
+    pub fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        each!(self, it => it.spend(charge), fresh => 0)
     }
 
-    /// Gives back units that were taken in the tick `taken_at`, and says how many still mattered.
-    pub fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
-        each!(self, it => it.give_back(asked, taken_at), fresh => 0)
+    /// Gives back units that were taken in the tick `taken_at`, and returns how many of them still counted.
+    pub fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+        each!(self, it => it.give_back(charge, taken_at), fresh => 0)
     }
 
-    /// Gives units back whenever they were taken, the newest first, and says how many: by so many less are used.
-    pub fn credit(&mut self, asked: &Asked<'_>) -> u64 {
-        each!(self, it => it.credit(asked), fresh => 0)
+    /// Gives back units regardless of when they were taken, newest first. Returns by how many the used units
+    /// decrease.
+    pub fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+        each!(self, it => it.credit(charge), fresh => 0)
     }
 
-    /// When there would be room for what is asked if nobody else spent. A hold that the claim has already is no room.
-    pub fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        if self.available(asked.limit, asked.now).is_some_and(|left| asked.units <= left) {
+    /// The earliest tick with room for the charge if nobody else takes units. A hold that the claim already has
+    /// counts as used.
+    pub fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        if self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left) {
             WaitUntil::Now
-        } else if asked.units > asked.limit.quota() {
+        } else if charge.units > charge.limit.quota() {
             WaitUntil::Never
         } else {
-            each!(self, it => it.wait(asked), fresh => WaitUntil::Now)
+            each!(self, it => it.wait(charge), fresh => WaitUntil::Now)
         }
     }
 
-    /// All that can be told of it now.
-    pub fn report(&self, limit: &Limit, now: u64) -> Report {
+    /// The derived values of the state.
+    pub fn report(&self, limit: &Limit, now: u64) -> StateReport {
         each!(
             self,
-            it => Report { available: self.available(limit, now), reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) },
-            fresh => Report { available: Some(limit.quota()), reset_at: now, stale_at: 0 }
+            it => StateReport { available: self.available(limit, now), reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) },
+            fresh => StateReport { available: Some(limit.quota()), reset_at: now, stale_at: 0 }
         )
     }
 
-    /// How many ticks an admitted request should wait, so that it leaves evenly spaced. Asked before it is spent.
+    /// How many ticks an admitted request should be delayed so that requests leave evenly spaced. Called before the
+    /// units are taken.
     pub fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match self {
-            State::Bucket(bucket) => bucket.delay(limit, now),
+            CounterState::Bucket(bucket) => bucket.delay(limit, now),
             _ => 0,
         }
     }
 
-    /// Whether it is one that its algorithm could have left, for some limit. What a store reads back from outside must be: then
-    /// every function here is defined for it, whatever limit it meets.
+    /// Whether the state is one that its algorithm can produce for some limit. A state read from outside must pass
+    /// this check; every function here is then defined for it, whatever the limit.
     pub fn is_sound(&self) -> bool {
         each!(self, it => it.is_sound(), fresh => true)
     }
 
-    fn is_of(&self, limit: &Limit) -> bool {
+    fn matches(&self, limit: &Limit) -> bool {
         match (self, limit.algorithm()) {
-            (State::Bucket(_), Algorithm::Bucket { .. })
-            | (State::FixedWindow(_), Algorithm::FixedWindow)
-            | (State::SlidingWindow(_), Algorithm::SlidingWindow { sub_windows: 1 })
-            | (State::SlidingLog(_), Algorithm::SlidingLog)
-            | (State::Holds(_), Algorithm::Concurrency) => true,
-            (State::SubWindows(it), Algorithm::SlidingWindow { sub_windows }) => it.parts() == u64::from(sub_windows),
+            (CounterState::Bucket(_), Algorithm::Bucket { .. })
+            | (CounterState::FixedWindow(_), Algorithm::FixedWindow)
+            | (CounterState::SlidingWindow(_), Algorithm::SlidingWindow { sub_windows: 1 })
+            | (CounterState::SlidingLog(_), Algorithm::SlidingLog)
+            | (CounterState::Holds(_), Algorithm::Concurrency) => true,
+            (CounterState::SubWindows(it), Algorithm::SlidingWindow { sub_windows }) => {
+                it.parts() == u64::from(sub_windows)
+            }
             _ => false,
         }
     }
 
-    fn begin(limit: &Limit) -> State {
+    fn initial(limit: &Limit) -> CounterState {
         match limit.algorithm() {
-            Algorithm::Bucket { .. } => State::Bucket(Bucket::default()),
-            Algorithm::FixedWindow => State::FixedWindow(FixedWindow::default()),
-            Algorithm::SlidingWindow { sub_windows: 1 } => State::SlidingWindow(SlidingWindow::default()),
+            Algorithm::Bucket { .. } => CounterState::Bucket(Bucket::default()),
+            Algorithm::FixedWindow => CounterState::FixedWindow(FixedWindow::default()),
+            Algorithm::SlidingWindow { sub_windows: 1 } => CounterState::SlidingWindow(SlidingWindow::default()),
             Algorithm::SlidingWindow { sub_windows } => {
-                State::SubWindows(Box::new(SlidingWindow::in_parts(usize::from(sub_windows))))
+                CounterState::SubWindows(Box::new(SlidingWindow::in_parts(usize::from(sub_windows))))
             }
-            Algorithm::SlidingLog => State::SlidingLog(Box::default()),
-            Algorithm::Concurrency => State::Holds(Box::default()),
+            Algorithm::SlidingLog => CounterState::SlidingLog(Box::default()),
+            Algorithm::Concurrency => CounterState::Holds(Box::default()),
         }
     }
 }

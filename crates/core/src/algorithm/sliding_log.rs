@@ -1,116 +1,118 @@
-//! Sliding log: every entry, exactly. An entry of tick t counts until t + period.
+//! Sliding log: an exact entry for each tick with requests. An entry of tick t counts until t + period.
 
 use std::collections::VecDeque;
 
-use super::{Advanced, Asked, WaitUntil, stand};
+use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::Limit;
 
-/// The entries, oldest first, no two of one tick.
+/// The entries, oldest first, at most one for each tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// What still counted when it was last changed.
-    pub entries: VecDeque<Entry>,
-    /// The sum of their units.
+    /// The entries that counted at the last change.
+    pub entries: VecDeque<LogEntry>,
+    /// The sum of the entries' units.
     pub total: u64,
-    /// The first of them, which no longer count now. They go when the log changes: a look must leave it as it is.
-    over: Over,
+    /// The entries at the front that have expired. They are removed at the next change; a peek must not change the
+    /// state.
+    expired: ExpiredEntries,
 }
 
-/// How many entries, and their units.
+/// A number of entries and the sum of their units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Over {
+struct ExpiredEntries {
     entries: usize,
     units: u64,
 }
 
 /// Units taken in one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// The tick.
     pub at: u64,
-    /// How many.
+    /// The number of units.
     pub units: u64,
 }
 
 impl SlidingLog {
     /// A log with these entries.
-    pub fn of(entries: VecDeque<Entry>) -> SlidingLog {
+    pub fn from_entries(entries: VecDeque<LogEntry>) -> SlidingLog {
         let total = entries.iter().fold(0, |total: u64, entry| total.saturating_add(entry.units));
-        SlidingLog { entries, total, over: Over::default() }
+        SlidingLog { entries, total, expired: ExpiredEntries::default() }
     }
 
     pub(super) fn is_sound(&self) -> bool {
         let units = self.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
-        self.entries.len() as u64 <= Limit::MOST_ENTRIES
+        self.entries.len() as u64 <= Limit::MAX_ENTRIES
             && units == Some(self.total)
             && self.total < EXACT
             && self.entries.iter().all(|entry| entry.at < EXACT && entry.units > 0)
             && self.entries.iter().is_sorted_by(|one, next| one.at < next.at)
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
         let newest = self.entries.back().map_or(0, |entry| entry.at);
-        let stood = stand(newest, now, limit.period().ticks());
-        if stood.moved {
+        let effective = effective_time(newest, now, limit.period().ticks());
+        if effective.moved {
             self.bring_back(now);
         }
-        self.over = Over::default();
-        for entry in self.entries.iter().take_while(|entry| entry.at + limit.period().ticks() <= stood.now) {
-            self.over.entries += 1;
-            self.over.units += entry.units;
+        self.expired = ExpiredEntries::default();
+        for entry in self.entries.iter().take_while(|entry| entry.at + limit.period().ticks() <= effective.now) {
+            self.expired.entries += 1;
+            self.expired.units += entry.units;
         }
-        stood
+        effective
     }
 
     pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
-        self.total - self.over.units
+        self.total - self.expired.units
     }
 
-    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let most = asked.limit.period().most();
-        let units = asked.units.min(most);
+    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let max = charge.limit.period().max_count();
+        let units = charge.units.min(max);
         if units > 0 {
-            self.drop_over();
+            self.drop_expired();
         }
-        let counted = units.min(most - self.total.min(most));
+        let counted = units.min(max - self.total.min(max));
         if counted > 0 {
             self.total += counted;
-            let full = self.entries.len() as u64 >= Limit::MOST_ENTRIES;
+            let full = self.entries.len() as u64 >= Limit::MAX_ENTRIES;
             match self.entries.back_mut() {
-                // Debits past the limit could add entries without end. The newest takes them then, and lasts as they do.
-                Some(newest) if newest.at == asked.now || full => {
-                    newest.at = asked.now;
+                // Debits past the limit could add entries without bound. Once the log is full, the newest entry
+                // absorbs them and takes over their tick.
+                Some(newest) if newest.at == charge.now || full => {
+                    newest.at = charge.now;
                     newest.units += counted;
                 }
-                _ => self.entries.push_back(Entry { at: asked.now, units: counted }),
+                _ => self.entries.push_back(LogEntry { at: charge.now, units: counted }),
             }
         }
         units
     }
 
-    pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
+    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
         let found = self.entries.binary_search_by_key(&taken_at, |entry| entry.at).ok();
-        let Some(index) = found.filter(|index| *index >= self.over.entries) else {
+        let Some(index) = found.filter(|index| *index >= self.expired.entries) else {
             return 0;
         };
         let entry = &mut self.entries[index];
-        let back = asked.units.min(entry.units);
+        let back = charge.units.min(entry.units);
         entry.units -= back;
         if entry.units == 0 {
             self.entries.remove(index);
         }
         self.total -= back;
         if back > 0 {
-            self.drop_over();
+            self.drop_expired();
         }
         back
     }
 
-    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
-        let back = asked.units.min(self.total - self.over.units);
+    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let back = charge.units.min(self.total - self.expired.units);
         if back > 0 {
-            self.drop_over();
+            self.drop_expired();
         }
         let mut left = back;
         while let Some(newest) = self.entries.back_mut().filter(|_| left > 0) {
@@ -125,13 +127,13 @@ impl SlidingLog {
         back
     }
 
-    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
-        let room = asked.limit.amount() - asked.units;
-        let mut left = self.total - self.over.units;
-        for entry in self.entries.iter().skip(self.over.entries) {
+    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        let room = charge.limit.amount() - charge.units;
+        let mut left = self.total - self.expired.units;
+        for entry in self.entries.iter().skip(self.expired.entries) {
             left -= entry.units;
             if left <= room {
-                return WaitUntil::Tick(entry.at + asked.limit.period().ticks());
+                return WaitUntil::Tick(entry.at + charge.limit.period().ticks());
             }
         }
         WaitUntil::Now
@@ -145,13 +147,13 @@ impl SlidingLog {
         self.entries.back().map_or(0, |newest| newest.at + limit.period().ticks())
     }
 
-    fn drop_over(&mut self) {
-        self.entries.drain(..self.over.entries);
-        self.total -= self.over.units;
-        self.over = Over::default();
+    fn drop_expired(&mut self) {
+        self.entries.drain(..self.expired.entries);
+        self.total -= self.expired.units;
+        self.expired = ExpiredEntries::default();
     }
 
-    /// The clock was set back: what lies ahead happened now, as one entry.
+    /// After the clock was set back: merges the entries that are ahead of it into one entry at `now`.
     fn bring_back(&mut self, now: u64) {
         let mut ahead = 0;
         while let Some(newest) = self.entries.back()
@@ -160,6 +162,6 @@ impl SlidingLog {
             ahead += newest.units;
             self.entries.pop_back();
         }
-        self.entries.push_back(Entry { at: now, units: ahead });
+        self.entries.push_back(LogEntry { at: now, units: ahead });
     }
 }

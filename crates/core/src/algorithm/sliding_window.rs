@@ -1,19 +1,19 @@
-//! Sliding window: the counts of the last aligned parts, of which only the oldest is weighted.
+//! Sliding window: counts of the last aligned parts, of which only the oldest is weighted.
 //!
-//! With `n` parts it keeps n + 1 counts: the part that is under way, n − 1 whole ones, and the oldest, of which
-//! `floor(oldest × left ÷ part)` still matters while `left` is the time left in the part under way. With one part that is the
-//! well-known mean of this window and the one before.
+//! With `n` parts the state has n + 1 counts: the current part, n − 1 whole parts, and the oldest part, of which
+//! `floor(oldest × left ÷ part)` still counts while `left` is the time left in the current part. With one part this
+//! is the common weighted mean of the current and the previous window.
 
-use super::{Advanced, Asked, WaitUntil, stand};
+use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::Limit;
 
-/// The counts, oldest first; the last is the part under way.
+/// The counts, oldest first. The last one is the current part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindow<C> {
-    /// The first tick of the part under way.
+    /// The first tick of the current part.
     pub start: u64,
-    /// One more count than there are parts.
+    /// One count more than there are parts.
     pub counts: C,
 }
 
@@ -26,84 +26,85 @@ impl SlidingWindow<Vec<u64>> {
 impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
     pub(super) fn is_sound(&self) -> bool {
         let counts = self.counts.as_ref();
-        let most = usize::from(Limit::MOST_SUB_WINDOWS) + 1;
-        self.start < EXACT && (2..=most).contains(&counts.len()) && counts.iter().all(|count| *count < EXACT)
+        let max = usize::from(Limit::MAX_SUB_WINDOWS) + 1;
+        self.start < EXACT && (2..=max).contains(&counts.len()) && counts.iter().all(|count| *count < EXACT)
     }
 
     pub(super) fn parts(&self) -> u64 {
         self.counts.as_ref().len() as u64 - 1
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> Advanced {
-        let stood = stand(self.start, now, limit.period().ticks());
-        let (start, _) = self.part(limit, stood.now);
-        if !stood.moved {
+    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+        let effective = effective_time(self.start, now, limit.period().ticks());
+        let (start, _) = self.part(limit, effective.now);
+        if !effective.moved {
             self.roll(limit, start);
         }
         self.start = start;
-        stood
+        effective
     }
 
     pub(super) fn used(&self, limit: &Limit, now: u64) -> u64 {
         let (start, end) = self.part(limit, now);
         let counts = self.counts.as_ref();
-        // Exact for every count that this limit let come about; one of another limit, read back, may be larger.
+        // Exact for every count that this limit can produce. A count read from storage may come from another limit
+        // and be larger.
         let carried = counts[0].saturating_mul(end - now) / (end - start);
         carried + counts[1..].iter().sum::<u64>()
     }
 
-    pub(super) fn spend(&mut self, asked: &Asked<'_>) -> u64 {
-        let most = asked.limit.period().most();
-        let units = asked.units.min(most);
-        let under_way = self.under_way();
-        *under_way = (*under_way + units).min(most);
+    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let max = charge.limit.period().max_count();
+        let units = charge.units.min(max);
+        let current = self.current();
+        *current = (*current + units).min(max);
         units
     }
 
-    pub(super) fn give_back(&mut self, asked: &Asked<'_>, taken_at: u64) -> u64 {
-        let (from, _) = self.part(asked.limit, taken_at);
+    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+        let (from, _) = self.part(charge.limit, taken_at);
         let mut start = self.start;
         for at in (0..self.counts.as_ref().len()).rev() {
             if start == from {
                 let count = &mut self.counts.as_mut()[at];
-                let back = asked.units.min(*count);
+                let back = charge.units.min(*count);
                 *count -= back;
                 return back;
             }
             if start <= from {
                 return 0;
             }
-            (start, _) = self.part(asked.limit, start - 1);
+            (start, _) = self.part(charge.limit, start - 1);
         }
         0
     }
 
-    /// The oldest part comes last. Of it goes no more than must for so many fewer to be carried over.
-    pub(super) fn credit(&mut self, asked: &Asked<'_>) -> u64 {
-        let mut left = asked.units;
+    /// Reduces the newest parts first. The oldest part is reduced by no more than the carried-over units require.
+    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+        let mut left = charge.units;
         for count in self.counts.as_mut()[1..].iter_mut().rev() {
             let back = left.min(*count);
             (*count, left) = (*count - back, left - back);
         }
-        let (start, end) = self.part(asked.limit, asked.now);
-        let (length, remains) = (end - start, end - asked.now);
+        let (start, end) = self.part(charge.limit, charge.now);
+        let (length, remains) = (end - start, end - charge.now);
         let oldest = &mut self.counts.as_mut()[0];
         let carried = oldest.saturating_mul(remains) / length;
         let back = left.min(carried);
         if back > 0 {
             // floor(oldest × remains ÷ length) ≤ carried − back, solved for the largest `oldest`.
-            let most = (carried - back + 1).saturating_mul(length).div_ceil(remains) - 1;
-            *oldest = most.min(*oldest);
+            let max = (carried - back + 1).saturating_mul(length).div_ceil(remains) - 1;
+            *oldest = max.min(*oldest);
         }
-        asked.units - (left - back)
+        charge.units - (left - back)
     }
 
-    /// Walks the parts to come. What matters only falls with time, so the first tick that fits is the answer; in the part
-    /// in which all that was counted is the oldest it is found at the latest.
-    pub(super) fn wait(&self, asked: &Asked<'_>) -> WaitUntil {
+    /// Walks the future parts. The used units only decrease with time, so the first tick that fits is the answer. It
+    /// is found at the latest in the part in which every current count has become the oldest.
+    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
         let counts = self.counts.as_ref();
-        let room = asked.limit.amount() - asked.units;
-        let (mut start, mut end) = self.part(asked.limit, self.start);
+        let room = charge.limit.amount() - charge.units;
+        let (mut start, mut end) = self.part(charge.limit, self.start);
         for rolled in 0..counts.len() {
             let oldest = counts[rolled];
             let whole: u64 = counts[rolled + 1..].iter().sum();
@@ -115,7 +116,7 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
                 };
                 return WaitUntil::Tick(end - left);
             }
-            (start, end) = self.part(asked.limit, end);
+            (start, end) = self.part(charge.limit, end);
         }
         WaitUntil::Tick(end)
     }
@@ -131,7 +132,7 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
         }
     }
 
-    /// The part that a tick lies in: its first tick and that of the next.
+    /// The first tick of the part that contains a tick, and the first tick of the next part.
     fn part(&self, limit: &Limit, tick: u64) -> (u64, u64) {
         match self.parts() {
             1 => limit.period().around(tick),
@@ -143,19 +144,19 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
         }
     }
 
-    /// Moves the counts along until the part that begins at `start` is the one under way.
+    /// Rotates the counts until the part that begins at `start` is the current one.
     fn roll(&mut self, limit: &Limit, start: u64) {
         let parts = self.counts.as_ref().len();
         let mut rolled = 0;
         while self.start < start && rolled < parts {
             self.counts.as_mut().rotate_left(1);
-            *self.under_way() = 0;
+            *self.current() = 0;
             (_, self.start) = self.part(limit, self.start);
             rolled += 1;
         }
     }
 
-    fn under_way(&mut self) -> &mut u64 {
+    fn current(&mut self) -> &mut u64 {
         let last = self.counts.as_ref().len() - 1;
         &mut self.counts.as_mut()[last]
     }

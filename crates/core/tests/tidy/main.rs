@@ -3,10 +3,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
 
+mod bounds;
 mod checks;
+mod docs_proofs;
 mod house;
+mod modules;
+mod names;
+mod names_proofs;
+mod paths;
 mod proofs;
 mod source;
+
+use std::collections::BTreeSet;
 
 use checks::Findings;
 use house::File;
@@ -28,7 +36,9 @@ fn dependencies_point_one_way() {
 
 #[test]
 fn only_the_clock_reads_a_clock() {
-    assert!(house::files().iter().any(|file| file.path == checks::CLOCK), "{} has moved", checks::CLOCK);
+    for clock in [checks::CLOCK, checks::TEST_TIME] {
+        assert!(house::files().iter().any(|file| file.path == clock), "{clock} has moved");
+    }
     hold(|file| file.is_rust() && !file.path.contains("/benches/"), checks::reads_no_clock);
 }
 
@@ -61,6 +71,51 @@ fn nothing_names_a_machine() {
 #[test]
 fn packages_come_from_the_public_registry() {
     hold(|file| file.path.ends_with("Cargo.lock"), checks::is_locked_to_the_public_registry);
+}
+
+#[test]
+fn bounds_are_those_of_the_sources() {
+    let files = house::files();
+    let sources = bounds::Sources::new(&files);
+    hold(|file| file.path == bounds::PAGE, |_, text| bounds::are_in_the_sources(text, &sources));
+}
+
+#[test]
+fn paths_in_the_documentation_exist() {
+    let tree = house::Tree::new();
+    hold(|file| paths::is_page(&file.path), |path, text| paths::exist(path, text, &tree));
+}
+
+#[test]
+fn modules_of_a_crate_depend_one_way() {
+    let files = house::files();
+    let sources: Vec<_> = files.iter().filter(|file| file.is_production()).collect();
+    let crates: BTreeSet<_> = sources.iter().filter_map(|file| file.path.split("/src/").next()).collect();
+    assert!(crates.len() > 10, "{crates:?}");
+    let cycle = |name: &&str| {
+        if modules::PENDING.contains(name) {
+            return None;
+        }
+        let prefix = format!("{name}/src/");
+        let own = sources.iter().filter_map(|file| Some((file.path.strip_prefix(&prefix)?, &*file.text)));
+        let path = modules::cycle(&modules::uses(own))?;
+        Some(format!("modules of {name} use each other in a circle: {}", path.join(" → ")))
+    };
+    let findings: Vec<_> = crates.iter().filter_map(cycle).collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn a_name_is_that_of_one_or_two_types() {
+    let files = house::files();
+    let sources = files.iter().filter(|file| file.is_production() && !names::is_pending(&file.path));
+    let findings = names::repeated_types(sources.map(|file| (&*file.path, &*file.text)));
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn words_are_those_of_the_glossary() {
+    hold(|file| file.is_prose_or_code() && !names::is_pending(&file.path), names::uses_the_glossary);
 }
 
 /// Runs a check on all files that it is for, of which there must be some, and shows all that it finds.

@@ -75,7 +75,9 @@ fn clock_reads() {
             ("let quantas = 1;\n", 0),
         ],
     );
-    assert!(checks::reads_no_clock(checks::CLOCK, "SystemTime::now()").is_empty());
+    for clock in [checks::CLOCK, checks::TEST_TIME] {
+        assert!(checks::reads_no_clock(clock, "SystemTime::now()").is_empty());
+    }
 }
 
 #[test]
@@ -88,6 +90,8 @@ fn sleeps() {
             ("use std::thread::sleep;\n", 1),
         ],
     );
+    assert!(checks::does_not_sleep(checks::TEST_TIME, "thread::sleep(a_second)").is_empty());
+    assert_eq!(checks::does_not_sleep(checks::CLOCK, "thread::sleep(a_second)").len(), 1);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(crate) fn lines_with_float_literals(code: &str) -> Vec<usize> {
     code.lines().enumerate().filter(|(_, line)| is_float(line)).map(|(at, _)| at + 1).collect()
 }
 
-/// The names in a manifest's dependency tables, each with the line it is on; `dev` tables only if asked for.
+/// The names in a manifest's dependency tables, each with the line it is on; `dev` tables only on request.
 pub(crate) fn dependencies(manifest: &str, dev: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut in_table = false;

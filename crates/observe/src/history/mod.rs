@@ -1,7 +1,6 @@
-//! What decisions came to lately: second by second for all of them, and for each rule.
+//! Recent decision rates: one point per second over all decisions, and a coarser line per rule.
 //!
-//! Whoever keeps a history looks at the counts once a second ([`History::sample`]); in between nothing is read, and decisions never
-//! meet it. Time is an argument.
+//! The owner calls [`History::sample`] once a second. Decisions never touch the history. Time is an argument.
 
 mod rules;
 #[cfg(test)]
@@ -12,194 +11,199 @@ use std::sync::Arc;
 
 use tollgate::{Span, Timestamp};
 
-use crate::latency::Times;
+use crate::latency::LatencySnapshot;
 use crate::observer::Observer;
-use crate::ruling::Ruling;
-use crate::tally::{Count, Counts, Peak, Row};
-use rules::Rules;
+use crate::outcome::DecisionOutcome;
+use crate::tally::{CountKind, Peak, RowCounts, TallyRow};
+use rules::RuleHistories;
 
-pub use rules::{Activity, Met, Sparkline, TierActivity};
+pub use rules::{Activity, LimitResults, Sparkline, TierActivity};
 
-/// What decisions came to in the last minutes.
+/// Decision rates and latencies of the last minutes.
 #[derive(Debug)]
 pub struct History {
-    /// The oldest first.
-    seconds: VecDeque<Second>,
-    /// What was counted at each of the last looks, the oldest first. There is always one.
-    looks: VecDeque<Look>,
-    rules: Rules,
+    /// Oldest first.
+    seconds: VecDeque<HistoryPoint>,
+    /// The max recent samples of all counters, oldest first. Never empty.
+    samples: VecDeque<CounterSample>,
+    rules: RuleHistories,
 }
 
-/// What a second came to.
+/// The decisions of one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Second {
-    /// Decisions a second, by ruling.
+pub struct HistoryPoint {
+    /// Decisions per second, by outcome.
     pub rates: [f64; RULINGS],
-    /// How long decisions took; `None` where none was timed.
+    /// Decision latency; `None` if no decision was timed.
     pub took: Option<Quantiles>,
 }
 
-/// How long things took, in nanoseconds.
+/// Latency quantiles, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantiles {
-    /// Half of them took no longer.
+    /// The median.
     pub p50: u64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 of 1,000.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// How many there were.
+    /// The number of measurements.
     pub count: u64,
 }
 
-/// How much of each kind there is.
-const RULINGS: usize = Ruling::ALL.len();
+/// The number of outcomes.
+const RULINGS: usize = DecisionOutcome::ALL.len();
 
-/// What was counted at a moment.
+/// All counters at one moment.
 #[derive(Debug)]
-struct Look {
+struct CounterSample {
     at: Timestamp,
-    /// Since the look before.
+    /// Time since the previous sample.
     took: Span,
     totals: [u64; RULINGS],
-    decision: Times,
-    store: Times,
+    decision: LatencySnapshot,
+    store: LatencySnapshot,
 }
 
-/// A row as it stands. It is not held for longer than a look takes: rows of rules that are gone must go.
+/// The state of one row. It is dropped right after sampling, so that rows of removed rules can be freed.
 #[derive(Debug)]
-struct Stand {
-    row: Arc<Row>,
-    counts: Counts,
+struct RowSample {
+    row: Arc<TallyRow>,
+    counts: RowCounts,
     peak: Option<Peak>,
 }
 
-/// A point of a history.
+/// The interval of a history point.
 pub const STEP: Span = Span::from_secs(1);
-/// The most of them.
-pub const MOST_SECONDS: usize = 300;
-/// Rates are those of the last so long.
-pub const RATES_OVER: Span = Span::from_secs(10);
-/// And times those of the last so long.
-pub const TIMES_OVER: Span = Span::from_secs(60);
-/// Looks that are kept: those of a minute, and the one before.
-const MOST_LOOKS: usize = 61;
-/// A clock that is set forward by hours is not taken at its word.
-const LONGEST: Span = Span::from_secs(60);
+/// The number of history points that are retained.
+pub const MAX_SECONDS: usize = 300;
+/// Rates are averages over this time.
+pub const RATE_WINDOW: Span = Span::from_secs(10);
+/// Latency quantiles cover this time.
+pub const LATENCY_WINDOW: Span = Span::from_secs(60);
+/// Retained samples: those of one minute, and the one before.
+const MAX_SAMPLES: usize = 61;
+/// The longest time between two samples that is believed: the clock may have been set forward.
+const MAX_GAP: Span = Span::from_secs(60);
 
 impl History {
-    /// One that begins at this moment, when nothing had been counted.
+    /// Creates a history that begins at `begin` with all counters at zero.
     pub fn new(begin: Timestamp) -> History {
-        let (decision, store) = (Times::default(), Times::default());
-        let first = Look { at: begin, took: Span::ZERO, totals: [0; RULINGS], decision, store };
-        History { seconds: VecDeque::new(), looks: VecDeque::from([first]), rules: Rules::default() }
+        let (decision, store) = (LatencySnapshot::default(), LatencySnapshot::default());
+        let first = CounterSample { at: begin, took: Span::ZERO, totals: [0; RULINGS], decision, store };
+        History { seconds: VecDeque::new(), samples: VecDeque::from([first]), rules: RuleHistories::default() }
     }
 
-    /// Looks at what is counted.
+    /// Takes a sample of the observer's counters.
     pub fn sample(&mut self, observer: &Observer, now: Timestamp) {
-        let Some(last) = self.looks.back() else { return };
-        let took = passed(last.at, now);
+        let Some(last) = self.samples.back() else { return };
+        let took = elapsed_since(last.at, now);
         let rows = observer.tally().rows().into_iter();
-        let rows: Vec<_> = rows.map(|row| Stand { counts: row.counts(), peak: row.peak(now), row }).collect();
+        let rows: Vec<_> = rows.map(|row| RowSample { counts: row.counts(), peak: row.peak(now), row }).collect();
         let mut totals = [0; RULINGS];
-        for Stand { counts, .. } in &rows {
-            totals.iter_mut().zip(Ruling::ALL).for_each(|(total, ruling)| *total += counts[Count::Ruled(ruling)]);
+        for RowSample { counts, .. } in &rows {
+            totals
+                .iter_mut()
+                .zip(DecisionOutcome::ALL)
+                .for_each(|(total, outcome)| *total += counts[CountKind::Outcome(outcome)]);
         }
-        let look = Look {
+        let sample = CounterSample {
             at: now,
             took,
             totals,
-            decision: observer.decision_times().times(),
-            store: observer.store_times().times(),
+            decision: observer.decision_latency().snapshot(),
+            store: observer.store_latency().snapshot(),
         };
-        let since = look.decision.since(&last.decision);
-        let second = Second { rates: rates(&last.totals, &totals, took), took: Quantiles::of(&since) };
-        // One who looked late saw what several seconds came to.
-        for _ in 0..rounded(took, STEP).min(MOST_SECONDS) {
-            push(&mut self.seconds, second, MOST_SECONDS);
+        let since = sample.decision.since(&last.decision);
+        let second = HistoryPoint { rates: rates(&last.totals, &totals, took), took: Quantiles::from_snapshot(&since) };
+        // A late sample covers several seconds: each gets the average.
+        for _ in 0..rounded_steps(took, STEP).min(MAX_SECONDS) {
+            push(&mut self.seconds, second, MAX_SECONDS);
         }
-        push(&mut self.looks, look, MOST_LOOKS);
+        push(&mut self.samples, sample, MAX_SAMPLES);
         self.rules.sample(&rows, took);
     }
 
-    /// When was looked last.
+    /// The time of the last sample.
     pub fn at(&self) -> Timestamp {
-        self.looks.back().map(|look| look.at).unwrap_or_default()
+        self.samples.back().map(|sample| sample.at).unwrap_or_default()
     }
 
-    /// All decisions up to then, by ruling.
+    /// All decisions up to the last sample, by outcome.
     pub fn totals(&self) -> [u64; RULINGS] {
-        self.looks.back().map(|look| look.totals).unwrap_or_default()
+        self.samples.back().map(|sample| sample.totals).unwrap_or_default()
     }
 
-    /// Decisions a second of the last ten, by ruling.
+    /// Decisions per second over the last ten seconds, by outcome.
     pub fn rates(&self) -> [f64; RULINGS] {
-        self.window(RATES_OVER).map(|(first, last, took)| rates(&first.totals, &last.totals, took)).unwrap_or_default()
+        self.window(RATE_WINDOW).map(|(first, last, took)| rates(&first.totals, &last.totals, took)).unwrap_or_default()
     }
 
-    /// How long decisions took in the last minute.
-    pub fn decision_times(&self) -> Option<Quantiles> {
-        let (first, last, _) = self.window(TIMES_OVER)?;
-        Quantiles::of(&last.decision.since(&first.decision))
+    /// Decision latency of the last minute.
+    pub fn decision_latency(&self) -> Option<Quantiles> {
+        let (first, last, _) = self.window(LATENCY_WINDOW)?;
+        Quantiles::from_snapshot(&last.decision.since(&first.decision))
     }
 
-    /// How long the store took in the last minute.
-    pub fn store_times(&self) -> Option<Quantiles> {
-        let (first, last, _) = self.window(TIMES_OVER)?;
-        Quantiles::of(&last.store.since(&first.store))
+    /// Store latency of the last minute.
+    pub fn store_latency(&self) -> Option<Quantiles> {
+        let (first, last, _) = self.window(LATENCY_WINDOW)?;
+        Quantiles::from_snapshot(&last.store.since(&first.store))
     }
 
-    /// Every second that is known, the oldest first. The last one ended when was looked last.
-    pub fn seconds(&self) -> impl ExactSizeIterator<Item = &Second> {
+    /// All retained points, oldest first. The last one ended at the last sample.
+    pub fn seconds(&self) -> impl ExactSizeIterator<Item = &HistoryPoint> {
         self.seconds.iter()
     }
 
-    /// What a rule came to; nothing, where nothing is known of it.
+    /// The activity of a rule; all zeros if it is unknown.
     pub fn rule(&self, domain: &str, rule: &str) -> Activity {
         self.rules.activity(domain, rule)
     }
 
-    /// What a rule came to lately, step by step.
+    /// The sparkline of a rule.
     pub fn sparkline(&self, domain: &str, rule: &str) -> Sparkline {
         self.rules.sparkline(domain, rule)
     }
 
-    /// What the tiers of a domain came to, of all rules together that tell tiers apart. In no order.
+    /// The activity of each tier of a domain, summed over its rules with limits by tier. Unordered.
     pub fn tiers(&self, domain: &str) -> Vec<TierActivity> {
         self.rules.tiers(domain)
     }
 
-    /// The first and the last look of about the last so long, and the time between them.
-    fn window(&self, window: Span) -> Option<(&Look, &Look, Span)> {
-        let last = self.looks.back()?;
+    /// The first and the last sample of about the last `window`, and the time between them.
+    fn window(&self, window: Span) -> Option<(&CounterSample, &CounterSample, Span)> {
+        let last = self.samples.back()?;
         let (mut first, mut elapsed) = (last, Span::ZERO);
-        for (look, before) in self.looks.iter().zip(self.looks.iter().skip(1)).rev().map(|(one, next)| (next, one)) {
-            // The half of it, so that looks that come a little early or late are as many as there should be.
-            if elapsed.as_micros() + look.took.as_micros() / 2 > window.as_micros() {
+        for (sample, before) in
+            self.samples.iter().zip(self.samples.iter().skip(1)).rev().map(|(one, next)| (next, one))
+        {
+            // Half a sample of tolerance: samples arrive a little early or late.
+            if elapsed.as_micros() + sample.took.as_micros() / 2 > window.as_micros() {
                 break;
             }
-            (first, elapsed) = (before, Span::from_micros(elapsed.as_micros() + look.took.as_micros()));
+            (first, elapsed) = (before, Span::from_micros(elapsed.as_micros() + sample.took.as_micros()));
         }
         (elapsed > Span::ZERO).then_some((first, last, elapsed))
     }
 }
 
 impl Quantiles {
-    fn of(times: &Times) -> Option<Quantiles> {
-        let (p50, p99, p999) = (times.quantile(5_000)?, times.quantile(9_900)?, times.quantile(9_990)?);
-        Some(Quantiles { p50, p99, p999, count: times.count() })
+    fn from_snapshot(latency: &LatencySnapshot) -> Option<Quantiles> {
+        let (p50, p99, p999) = (latency.quantile(5_000)?, latency.quantile(9_900)?, latency.quantile(9_990)?);
+        Some(Quantiles { p50, p99, p999, count: latency.count() })
     }
 }
 
-/// The time from one look to the next. A clock that stood still or was set back tells nothing: then it is as long as it should be.
-fn passed(before: Timestamp, now: Timestamp) -> Span {
+/// The time from one sample to the next. A clock that stood still or went back counts as one step.
+fn elapsed_since(before: Timestamp, now: Timestamp) -> Span {
     match now.since(before) {
         Span::ZERO => STEP,
-        span => span.min(LONGEST),
+        span => span.min(MAX_GAP),
     }
 }
 
-/// What came between, a second. Rules that are gone may have taken their counts with them.
+/// Rates between two samples. Totals may shrink when rules are removed.
 fn rates<const N: usize>(before: &[u64; N], after: &[u64; N], took: Span) -> [f64; N] {
     std::array::from_fn(|at| per_second(after[at].saturating_sub(before[at]), took))
 }
@@ -211,14 +215,14 @@ fn per_second(count: u64, took: Span) -> f64 {
     }
 }
 
-/// How many steps a time comes nearest to; one at least.
-fn rounded(took: Span, step: Span) -> usize {
+/// The nearest number of steps, at least one.
+fn rounded_steps(took: Span, step: Span) -> usize {
     let (took, step) = (took.as_micros(), step.as_micros().max(1));
     usize::try_from((took + step / 2) / step).unwrap_or(usize::MAX).max(1)
 }
 
-fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
-    if list.len() >= most {
+fn push<T>(list: &mut VecDeque<T>, new: T, max: usize) {
+    if list.len() >= max {
         list.pop_front();
     }
     list.push_back(new);

@@ -1,121 +1,121 @@
-//! What each rule and tier came to lately.
+//! Recent activity of each rule and tier.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 
 use tollgate::Span;
 
-use super::{RATES_OVER, STEP, Stand, per_second, push, rounded};
-use crate::tally::{Count, Counts, Peak, RowName};
+use super::{RATE_WINDOW, RowSample, STEP, per_second, push, rounded_steps};
+use crate::tally::{CountKind, Peak, RowCounts, RowName};
 
-/// By domain, then by rule. There are no more than the tally has rows.
+/// Histories by domain, then by rule. There are no more than the tally has rows.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
-    domains: HashMap<Box<str>, HashMap<Box<str>, Rule>>,
-    /// How many looks there were.
-    looks: u64,
-    /// How long each of the last looks covers.
+pub(super) struct RuleHistories {
+    domains: HashMap<Box<str>, HashMap<Box<str>, RuleHistory>>,
+    /// The number of samples so far.
+    samples: u64,
+    /// The time that each of the last samples covers.
     took: VecDeque<Span>,
-    /// What the step that is not over yet covers.
+    /// The time that the unfinished step covers so far.
     gathered: Span,
-    /// How many points there are.
+    /// The number of points so far.
     points: usize,
 }
 
-/// What became of the decisions that met a limit.
+/// Decisions by the result of one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Met<T> {
-    /// It had room, or only told that it had none.
+pub struct LimitResults<T> {
+    /// Within the limit, or beyond a soft one.
     pub allow: T,
-    /// It refused.
+    /// Refused.
     pub deny: T,
-    /// It would have refused, and was only tried.
+    /// Would have been refused: the limit is in shadow mode.
     pub would_deny: T,
 }
 
-/// What a rule came to, or one tier of it.
+/// The activity of a rule, or of one of its tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// A second, of the last ten.
-    pub rates: Met<f64>,
-    /// Since the start.
-    pub totals: Met<u64>,
-    /// How full its fullest counter was lately; `None` if nothing was asked of it.
+    /// Decisions per second over the last ten seconds.
+    pub rates: LimitResults<f64>,
+    /// Decisions since the start.
+    pub totals: LimitResults<u64>,
+    /// The peak utilisation of its counters; `None` without requests.
     pub peak: Option<Peak>,
-    /// The tiers that it tells apart, with what stands for one; none of a single tier.
+    /// The activity of its tiers, including placeholders; empty for a single tier.
     pub tiers: Vec<TierActivity>,
 }
 
-/// What a tier came to.
+/// The activity of a tier.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TierActivity {
-    /// Its name, or what stands for it.
+    /// Its name, or a placeholder.
     pub tier: String,
-    /// What it came to.
+    /// Its activity.
     pub activity: Activity,
 }
 
-/// What a rule came to, step by step: a second each, the oldest first.
+/// The recent rates of a rule, per step, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sparkline {
-    /// What had room.
+    /// Allowed decisions per second.
     pub allow: Vec<f64>,
-    /// What was refused.
+    /// Refused decisions per second.
     pub deny: Vec<f64>,
-    /// What would have been.
+    /// Decisions per second that would have been refused.
     pub would_deny: Vec<f64>,
 }
 
 #[derive(Debug, Default)]
-struct Rule {
-    tiers: Vec<Tier>,
-    /// What is past its oldest point was nothing.
-    points: VecDeque<[f32; FATES]>,
-    /// Of the step that is not over yet.
-    gathered: [u64; FATES],
-    /// The look at which it was there.
-    seen: u64,
+struct RuleHistory {
+    tiers: Vec<TierHistory>,
+    /// Before the oldest point all rates were zero.
+    points: VecDeque<[f32; RESULTS]>,
+    /// Counts of the unfinished step.
+    gathered: [u64; RESULTS],
+    /// The last sample that had this rule.
+    last_sample: u64,
 }
 
 #[derive(Debug)]
-struct Tier {
+struct TierHistory {
     name: Box<str>,
-    totals: [u64; FATES],
-    /// What the last looks brought, by their numbers.
-    recent: [[u32; FATES]; RECENT],
+    totals: [u64; RESULTS],
+    /// The counts of the last samples, by their numbers.
+    recent: [[u32; RESULTS]; RATE_SAMPLES],
     peak: Option<Peak>,
-    seen: u64,
+    last_sample: u64,
 }
 
 /// Allowed, denied, would be denied.
-const FATES: usize = 3;
-/// Looks that rates are made of.
-const RECENT: usize = (RATES_OVER.as_micros() / STEP.as_micros()) as usize;
-/// A point of a rule's line.
+const RESULTS: usize = 3;
+/// Samples that a rate covers.
+const RATE_SAMPLES: usize = (RATE_WINDOW.as_micros() / STEP.as_micros()) as usize;
+/// The interval of a sparkline point.
 pub(super) const POINT: Span = Span::from_secs(5);
-/// The most of them.
-pub(super) const MOST_POINTS: usize = 60;
+/// The number of sparkline points.
+pub(super) const MAX_POINTS: usize = 60;
 
 impl Sparkline {
-    /// How long a step is.
+    /// The interval of a point.
     pub const STEP: Span = POINT;
 }
 
-impl Rules {
-    pub(super) fn sample(&mut self, rows: &[Stand], took: Span) {
-        self.looks += 1;
-        push(&mut self.took, took, RECENT);
-        let (looks, place) = (self.looks, self.looks as usize % RECENT);
+impl RuleHistories {
+    pub(super) fn sample(&mut self, rows: &[RowSample], took: Span) {
+        self.samples += 1;
+        push(&mut self.took, took, RATE_SAMPLES);
+        let (samples, place) = (self.samples, self.samples as usize % RATE_SAMPLES);
         for row in rows {
-            self.rule(row.row.name()).sample(row, looks, place);
+            self.rule(row.row.name()).sample(row, samples, place);
         }
-        self.forget();
+        self.drop_removed();
         self.gathered = Span::from_micros(self.gathered.as_micros() + took.as_micros());
-        // Half a look early is in time.
+        // Half a sample of tolerance.
         if self.gathered.as_micros() + STEP.as_micros() / 2 >= POINT.as_micros() {
             let took = mem::take(&mut self.gathered);
-            let steps = rounded(took, POINT).min(MOST_POINTS);
-            self.points = (self.points + steps).min(MOST_POINTS);
+            let steps = rounded_steps(took, POINT).min(MAX_POINTS);
+            self.points = (self.points + steps).min(MAX_POINTS);
             self.domains.values_mut().flat_map(HashMap::values_mut).for_each(|rule| rule.point(took, steps));
         }
     }
@@ -130,10 +130,10 @@ impl Rules {
 
     pub(super) fn sparkline(&self, domain: &str, rule: &str) -> Sparkline {
         let points = self.find(domain, rule).map(|rule| &rule.points);
-        let known = points.map_or(0, VecDeque::len);
-        let line = |fate: usize| {
-            let nothing = std::iter::repeat_n(0.0, self.points.saturating_sub(known));
-            nothing.chain(points.into_iter().flatten().map(|point| f64::from(point[fate]))).collect()
+        let len = points.map_or(0, VecDeque::len);
+        let line = |result: usize| {
+            let nothing = std::iter::repeat_n(0.0, self.points.saturating_sub(len));
+            nothing.chain(points.into_iter().flatten().map(|point| f64::from(point[result]))).collect()
         };
         Sparkline { allow: line(0), deny: line(1), would_deny: line(2) }
     }
@@ -147,70 +147,70 @@ impl Rules {
         tiers.into_iter().map(|(tier, activity)| TierActivity { tier: tier.to_owned(), activity }).collect()
     }
 
-    fn find(&self, domain: &str, rule: &str) -> Option<&Rule> {
+    fn find(&self, domain: &str, rule: &str) -> Option<&RuleHistory> {
         self.domains.get(domain)?.get(rule)
     }
 
-    fn rule(&mut self, name: &RowName) -> &mut Rule {
+    fn rule(&mut self, name: &RowName) -> &mut RuleHistory {
         let rules = self.domains.entry(name.domain().into()).or_default();
         rules.entry(name.rule().into()).or_default()
     }
 
-    /// Forgets rows that are gone.
-    fn forget(&mut self) {
-        let looks = self.looks;
+    /// Drops the histories of removed rows.
+    fn drop_removed(&mut self) {
+        let samples = self.samples;
         for rules in self.domains.values_mut() {
             rules.retain(|_, rule| {
-                rule.tiers.retain(|tier| tier.seen == looks);
-                rule.seen == looks
+                rule.tiers.retain(|tier| tier.last_sample == samples);
+                rule.last_sample == samples
             });
         }
         self.domains.retain(|_, rules| !rules.is_empty());
     }
 
-    fn tier(&self, tier: &Tier) -> TierActivity {
+    fn tier(&self, tier: &TierHistory) -> TierActivity {
         let elapsed = Span::from_micros(self.took.iter().map(|took| took.as_micros()).sum());
-        let mut recent = [0u64; FATES];
-        for look in &tier.recent {
-            recent.iter_mut().zip(look).for_each(|(sum, count)| *sum += u64::from(*count));
+        let mut recent = [0u64; RESULTS];
+        for sample in &tier.recent {
+            recent.iter_mut().zip(sample).for_each(|(sum, count)| *sum += u64::from(*count));
         }
         let [allow, deny, would_deny] = recent.map(|count| per_second(count, elapsed));
-        let rates = Met { allow, deny, would_deny };
+        let rates = LimitResults { allow, deny, would_deny };
         let [allow, deny, would_deny] = tier.totals;
-        let totals = Met { allow, deny, would_deny };
+        let totals = LimitResults { allow, deny, would_deny };
         let activity = Activity { rates, totals, peak: tier.peak, tiers: Vec::new() };
         TierActivity { tier: tier.name.as_ref().to_owned(), activity }
     }
 }
 
-impl Rule {
-    fn sample(&mut self, row: &Stand, look: u64, place: usize) {
-        self.seen = look;
+impl RuleHistory {
+    fn sample(&mut self, row: &RowSample, sample: u64, place: usize) {
+        self.last_sample = sample;
         let name = row.row.name().tier();
         let at = self.tiers.iter().position(|tier| &*tier.name == name).unwrap_or_else(|| {
-            let (totals, recent) = ([0; FATES], [[0; FATES]; RECENT]);
-            self.tiers.push(Tier { name: name.into(), totals, recent, peak: None, seen: look });
+            let (totals, recent) = ([0; RESULTS], [[0; RESULTS]; RATE_SAMPLES]);
+            self.tiers.push(TierHistory { name: name.into(), totals, recent, peak: None, last_sample: sample });
             self.tiers.len() - 1
         });
         let tier = &mut self.tiers[at];
-        (tier.peak, tier.seen) = (row.peak, look);
-        let before = mem::replace(&mut tier.totals, fates(&row.counts));
-        for (fate, (total, before)) in tier.totals.iter().zip(before).enumerate() {
+        (tier.peak, tier.last_sample) = (row.peak, sample);
+        let before = mem::replace(&mut tier.totals, results(&row.counts));
+        for (result, (total, before)) in tier.totals.iter().zip(before).enumerate() {
             let new = total.saturating_sub(before);
-            tier.recent[place][fate] = u32::try_from(new).unwrap_or(u32::MAX);
-            self.gathered[fate] += new;
+            tier.recent[place][result] = u32::try_from(new).unwrap_or(u32::MAX);
+            self.gathered[result] += new;
         }
     }
 
-    /// A step is over. Of a rule that nobody meets no points are kept.
+    /// Completes a step. Rules without traffic store no points.
     fn point(&mut self, took: Span, steps: usize) {
         let gathered = mem::take(&mut self.gathered);
-        if self.points.is_empty() && gathered == [0; FATES] {
+        if self.points.is_empty() && gathered == [0; RESULTS] {
             return;
         }
         let point = gathered.map(|count| per_second(count, took) as f32);
-        (0..steps).for_each(|_| push(&mut self.points, point, MOST_POINTS));
-        if self.points.iter().all(|point| *point == [0.0; FATES]) {
+        (0..steps).for_each(|_| push(&mut self.points, point, MAX_POINTS));
+        if self.points.iter().all(|point| *point == [0.0; RESULTS]) {
             self.points = VecDeque::new();
         }
     }
@@ -218,7 +218,7 @@ impl Rule {
 
 impl Activity {
     fn add(&mut self, other: &Activity) {
-        let add = |to: &mut Met<f64>, more: Met<f64>| {
+        let add = |to: &mut LimitResults<f64>, more: LimitResults<f64>| {
             (to.allow, to.deny) = (to.allow + more.allow, to.deny + more.deny);
             to.would_deny += more.would_deny;
         };
@@ -228,20 +228,20 @@ impl Activity {
         self.totals.would_deny += other.totals.would_deny;
         self.peak = match (self.peak, other.peak) {
             (Some(one), Some(other)) => {
-                Some(Peak { used_of_1_000: one.used_of_1_000.max(other.used_of_1_000), left: one.left.min(other.left) })
+                Some(Peak { used_permille: one.used_permille.max(other.used_permille), left: one.left.min(other.left) })
             }
             (one, other) => one.or(other),
         };
     }
 
-    /// How much of the fullest counter was used, of 1; 0 without traffic.
+    /// The utilisation of the fullest counter, from 0 to 1; 0 without traffic.
     pub fn utilisation(&self) -> f64 {
-        self.peak.map_or(0.0, |peak| peak.used_of_1_000 as f64 / 1_000.0)
+        self.peak.map_or(0.0, |peak| peak.used_permille as f64 / 1_000.0)
     }
 }
 
-/// What became of the decisions that met a limit.
-fn fates(counts: &Counts) -> [u64; FATES] {
-    let (deny, would_deny) = (counts[Count::Refused], counts[Count::WouldRefuse]);
-    [counts[Count::Met].saturating_sub(deny + would_deny), deny, would_deny]
+/// Splits the counts of a row by result.
+fn results(counts: &RowCounts) -> [u64; RESULTS] {
+    let (deny, would_deny) = (counts[CountKind::Refused], counts[CountKind::WouldRefuse]);
+    [counts[CountKind::Evaluated].saturating_sub(deny + would_deny), deny, would_deny]
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
 
-use super::rules::MOST_POINTS;
+use super::rules::MAX_POINTS;
 use super::*;
 use crate::ObserverConfig;
 use crate::tally::{RowName, TallyLimits};
@@ -45,7 +45,7 @@ impl Bench {
         for _ in 0..times {
             let entries = [("user", plan), ("plan", plan)];
             let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
-            tollgate::now(self.limiter.check(&request)).unwrap().unwrap();
+            tollgate::poll_once(self.limiter.check_request(&request)).unwrap().unwrap();
         }
     }
 
@@ -57,7 +57,7 @@ impl Bench {
     }
 
     fn allowed(&self) -> Vec<f64> {
-        self.history.seconds().map(|second| second.rates[Ruling::Allow as usize]).collect()
+        self.history.seconds().map(|second| second.rates[DecisionOutcome::Allow as usize]).collect()
     }
 }
 
@@ -84,7 +84,7 @@ fn each_second_has_its_own_rates_and_the_last_ten_have_theirs() {
 fn nothing_is_known_before_the_first_look() {
     let history = History::new(BEGIN);
     assert_eq!((history.at(), history.totals(), history.rates()), (BEGIN, [0; 7], [0.0; 7]));
-    assert_eq!((history.decision_times(), history.seconds().len()), (None, 0));
+    assert_eq!((history.decision_latency(), history.seconds().len()), (None, 0));
     assert_eq!(history.rule("api", "per-user"), Activity::default());
     assert_eq!(history.sparkline("api", "per-user"), Sparkline::default());
 }
@@ -93,9 +93,9 @@ fn nothing_is_known_before_the_first_look() {
 fn seconds_are_bounded() {
     let mut bench = bench();
     bench.check("free", 1);
-    (0..MOST_SECONDS + 1).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.allowed(), [0.0; MOST_SECONDS]);
-    assert_eq!(bench.history.looks.len(), MOST_LOOKS);
+    (0..MAX_SECONDS + 1).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.allowed(), [0.0; MAX_SECONDS]);
+    assert_eq!(bench.history.samples.len(), MAX_SAMPLES);
 }
 
 #[test]
@@ -116,21 +116,21 @@ fn one_who_looks_late_sees_what_several_seconds_came_to() {
 #[test]
 fn times_are_those_of_the_last_minute() {
     let mut bench = bench();
-    assert_eq!(bench.history.store_times(), None);
-    bench.observer.decision_times().took(1_000_000, 8);
+    assert_eq!(bench.history.store_latency(), None);
+    bench.observer.decision_latency().record(1_000_000, 8);
     bench.pass(1_000);
-    assert_eq!(bench.history.store_times(), None);
-    bench.observer.decision_times().took(5_000, 8);
+    assert_eq!(bench.history.store_latency(), None);
+    bench.observer.decision_latency().record(5_000, 8);
     bench.pass(1_000);
     let seconds: Vec<_> = bench.history.seconds().map(|second| second.took.unwrap()).collect();
     assert!(seconds[0].p50 >= 1_000_000 && (5_000..6_000).contains(&seconds[1].p999), "{seconds:?}");
-    let minute = bench.history.decision_times().unwrap();
+    let minute = bench.history.decision_latency().unwrap();
     assert_eq!(minute.count, 16);
     assert!(minute.p50 < 6_000 && minute.p99 >= 1_000_000, "{minute:?}");
     (0..59).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.history.decision_times().unwrap().count, 8, "the first second is over a minute ago");
+    assert_eq!(bench.history.decision_latency().unwrap().count, 8, "the first second is over a minute ago");
     bench.pass(1_000);
-    assert_eq!(bench.history.decision_times(), None);
+    assert_eq!(bench.history.decision_latency(), None);
     assert_eq!(bench.history.seconds().last().unwrap().took, None);
 }
 
@@ -141,15 +141,15 @@ fn a_rule_is_the_sum_of_its_tiers() {
     bench.check("pro", 10);
     bench.pass(1_000);
     let rule = bench.history.rule("api", "per-user");
-    assert_eq!(rule.rates, Met { allow: 13.0, deny: 2.0, would_deny: 0.0 });
-    assert_eq!(rule.totals, Met { allow: 13, deny: 2, would_deny: 0 });
-    assert_eq!(rule.peak, Some(Peak { used_of_1_000: 1_000, left: 0 }));
+    assert_eq!(rule.rates, LimitResults { allow: 13.0, deny: 2.0, would_deny: 0.0 });
+    assert_eq!(rule.totals, LimitResults { allow: 13, deny: 2, would_deny: 0 });
+    assert_eq!(rule.peak, Some(Peak { used_permille: 1_000, left: 0 }));
     let tiers: Vec<_> =
         rule.tiers.iter().map(|tier| (&*tier.tier, tier.activity.totals.deny, tier.activity.utilisation())).collect();
     assert_eq!(tiers, [("free", 2, 1.0), ("pro", 0, 0.1)]);
     // The one that is tried had room twice for each of them: of what the other refused as well.
     let tried = bench.history.rule("api", "tried");
-    assert_eq!(tried.totals, Met { allow: 4, deny: 0, would_deny: 11 });
+    assert_eq!(tried.totals, LimitResults { allow: 4, deny: 0, would_deny: 11 });
     assert_eq!(tried.tiers[0].tier, RowName::DEFAULT);
     let mut tiers = bench.history.tiers("api");
     tiers.sort_by(|one, other| one.tier.cmp(&other.tier));
@@ -157,7 +157,7 @@ fn a_rule_is_the_sum_of_its_tiers() {
     assert_eq!(tiers, [("default", 4), ("free", 3), ("pro", 10)]);
     // Ten seconds later that is past.
     (0..10).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.history.rule("api", "per-user").rates, Met::default());
+    assert_eq!(bench.history.rule("api", "per-user").rates, LimitResults::default());
 }
 
 #[test]
@@ -173,13 +173,13 @@ fn a_line_has_a_point_every_five_seconds() {
     assert_eq!((&line.allow[..], &line.deny[..]), (&[2.0, f64::from(0.6f32)][..], &[0.0, f64::from(0.4f32)][..]));
     assert_eq!(line.would_deny, [0.0; 2]);
     assert_eq!(bench.history.sparkline("api", "nobody").allow, [0.0; 2], "as long as the others");
-    (0..5 * MOST_POINTS).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.history.sparkline("api", "per-user").allow, [0.0; MOST_POINTS]);
+    (0..5 * MAX_POINTS).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.sparkline("api", "per-user").allow, [0.0; MAX_POINTS]);
 }
 
 #[test]
 fn what_is_gone_is_forgotten() {
-    let config = ObserverConfig { tally: TallyLimits { most_rows: 6 }, ..ObserverConfig::default() };
+    let config = ObserverConfig { tally: TallyLimits { max_rows: 6 }, ..ObserverConfig::default() };
     let mut bench = Bench::new(config);
     bench.check("free", 1);
     bench.pass(1_000);

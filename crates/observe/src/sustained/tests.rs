@@ -22,7 +22,7 @@ fn limit(text: &str) -> Limit {
 }
 
 #[test]
-fn what_is_asked_for_is_what_was_used_and_what_was_refused() {
+fn demand_is_what_was_used_and_what_was_refused() {
     for (held_to, used, refused, expected) in [
         ("100/minute", 950, 0, 95),
         // A fifth of five minutes.
@@ -36,14 +36,14 @@ fn what_is_asked_for_is_what_was_used_and_what_was_refused() {
         ("3/concurrent", 1_000, 0, 3),
         ("0/minute", 1_000, 50, 10),
     ] {
-        assert_eq!(asked(&limit(held_to), used, refused), expected, "{held_to} {used} {refused}");
+        assert_eq!(demand(&limit(held_to), used, refused), expected, "{held_to} {used} {refused}");
     }
 }
 
 #[test]
 fn the_smallest_tier_that_leaves_a_fifth_fits() {
     let tiers = [("free", "100/minute"), ("pro", "1000/minute"), ("team", "500/minute"), ("huge", "2000/second")];
-    for (asked, unlimited, expected) in [
+    for (demand, unlimited, expected) in [
         (95, false, Some("team")),
         (79, false, Some("free")),
         (80, false, Some("team")),
@@ -57,34 +57,34 @@ fn the_smallest_tier_that_leaves_a_fifth_fits() {
         (u64::MAX, true, Some("any")),
     ] {
         let limits: Vec<_> = tiers.iter().map(|(tier, text)| (*tier, limit(text))).collect();
-        let fits = limits.iter().map(|(tier, limit)| Fit { tier, limit: Some(limit) });
-        let fits = fits.chain(unlimited.then_some(Fit { tier: "any", limit: None }));
-        let terms = Terms { tier: "free".into(), limit: limit("100/minute") };
-        let name = Name::new("api", "per-user", "ann", Some("ann"));
+        let best_fit = limits.iter().map(|(tier, limit)| TierFit { tier, limit: Some(limit) });
+        let best_fit = best_fit.chain(unlimited.then_some(TierFit { tier: "any", limit: None }));
+        let terms = KeyTerms { tier: "free".into(), limit: limit("100/minute") };
+        let name = KeyName::new("api", "per-user", "ann", Some("ann"));
         let since = Timestamp::from_secs(0);
-        let sustained = Sustained { name, terms, used_of_1_000: 950, asked, since };
-        assert_eq!(sustained.fits(fits).map(|fit| fit.tier), expected, "{asked}");
+        let sustained = SustainedKey { name, terms, used_permille: 950, demand, since };
+        assert_eq!(sustained.best_fit(best_fit).map(|fit| fit.tier), expected, "{demand}");
     }
 }
 
 #[test]
 fn limits_on_requests_in_flight_are_compared_with_their_like() {
-    let terms = Terms { tier: "free".into(), limit: limit("3/concurrent") };
-    let name = Name::new("api", "busy", "ann", Some("ann"));
-    let sustained = Sustained { name, terms, used_of_1_000: 1_000, asked: 4, since: Timestamp::from_secs(0) };
+    let terms = KeyTerms { tier: "free".into(), limit: limit("3/concurrent") };
+    let name = KeyName::new("api", "busy", "ann", Some("ann"));
+    let sustained = SustainedKey { name, terms, used_permille: 1_000, demand: 4, since: Timestamp::from_secs(0) };
     let (rate, small, large) = (limit("1000/minute"), limit("5/concurrent"), limit("6/concurrent"));
     let tiers = [("rate", &rate), ("small", &small), ("large", &large)];
-    let fits = sustained.fits(tiers.map(|(tier, limit)| Fit { tier, limit: Some(limit) }));
-    assert_eq!(fits.map(|fit| fit.tier), Some("large"));
+    let best_fit = sustained.best_fit(tiers.map(|(tier, limit)| TierFit { tier, limit: Some(limit) }));
+    assert_eq!(best_fit.map(|fit| fit.tier), Some("large"));
 }
 
 #[test]
 fn all_of_it_is_a_sentence() {
-    let sustained = |held_to: &str| Sustained {
-        name: Name::new("api", "per-user", "ann", Some("ann")),
-        terms: Terms { tier: "free".into(), limit: limit(held_to) },
-        used_of_1_000: 957,
-        asked: 130,
+    let sustained = |held_to: &str| SustainedKey {
+        name: KeyName::new("api", "per-user", "ann", Some("ann")),
+        terms: KeyTerms { tier: "free".into(), limit: limit(held_to) },
+        used_permille: 957,
+        demand: 130,
         since: Timestamp::from_secs(0),
     };
     for (held_to, who, fit, expected) in [
@@ -93,21 +93,21 @@ fn all_of_it_is_a_sentence() {
             "ann",
             Some(("pro", "1000/minute")),
             "ann has used 80 % or more of 100/minute (rule per-user, tier free) in every minute since 14:03, 95 % in the last one, and \
-             asks for about 130 in that time: the tier pro (1000/minute) would fit",
+             requests about 130 in that time: tier pro (1000/minute) would fit",
         ),
         (
             "3/concurrent",
             "",
             None,
-            "one counter for all has used 80 % or more of 3/concurrent (rule per-user, tier free) in every minute since 14:03, 95 % in \
-             the last one, and asks for 130 at once: no tier of the rule would fit",
+            "the counter that all callers share has used 80 % or more of 3/concurrent (rule per-user, tier free) in every minute since 14:03, 95 % in \
+             the last one, and requests 130 at once: no tier of the rule would fit",
         ),
     ] {
-        assert_eq!(sustained(held_to).says(who, held_to, "14:03", fit), expected);
+        assert_eq!(sustained(held_to).describe(who, held_to, "14:03", fit), expected);
     }
 }
 
-/// One limiter, asked minute by minute.
+/// One limiter, called minute by minute.
 struct Day {
     clock: ManualClock,
     observer: std::sync::Arc<Observer>,
@@ -132,11 +132,11 @@ impl Day {
     }
 
     /// Asks so often in this minute, and goes on to the next.
-    fn minute(&self, asked: &[(&str, u32)]) {
-        for (user, times) in asked {
+    fn minute(&self, calls: &[(&str, u32)]) {
+        for (user, times) in calls {
             let entries = [("user", *user)];
             let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
-            (0..*times).for_each(|_| drop(tollgate::now(self.limiter.check(&request))));
+            (0..*times).for_each(|_| drop(tollgate::poll_once(self.limiter.check_request(&request))));
         }
         self.clock.set(self.now().after(MINUTE));
     }
@@ -145,39 +145,39 @@ impl Day {
         tollgate::Clock::now(&self.clock)
     }
 
-    /// `key thousandths asked minutes-since-the-begin`.
-    fn told(&self) -> Vec<String> {
-        self.observer.hitters().sustained(self.now()).iter().map(told).collect()
+    /// `key thousandths demand minutes-since-the-begin`.
+    fn lines(&self) -> Vec<String> {
+        self.observer.heavy_hitters().sustained(self.now()).iter().map(line).collect()
     }
 }
 
-fn told(one: &Sustained) -> String {
+fn line(one: &SustainedKey) -> String {
     let since = one.since.since(BEGIN).as_micros() / MINUTE.as_micros();
-    format!("{} {} {} {since}", one.name.key(), one.used_of_1_000, one.asked)
+    format!("{} {} {} {since}", one.name.key(), one.used_permille, one.demand)
 }
 
 #[test]
-fn five_minutes_at_four_fifths_are_told_while_they_last() {
+fn five_minutes_at_four_fifths_are_reported_while_they_last() {
     let day = Day::new();
     for _ in 0..4 {
         day.minute(&[("ann", 8), ("bob", 7), ("eve", 30)]);
     }
-    assert!(day.told().is_empty());
-    assert_eq!(day.observer.hitters().sustained_since(0, day.now()), (0, vec![]));
+    assert!(day.lines().is_empty());
+    assert_eq!(day.observer.heavy_hitters().sustained_since(0, day.now()), (0, vec![]));
     day.minute(&[("ann", 9), ("bob", 9), ("eve", 30)]);
     // Eve was refused 20 in each minute.
-    assert_eq!(day.told(), ["eve 1000 30 0", "ann 900 9 0"]);
-    let (event, begun) = day.observer.hitters().sustained_since(0, day.now());
-    let mut begun: Vec<_> = begun.iter().map(told).collect();
-    begun.sort();
-    assert_eq!((event, begun), (2, vec!["ann 900 9 0".to_owned(), "eve 1000 30 0".to_owned()]));
+    assert_eq!(day.lines(), ["eve 1000 30 0", "ann 900 9 0"]);
+    let (event, recent) = day.observer.heavy_hitters().sustained_since(0, day.now());
+    let mut recent: Vec<_> = recent.iter().map(line).collect();
+    recent.sort();
+    assert_eq!((event, recent), (2, vec!["ann 900 9 0".to_owned(), "eve 1000 30 0".to_owned()]));
     day.minute(&[("ann", 9), ("eve", 7)]);
-    assert_eq!(day.told(), ["ann 900 9 0"]);
-    // Nothing new has begun.
-    assert_eq!(day.observer.hitters().sustained_since(event, day.now()), (2, vec![]));
+    assert_eq!(day.lines(), ["ann 900 9 0"]);
+    // Nothing new has recent.
+    assert_eq!(day.observer.heavy_hitters().sustained_since(event, day.now()), (2, vec![]));
     // A minute without it is the end.
     day.minute(&[]);
-    assert!(day.told().is_empty());
+    assert!(day.lines().is_empty());
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn a_minute_between_begins_anew() {
     for times in [9, 9, 9, 3, 9, 9, 9, 9] {
         day.minute(&[("ann", times)]);
     }
-    assert!(day.told().is_empty());
+    assert!(day.lines().is_empty());
     day.minute(&[("ann", 10)]);
-    assert_eq!(day.told(), ["ann 1000 10 4"]);
-    let first = &day.observer.hitters().sustained(day.now())[0];
+    assert_eq!(day.lines(), ["ann 1000 10 4"]);
+    let first = &day.observer.heavy_hitters().sustained(day.now())[0];
     assert_eq!((&*first.terms.tier, first.terms.limit.amount(), first.name.caller()), ("free", 10, Some("ann")));
 }
 
@@ -197,19 +197,19 @@ fn a_minute_between_begins_anew() {
 fn who_looks_seldom_sees_the_same() {
     let day = Day::new();
     (0..7).for_each(|_| day.minute(&[("ann", 9)]));
-    assert_eq!(day.told().len(), 1, "{:?}", day.told());
+    assert_eq!(day.lines().len(), 1, "{:?}", day.lines());
     // Nobody looked for so long that it is not known what was before.
     (0..20).for_each(|_| day.minute(&[("ann", 9)]));
-    assert_eq!(day.told(), ["ann 900 9 21"]);
+    assert_eq!(day.lines(), ["ann 900 9 21"]);
 }
 
 #[test]
 fn a_clock_that_is_set_back_begins_anew() {
     let day = Day::new();
     (0..5).for_each(|_| day.minute(&[("ann", 9)]));
-    assert_eq!(day.told().len(), 1);
+    assert_eq!(day.lines().len(), 1);
     day.clock.set(BEGIN.before(Span::from_secs(3_600 * 60)));
-    assert!(day.told().is_empty());
+    assert!(day.lines().is_empty());
     (0..5).for_each(|_| day.minute(&[("ann", 9)]));
-    assert_eq!(day.told().len(), 1);
+    assert_eq!(day.lines().len(), 1);
 }

@@ -1,10 +1,10 @@
-//! What is counted for each rule and tier.
+//! Counts by rule and tier.
 //!
-//! A row is a rule and a tier of it. Rows are found by a rule's place, in a board that is kept beside the ruleset; a ruleset that
-//! takes another's place has a board of its own with the same rows, as far as names are the same. So counts go on over a reload, and a
-//! decision by the old rules is counted where it belongs.
+//! A row belongs to a rule and one of its tiers. Each ruleset carries an index that finds rows by the positions of its rules. The
+//! index of a reloaded ruleset reuses the rows with the same names. So counts survive a reload, and a decision by the old rules is
+//! counted in the right row.
 
-mod board;
+mod index;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -12,123 +12,126 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate::{Ruleset, Seen};
+use tollgate::{DecisionEvent, Ruleset};
 
-use crate::ruling::{Ruled, Ruling};
-use board::Board;
+use crate::outcome::{DecisionOutcome, DecisionResult};
+use index::RowIndex;
 
 pub(crate) use row::used;
-pub use row::{Count, Counts, Peak, Row, RowName};
+pub use row::{CountKind, Peak, RowCounts, RowName, TallyRow};
 
-/// What is counted for every rule and tier.
+/// Counts for all rules and tiers.
 #[derive(Debug, Default)]
 pub struct Tally {
     rows: Mutex<Rows>,
-    /// Throttles, which have no rule.
-    throttles: OnceLock<Arc<Row>>,
+    /// The row of throttles, which have no rule.
+    throttles: OnceLock<Arc<TallyRow>>,
     limits: TallyLimits,
 }
 
-/// How much is told apart.
+/// Bounds of a tally.
 #[derive(Clone, Copy, Debug)]
 pub struct TallyLimits {
-    /// The most rows. What is past them is counted in one row, `other`.
-    pub most_rows: usize,
+    /// Rows; any more are counted in one row, `other`.
+    pub max_rows: usize,
 }
 
 /// All rows, by name.
 #[derive(Debug, Default)]
 struct Rows {
-    by_name: HashMap<RowName, Arc<Row>>,
-    other: Option<Arc<Row>>,
+    by_name: HashMap<RowName, Arc<TallyRow>>,
+    other: Option<Arc<TallyRow>>,
 }
 
 impl Default for TallyLimits {
     fn default() -> TallyLimits {
-        TallyLimits { most_rows: 10_000 }
+        TallyLimits { max_rows: 10_000 }
     }
 }
 
 impl Tally {
-    /// With other bounds.
+    /// Creates a tally with these bounds.
     pub fn new(limits: TallyLimits) -> Tally {
         Tally { limits, ..Tally::default() }
     }
 
-    /// Counts a decision: once under the limit that decided it, and for every limit how it stood.
+    /// Counts a decision: once for the limit that decided it, and for every limit its result.
     #[inline]
-    pub fn count(&self, seen: &Seen<'_, '_>, ruled: Ruled) {
-        let Some(board) = self.board(seen.rules) else { return };
-        let (rows, domain) = (board.domain(seen.matched.domain), seen.domain());
+    pub fn count(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {
+        let index = self.index(event.rules);
+        let (rows, domain) = (index.domain(event.matched.domain), event.domain());
         let mut is_counted = false;
-        for (at, limit) in seen.limits().enumerate() {
+        for (at, limit) in event.limits().enumerate() {
             let row = rows.row(self, domain, limit.applied);
             let numbers = row.numbers();
-            if ruled.decider == Some(at) {
-                row::decided(numbers, ruled.ruling);
+            if result.decider == Some(at) {
+                row::count_decision(numbers, result.outcome);
                 is_counted = true;
             }
-            row.met(numbers, &limit, seen.settlement.at);
+            row.count_limit(numbers, &limit, event.settlement.at);
         }
         if !is_counted {
-            let is_blocked = seen.matched.block.is_some() && !seen.verdict.allowed;
+            let is_blocked = event.matched.block.is_some() && !event.verdict.allowed;
             let row = if is_blocked { rows.block() } else { rows.none() };
-            row::decided(row.numbers(), ruled.ruling);
+            row::count_decision(row.numbers(), result.outcome);
         }
     }
 
-    /// Counts throttles: how many passed and were refused, and what to call that.
-    pub(crate) fn throttled(&self, passed: (Ruling, u64), refused: (Ruling, u64)) {
+    /// Counts throttles: those that passed and those that were refused, with the outcome of each.
+    pub(crate) fn count_throttles(&self, passed: (DecisionOutcome, u64), refused: (DecisionOutcome, u64)) {
         let name = || RowName::new(RowName::RESP, RowName::THROTTLE, RowName::REQUEST);
-        self.throttles.get_or_init(|| self.row(name())).throttled(passed, refused);
+        self.throttles.get_or_init(|| self.row(name())).count_throttles(passed, refused);
     }
 
-    /// Sees to it that the rows of these rules are there, before the first decision is.
-    pub fn expect(&self, rules: &Ruleset) {
-        self.board(rules);
+    /// Creates the rows of these rules before the first decision.
+    pub fn prepare(&self, rules: &Ruleset) {
+        self.index(rules);
     }
 
-    /// All rows, in the order of their names. `other` comes last, if there is one.
-    pub fn rows(&self) -> Vec<Arc<Row>> {
+    /// All rows, ordered by name. `other` comes last, if it exists.
+    pub fn rows(&self) -> Vec<Arc<TallyRow>> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut all, other): (Vec<_>, _) = (rows.by_name.values().cloned().collect(), rows.other.clone());
-        // A decision may wait for a row of its own.
+        // Do not block decisions that need a new row.
         drop(rows);
         all.sort_unstable_by(|one, other| one.name().cmp(other.name()));
         all.extend(other);
         all
     }
 
-    /// All decisions so far, by ruling.
-    pub fn totals(&self) -> [u64; Ruling::ALL.len()] {
-        let mut totals = [0; Ruling::ALL.len()];
+    /// All decisions so far, by outcome.
+    pub fn totals(&self) -> [u64; DecisionOutcome::ALL.len()] {
+        let mut totals = [0; DecisionOutcome::ALL.len()];
         for row in self.rows() {
             let counts = row.counts();
-            totals.iter_mut().zip(Ruling::ALL).for_each(|(total, ruling)| *total += counts[Count::Ruled(ruling)]);
+            totals
+                .iter_mut()
+                .zip(DecisionOutcome::ALL)
+                .for_each(|(total, outcome)| *total += counts[CountKind::Outcome(outcome)]);
         }
         totals
     }
 
-    /// The row of this name, or the one for all that are too many.
-    fn row(&self, name: RowName) -> Arc<Row> {
+    /// The row with this name, or `other` if there are too many.
+    fn row(&self, name: RowName) -> Arc<TallyRow> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.by_name.get(&name) {
             return row.clone();
         }
-        if rows.by_name.len() >= self.limits.most_rows {
-            // Those of rules that are gone make room.
+        if rows.by_name.len() >= self.limits.max_rows {
+            // Drop rows of removed rules.
             rows.by_name.retain(|_, row| Arc::strong_count(row) > 1);
         }
-        if rows.by_name.len() >= self.limits.most_rows {
-            return rows.other.get_or_insert_with(|| Arc::new(Row::new(RowName::other()))).clone();
+        if rows.by_name.len() >= self.limits.max_rows {
+            return rows.other.get_or_insert_with(|| Arc::new(TallyRow::new(RowName::other()))).clone();
         }
-        let row = Arc::new(Row::new(name.clone()));
+        let row = Arc::new(TallyRow::new(name.clone()));
         rows.by_name.insert(name, row.clone());
         row
     }
 
     #[inline]
-    fn board<'r>(&self, rules: &'r Ruleset) -> Option<&'r Board> {
-        rules.beside(|rules| Board::new(self, rules))
+    fn index<'r>(&self, rules: &'r Ruleset) -> &'r RowIndex {
+        rules.extension(|rules| RowIndex::new(self, rules))
     }
 }

@@ -1,27 +1,27 @@
-//! What is counted for one rule and tier.
+//! Counts of one rule and tier.
 
 use std::ops::Index;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Ask, Mode, SeenLimit, Source, Span, Timestamp};
+use tollgate::{Ask, LimitEvent, Mode, Source, Span, Timestamp};
 
-use crate::ruling::Ruling;
-use crate::stripe::{Adding, Striped};
+use crate::outcome::DecisionOutcome;
+use crate::stripe::{LocalStripe, StripedCounters};
 
-/// What is counted for one rule and tier.
+/// Counts of one rule and tier.
 #[derive(Debug)]
-pub struct Row {
+pub struct TallyRow {
     name: RowName,
-    numbers: Striped<NUMBERS>,
-    /// Whether all that is counted here is held to the same.
+    numbers: StripedCounters<NUMBERS>,
+    /// Whether all decisions in this row have the same limit.
     is_uniform: bool,
-    /// The most that was used of any one counter, in thousandths, after the number of the window: of this window and the last one.
+    /// The highest utilisation of any counter, per mille, prefixed by the window number: of this window and the last one.
     used: [AtomicU64; 2],
-    /// The same for the fewest units left, as what is missing to [`MOST_LEFT`].
+    /// The same for the fewest remaining units, as the difference to [`MAX_LEFT`].
     left: [AtomicU64; 2],
 }
 
-/// Whose counts these are.
+/// The name of the row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowName {
     domain: Box<str>,
@@ -29,73 +29,79 @@ pub struct RowName {
     tier: Box<str>,
 }
 
-/// What is counted.
+/// A kind of count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
-    /// Decisions that this limit decided, by how they came out.
-    Ruled(Ruling),
-    /// Decisions that this limit had a say in.
-    Met,
-    /// Those for which it had no room, and was enforced.
+pub enum CountKind {
+    /// Decisions that this limit count_decision, by outcome.
+    Outcome(DecisionOutcome),
+    /// Decisions in which this limit was evaluated.
+    Evaluated,
+    /// Decisions that it refused.
     Refused,
-    /// Those for which it had none, and was only tried.
+    /// Decisions that it would have refused in enforce mode.
     WouldRefuse,
-    /// Units that were asked for.
+    /// Requested units.
     Hits,
-    /// Units for which there was no room.
+    /// Units over the limit.
     Over,
-    /// Of those, refused from memory, without asking the store.
+    /// Units over the limit that the deny cache refused.
     OverFromCache,
-    /// Units that there was room for, in the last fifth of the limit.
+    /// Units within the last fifth of the limit.
     Near,
-    /// Units that passed although there was no room, since the limit was only tried.
+    /// Units over the limit that passed because it is in shadow mode.
     OverInShadow,
 }
 
 /// All counts of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts([u64; NUMBERS]);
+pub struct RowCounts([u64; NUMBERS]);
 
-/// How full the fullest counter was, and how little the emptiest had left.
+/// Highest utilisation of any counter, and the fewest remaining units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// In thousandths of the limit.
-    pub used_of_1_000: u64,
-    /// Units.
+    /// Per mille of the limit.
+    pub used_permille: u64,
+    /// Remaining units.
     pub left: u64,
 }
 
 const NUMBERS: usize = 16;
 
-/// A peak is that of the last one to two windows.
+/// A peak covers the last one to two windows.
 const WINDOW: Span = Span::from_secs(30);
-/// Bits of a peak that are its value; the others are the number of the window.
+/// Bits of a peak's value; the others are the window number.
 const USED_BITS: u32 = 24;
 const LEFT_BITS: u32 = 36;
-const MOST_USED: u64 = (1 << USED_BITS) - 1;
-const MOST_LEFT: u64 = (1 << LEFT_BITS) - 1;
+const MAX_USED: u64 = (1 << USED_BITS) - 1;
+const MAX_LEFT: u64 = (1 << LEFT_BITS) - 1;
 
-/// Past so many fifths of its limit a counter is near it.
-const NEAR: u64 = 4;
+/// A counter is near its limit above this many fifths.
+const NEAR_FIFTHS: u64 = 4;
 
-impl Row {
-    pub(super) fn new(name: RowName) -> Row {
+impl TallyRow {
+    pub(super) fn new(name: RowName) -> TallyRow {
         let is_uniform =
             ![RowName::OVERRIDE, RowName::EMERGENCY, RowName::REQUEST, RowName::OTHER].contains(&name.tier());
-        Row { name, numbers: Striped::new(), is_uniform, used: Default::default(), left: Default::default() }
+        TallyRow {
+            name,
+            numbers: StripedCounters::new(),
+            is_uniform,
+            used: Default::default(),
+            left: Default::default(),
+        }
     }
 
-    /// Whose counts these are.
+    /// The name of the row.
     pub fn name(&self) -> &RowName {
         &self.name
     }
 
-    /// All of them.
-    pub fn counts(&self) -> Counts {
-        Counts(self.numbers.sums())
+    /// All counts.
+    pub fn counts(&self) -> RowCounts {
+        RowCounts(self.numbers.sums())
     }
 
-    /// The peak of the last half minute to minute; `None` if nothing was asked of it.
+    /// The peak of the last 30 to 60 seconds; `None` without requests.
     pub fn peak(&self, now: Timestamp) -> Option<Peak> {
         let window = window(now);
         let of = |peaks: &[AtomicU64; 2], bits| {
@@ -103,66 +109,66 @@ impl Row {
             let peaks = last_two.map(|window| (window, peaks[window as usize & 1].load(Ordering::Relaxed)));
             peaks.filter(|(window, peak)| peak >> bits == *window).map(|(window, peak)| peak - (window << bits)).max()
         };
-        Some(Peak { used_of_1_000: of(&self.used, USED_BITS)?, left: MOST_LEFT - of(&self.left, LEFT_BITS)? })
+        Some(Peak { used_permille: of(&self.used, USED_BITS)?, left: MAX_LEFT - of(&self.left, LEFT_BITS)? })
     }
 
-    /// Where this thread counts.
+    /// This thread's counters.
     #[inline]
-    pub(super) fn numbers(&self) -> Adding<'_, NUMBERS> {
-        self.numbers.mine()
+    pub(super) fn numbers(&self) -> LocalStripe<'_, NUMBERS> {
+        self.numbers.local()
     }
 
-    /// Of throttles it is only known how they came out.
-    pub(super) fn throttled(&self, passed: (Ruling, u64), refused: (Ruling, u64)) {
-        let numbers = self.numbers.mine();
-        for (ruling, count) in [passed, refused] {
-            numbers.add(Count::Ruled(ruling).number(), count);
-            numbers.add(Count::Met.number(), count);
+    /// Counts throttles, of which only the outcome is known.
+    pub(super) fn count_throttles(&self, passed: (DecisionOutcome, u64), refused: (DecisionOutcome, u64)) {
+        let numbers = self.numbers.local();
+        for (outcome, count) in [passed, refused] {
+            numbers.add(CountKind::Outcome(outcome).number(), count);
+            numbers.add(CountKind::Evaluated.number(), count);
         }
-        numbers.add(Count::Refused.number(), refused.1);
+        numbers.add(CountKind::Refused.number(), refused.1);
     }
 
-    /// A limit had a say at this moment.
+    /// Counts the result of a limit.
     #[inline]
-    pub(super) fn met(&self, numbers: Adding<'_, NUMBERS>, limit: &SeenLimit<'_, '_>, at: Timestamp) {
+    pub(super) fn count_limit(&self, numbers: LocalStripe<'_, NUMBERS>, limit: &LimitEvent<'_, '_>, at: Timestamp) {
         if limit.charge.ask != Ask::Exactly {
             return;
         }
         let (units, reading) = (limit.charge.units, limit.reading);
-        numbers.add(Count::Met.number(), 1);
-        numbers.add(Count::Hits.number(), units);
+        numbers.add(CountKind::Evaluated.number(), 1);
+        numbers.add(CountKind::Hits.number(), units);
         let quota = limit.limit().quota();
         if reading.admits {
             let near = near(quota, reading.remaining, units);
             if near > 0 {
-                numbers.add(Count::Near.number(), near);
+                numbers.add(CountKind::Near.number(), near);
             }
         } else {
-            numbers.add(Count::Over.number(), units);
+            numbers.add(CountKind::Over.number(), units);
             if reading.source == Source::Cache {
-                numbers.add(Count::OverFromCache.number(), units);
+                numbers.add(CountKind::OverFromCache.number(), units);
             }
             match limit.charge.mode {
-                Mode::Enforce | Mode::AnyOf => numbers.add(Count::Refused.number(), 1),
+                Mode::Enforce | Mode::AnyOf => numbers.add(CountKind::Refused.number(), 1),
                 Mode::Shadow => {
-                    numbers.add(Count::WouldRefuse.number(), 1);
-                    numbers.add(Count::OverInShadow.number(), units);
+                    numbers.add(CountKind::WouldRefuse.number(), 1);
+                    numbers.add(CountKind::OverInShadow.number(), units);
                 }
                 Mode::Soft => {}
             }
         }
         if !matches!(reading.source, Source::Assumed | Source::Shed) {
             let window = window(at);
-            let is_less = raise(&self.left, window, LEFT_BITS, MOST_LEFT - reading.remaining.min(MOST_LEFT));
-            // What a division would tell is known where all have the same limit: not more than before, if not less is left.
+            let is_less = raise_peak(&self.left, window, LEFT_BITS, MAX_LEFT - reading.remaining.min(MAX_LEFT));
+            // With one limit for all, utilisation only rises when fewer units remain: this saves the division.
             if is_less || !self.is_uniform {
-                raise(&self.used, window, USED_BITS, used(quota, reading.remaining).min(MOST_USED));
+                raise_peak(&self.used, window, USED_BITS, used(quota, reading.remaining).min(MAX_USED));
             }
         }
     }
 }
 
-/// Thousandths of a quota that are used.
+/// Used share of a quota, per mille.
 pub(crate) fn used(quota: u64, remaining: u64) -> u64 {
     match quota {
         0 => 1_000,
@@ -173,10 +179,10 @@ pub(crate) fn used(quota: u64, remaining: u64) -> u64 {
     }
 }
 
-/// How many of the units that were taken last are in the last fifth of a quota.
+/// The number of the last `units` that are within the last fifth of a quota.
 pub(crate) fn near(quota: u64, remaining: u64, units: u64) -> u64 {
     // Whole quotas are below 2^53.
-    let from = quota.saturating_mul(NEAR) / 5;
+    let from = quota.saturating_mul(NEAR_FIFTHS) / 5;
     quota.saturating_sub(remaining).saturating_sub(from).min(units)
 }
 
@@ -184,11 +190,11 @@ fn window(at: Timestamp) -> u64 {
     at.as_micros() / WINDOW.as_micros()
 }
 
-/// Whether it is the highest. A later window's peak is larger than any of an earlier one, since the number comes first.
+/// Returns whether it is the highest. A later window's peak is always larger, since the window number comes first.
 #[inline]
-fn raise(peaks: &[AtomicU64; 2], window: u64, bits: u32, value: u64) -> bool {
+fn raise_peak(peaks: &[AtomicU64; 2], window: u64, bits: u32, value: u64) -> bool {
     let (peak, slot) = (window << bits | value, &peaks[window as usize & 1]);
-    // Nearly always it is not the highest: then nothing is written.
+    // Nearly always it is not: then nothing is written.
     let is_highest = slot.load(Ordering::Relaxed) < peak;
     if is_highest {
         slot.fetch_max(peak, Ordering::Relaxed);
@@ -196,30 +202,30 @@ fn raise(peaks: &[AtomicU64; 2], window: u64, bits: u32, value: u64) -> bool {
     is_highest
 }
 
-/// This thread decided one so.
+/// Counts the outcome of a decision.
 #[inline]
-pub(super) fn decided(numbers: Adding<'_, NUMBERS>, ruling: Ruling) {
-    numbers.add(Count::Ruled(ruling).number(), 1);
+pub(super) fn count_decision(numbers: LocalStripe<'_, NUMBERS>, outcome: DecisionOutcome) {
+    numbers.add(CountKind::Outcome(outcome).number(), 1);
 }
 
 impl RowName {
-    /// The tier of a limit that is the same for all.
+    /// The tier of limits without tiers.
     pub const DEFAULT: &str = "default";
-    /// The tier of limits that callers have of their own.
+    /// The tier of overrides.
     pub const OVERRIDE: &str = "override";
-    /// The tier of limits in an emergency.
+    /// The tier of emergency limits.
     pub const EMERGENCY: &str = "emergency";
     /// The tier of limits that come with requests.
     pub const REQUEST: &str = "request";
-    /// The rule of decisions to which no limit applied.
+    /// The rule of decisions without a limit.
     pub const NONE: &str = "none";
-    /// The rule of decisions about callers who are blocked.
+    /// The rule of decisions about blocked callers.
     pub const BLOCK: &str = "block";
-    /// The domain of throttles: they are not of any that rules are of.
+    /// The domain of throttles, which belong to no configured domain.
     pub const RESP: &str = "resp";
     /// The rule of throttles.
     pub const THROTTLE: &str = "throttle";
-    /// Domain, rule and tier of what is too much to tell apart.
+    /// Domain, rule and tier of the overflow row.
     pub const OTHER: &str = "other";
 
     pub(super) fn new(domain: &str, rule: &str, tier: &str) -> RowName {
@@ -240,13 +246,13 @@ impl RowName {
         &self.rule
     }
 
-    /// The tier, or what stands for it.
+    /// The tier, or its placeholder.
     pub fn tier(&self) -> &str {
         &self.tier
     }
 
-    /// Whether these are counts of a rule, or of more than can be told apart, and not of decisions without one.
-    pub fn is_of_a_rule(&self) -> bool {
+    /// Whether the row belongs to a rule or is the overflow row, and not one of decisions without a rule.
+    pub fn is_rule(&self) -> bool {
         let is = |rule, tier| &*self.rule == rule && &*self.tier == tier;
         !(is(RowName::NONE, RowName::DEFAULT)
             || is(RowName::BLOCK, RowName::DEFAULT)
@@ -254,26 +260,26 @@ impl RowName {
     }
 }
 
-impl Count {
+impl CountKind {
     fn number(self) -> usize {
         match self {
-            Count::Ruled(ruling) => ruling as usize,
-            Count::Met => 7,
-            Count::Refused => 8,
-            Count::WouldRefuse => 9,
-            Count::Hits => 10,
-            Count::Over => 11,
-            Count::OverFromCache => 12,
-            Count::Near => 13,
-            Count::OverInShadow => 14,
+            CountKind::Outcome(outcome) => outcome as usize,
+            CountKind::Evaluated => 7,
+            CountKind::Refused => 8,
+            CountKind::WouldRefuse => 9,
+            CountKind::Hits => 10,
+            CountKind::Over => 11,
+            CountKind::OverFromCache => 12,
+            CountKind::Near => 13,
+            CountKind::OverInShadow => 14,
         }
     }
 }
 
-impl Index<Count> for Counts {
+impl Index<CountKind> for RowCounts {
     type Output = u64;
 
-    fn index(&self, count: Count) -> &u64 {
+    fn index(&self, count: CountKind) -> &u64 {
         &self.0[count.number()]
     }
 }

@@ -36,7 +36,7 @@ impl Bench {
     fn check(&self, user: &str) -> bool {
         let entries = [("user", user)];
         let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
-        tollgate::now(self.limiter.check(&request)).unwrap().unwrap().allowed()
+        tollgate::poll_once(self.limiter.check_request(&request)).unwrap().unwrap().allowed()
     }
 
     fn check_all(&self, user: &str, times: usize) {
@@ -46,24 +46,26 @@ impl Bench {
     }
 
     /// `rule/tier allow deny shadow met refused would`, without those of which nothing is counted.
-    fn told(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let rows = self.observer.tally().rows();
-        let told = rows.iter().map(|row| (row.name().clone(), row.counts())).filter(|(_, counts)| {
-            counts[Count::Met] > 0 || Ruling::ALL.into_iter().any(|ruling| counts[Count::Ruled(ruling)] > 0)
+        let lines = rows.iter().map(|row| (row.name().clone(), row.counts())).filter(|(_, counts)| {
+            counts[CountKind::Evaluated] > 0
+                || DecisionOutcome::ALL.into_iter().any(|outcome| counts[CountKind::Outcome(outcome)] > 0)
         });
-        told.map(|(name, counts)| {
-            let numbers = [
-                Count::Ruled(Ruling::Allow),
-                Count::Ruled(Ruling::Deny),
-                Count::Ruled(Ruling::Shadow),
-                Count::Met,
-                Count::Refused,
-                Count::WouldRefuse,
-            ];
-            let numbers: Vec<_> = numbers.into_iter().map(|count| counts[count].to_string()).collect();
-            format!("{}/{} {}", name.rule(), name.tier(), numbers.join(" "))
-        })
-        .collect()
+        lines
+            .map(|(name, counts)| {
+                let numbers = [
+                    CountKind::Outcome(DecisionOutcome::Allow),
+                    CountKind::Outcome(DecisionOutcome::Deny),
+                    CountKind::Outcome(DecisionOutcome::Shadow),
+                    CountKind::Evaluated,
+                    CountKind::Refused,
+                    CountKind::WouldRefuse,
+                ];
+                let numbers: Vec<_> = numbers.into_iter().map(|count| counts[count].to_string()).collect();
+                format!("{}/{} {}", name.rule(), name.tier(), numbers.join(" "))
+            })
+            .collect()
     }
 }
 
@@ -76,12 +78,12 @@ fn each_decision_is_counted_once_and_each_limit_as_it_stood() {
     let bench = Bench::new(RULES, ObserverConfig::default());
     let passed: Vec<_> = (0..5).map(|_| bench.check("ann")).collect();
     assert_eq!(passed, [true, true, true, false, false]);
-    assert_eq!(bench.told(), ["per-user/free 2 2 0 5 2 0", "tried/default 0 0 1 5 0 3"]);
+    assert_eq!(bench.lines(), ["per-user/free 2 2 0 5 2 0", "tried/default 0 0 1 5 0 3"]);
     assert_eq!(bench.observer.tally().totals(), [2, 2, 1, 0, 0, 0, 0]);
 }
 
 #[test]
-fn where_refusals_are_only_told_nothing_is_refused() {
+fn shadow_mode_refuses_nothing() {
     let bench = Bench::new(RULES, ObserverConfig { shadow: true, ..ObserverConfig::default() });
     bench.check_all("ann", 4);
     assert_eq!(bench.observer.tally().totals(), [2, 0, 2, 0, 0, 0, 0]);
@@ -93,45 +95,45 @@ fn counts_go_on_when_other_rules_are_in_force() {
     bench.check("ann");
     bench.limiter.install(ruleset(&RULES.replace("tried", "tested").replace("3/minute", "5/minute"), 2));
     bench.check("ann");
-    assert_eq!(bench.told(), ["per-user/free 2 0 0 2 0 0", "tested/default 0 0 0 1 0 0", "tried/default 0 0 0 1 0 0"]);
+    assert_eq!(bench.lines(), ["per-user/free 2 0 0 2 0 0", "tested/default 0 0 0 1 0 0", "tried/default 0 0 0 1 0 0"]);
 }
 
 #[test]
 fn what_no_limit_applies_to_is_counted_too() {
     let bench = Bench::new(RULES, ObserverConfig::default());
     let request = Request { descriptors: &[Descriptor::new(&[("path", "/")])], ..Request::default() };
-    tollgate::now(bench.limiter.check(&request)).unwrap().unwrap();
-    assert_eq!(bench.told(), ["none/default 1 0 0 0 0 0"]);
+    tollgate::poll_once(bench.limiter.check_request(&request)).unwrap().unwrap();
+    assert_eq!(bench.lines(), ["none/default 1 0 0 0 0 0"]);
 }
 
 #[test]
 fn throttles_are_decisions_too() {
     use tollgate::Source;
     let bench = Bench::new(RULES, ObserverConfig::default());
-    bench.observer.throttled(5, 2, Source::Store);
-    bench.observer.throttled(3, 1, Source::Shed);
-    bench.observer.throttled(4, 0, Source::Assumed);
-    assert_eq!(bench.told(), ["throttle/request 5 3 0 15 3 0"]);
+    bench.observer.count_throttles(5, 2, Source::Store);
+    bench.observer.count_throttles(3, 1, Source::Shed);
+    bench.observer.count_throttles(4, 0, Source::Assumed);
+    assert_eq!(bench.lines(), ["throttle/request 5 3 0 15 3 0"]);
     assert_eq!(bench.observer.tally().totals(), [5, 3, 0, 0, 3, 0, 4]);
     let rows = bench.observer.tally().rows();
-    assert_eq!((rows[0].name().domain(), rows[0].name().is_of_a_rule()), ("resp", false));
-    // Where refusals are only told, those of throttles are too.
+    assert_eq!((rows[0].name().domain(), rows[0].name().is_rule()), ("resp", false));
+    // In shadow mode throttles are not refused either.
     let bench = Bench::new(RULES, ObserverConfig { shadow: true, ..ObserverConfig::default() });
-    bench.observer.throttled(5, 2, Source::Store);
+    bench.observer.count_throttles(5, 2, Source::Store);
     assert_eq!(bench.observer.tally().totals(), [5, 0, 2, 0, 0, 0, 0]);
 }
 
 #[test]
 fn past_the_bound_rows_are_one() {
-    let config = ObserverConfig { tally: TallyLimits { most_rows: 3 }, ..ObserverConfig::default() };
+    let config = ObserverConfig { tally: TallyLimits { max_rows: 3 }, ..ObserverConfig::default() };
     let bench = Bench::new(RULES, config);
     bench.check_all("ann", 5);
     // `none` and `block` are two of the three.
-    assert_eq!(bench.told(), ["per-user/free 2 2 0 5 2 0", "other/other 0 0 1 5 0 3"]);
+    assert_eq!(bench.lines(), ["per-user/free 2 2 0 5 2 0", "other/other 0 0 1 5 0 3"]);
     // Rows of rules that are gone make room.
     bench.limiter.install(ruleset("domain: api\nrules:\n  - {name: new, key: [user], limit: 1/minute}", 2));
     bench.check("ann");
-    assert!(bench.told().contains(&"new/default 1 0 0 1 0 0".to_owned()), "{:?}", bench.told());
+    assert!(bench.lines().contains(&"new/default 1 0 0 1 0 0".to_owned()), "{:?}", bench.lines());
 }
 
 #[test]
@@ -139,18 +141,18 @@ fn a_peak_is_that_of_the_last_minute() {
     let bench = Bench::new(RULES, ObserverConfig::default());
     let row = || bench.observer.tally().rows().into_iter().find(|row| row.name().tier() == "free").unwrap();
     let begin = Timestamp::from_micros(1_800_000_000_000_000);
-    bench.observer.tally().expect(&bench.limiter.rules());
+    bench.observer.tally().prepare(&bench.limiter.rules());
     assert_eq!(row().peak(begin), None);
     bench.check("ann");
     bench.check("ann");
     bench.check("bob");
-    assert_eq!(row().peak(begin), Some(Peak { used_of_1_000: 666, left: 1 }));
+    assert_eq!(row().peak(begin), Some(Peak { used_permille: 666, left: 1 }));
     let later = |secs| begin.after(Span::from_secs(secs));
-    assert_eq!(row().peak(later(59)), Some(Peak { used_of_1_000: 666, left: 1 }));
+    assert_eq!(row().peak(later(59)), Some(Peak { used_permille: 666, left: 1 }));
     assert_eq!(row().peak(later(60)), None);
     bench.clock.set(later(60));
     bench.check("bob");
-    assert_eq!(row().peak(later(60)), Some(Peak { used_of_1_000: 333, left: 2 }));
+    assert_eq!(row().peak(later(60)), Some(Peak { used_permille: 333, left: 2 }));
 }
 
 #[test]
@@ -163,12 +165,12 @@ fn where_limits_differ_the_fullest_is_not_the_one_with_least_left() {
         let entries = [("path", if amount == 1_000 { "/one" } else { "/two" })];
         let descriptor = Descriptor { limit: Some(&limit), ..Descriptor::new(&entries) };
         let request = Request { descriptors: &[descriptor], cost, ..Request::default() };
-        tollgate::now(bench.limiter.check(&request)).unwrap().unwrap();
+        tollgate::poll_once(bench.limiter.check_request(&request)).unwrap().unwrap();
     }
     let rows = bench.observer.tally().rows();
     let row = rows.iter().find(|row| row.name().tier() == RowName::REQUEST).unwrap();
     let now = Timestamp::from_micros(1_800_000_000_000_000);
-    assert_eq!(row.peak(now), Some(Peak { used_of_1_000: 500, left: 900 }));
+    assert_eq!(row.peak(now), Some(Peak { used_permille: 500, left: 900 }));
 }
 
 #[test]
@@ -177,9 +179,9 @@ fn near_begins_past_four_fifths() {
     bench.check_all("ann", 4);
     let rows = bench.observer.tally().rows();
     let near = |rule: &str| {
-        let row = rows.iter().find(|row| row.name().rule() == rule && row.counts()[Count::Met] > 0).unwrap();
+        let row = rows.iter().find(|row| row.name().rule() == rule && row.counts()[CountKind::Evaluated] > 0).unwrap();
         let counts = row.counts();
-        [counts[Count::Hits], counts[Count::Near], counts[Count::Over], counts[Count::OverInShadow]]
+        [counts[CountKind::Hits], counts[CountKind::Near], counts[CountKind::Over], counts[CountKind::OverInShadow]]
     };
     assert_eq!((near("per-user"), near("tried")), ([4, 1, 1, 0], [4, 1, 2, 2]));
 }

@@ -1,4 +1,4 @@
-//! One rule, compiled: what it asks of a request, and what it holds each tier to.
+//! A compiled rule: its conditions, and its limits by tier.
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
 use super::{Attribute, AttributeNumbers};
 use crate::address::is_address;
-use crate::model::{self, Cap, Cost, EndTerms, Headers, Place, Policy, RuleMode, Test};
+use crate::model::{self, Cap, Cost, EndTerms, Headers, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::tenants::{OtherScopes, Selector};
 
@@ -15,8 +15,8 @@ use crate::tenants::{OtherScopes, Selector};
 pub struct Rule {
     pub(crate) number: usize,
     pub(crate) name: Box<str>,
-    pub(crate) key: SmallVec<[KeyPart; 2]>,
-    /// The attributes of `key`, for people.
+    pub(crate) key: SmallVec<[CompiledKeyPart; 2]>,
+    /// The attributes of `key`, for display.
     pub(crate) key_names: Box<[Box<str>]>,
     pub(crate) clauses: Vec<(Attribute, Test)>,
     pub(crate) cost: CompiledCost,
@@ -24,54 +24,54 @@ pub struct Rule {
     pub(crate) policy: Policy,
     pub(crate) headers: Headers,
     pub(crate) denied_by_label: Option<Box<str>>,
-    /// Whether a file gave the name. In a tree one may come from the way to it.
+    /// Whether the name comes from a file. In a tree it may be derived from the path.
     pub(crate) named: bool,
     pub(crate) metadata: Box<[(String, String)]>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) ending: EndTerms,
-    /// What each tier has.
+    /// The terms of each tier.
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
-    /// In line with the rule, so that a rule that applies costs few loads.
+    /// Inline, so that a matching rule needs few memory accesses.
     pub(crate) caps: SmallVec<[CompiledCap; 1]>,
-    /// Whether it does not hold all tiers to the same.
+    /// Whether the tiers have different caps.
     pub(crate) is_by_tier: bool,
-    /// By which overrides name it.
-    pub(crate) names: SmallVec<[Selector; 2]>,
-    /// Scopes of its counters under overrides.
+    /// The selectors by which overrides refer to it.
+    pub(crate) selectors: SmallVec<[Selector; 2]>,
+    /// The scopes of its counters under overrides.
     pub(crate) others: OtherScopes,
-    /// The clause by which the index finds the rule: it holds for whatever was found.
+    /// The clause by which the index finds the rule. It holds for every request for which the rule is found.
     pub(crate) pivot: Option<usize>,
-    /// The entries that lead to it, where it is one of the tree.
+    /// The entries of its path, for a rule of the tree.
     pub(crate) path: Vec<(String, Option<Pattern>)>,
-    pub(crate) place: Place,
+    pub(crate) location: SourceLocation,
     pub(crate) version: Option<u64>,
 }
 
 /// A part of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyPart {
+pub(crate) struct CompiledKeyPart {
     pub(crate) attribute: Attribute,
     pub(crate) optional: bool,
-    /// Its values are addresses.
+    /// The values are addresses.
     pub(crate) address: bool,
 }
 
-/// What a rule holds one tier to.
+/// The terms of a rule for one tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TierTerms {
-    /// Which of the rule's caps; `None` where the rule does not apply.
+    /// The index of the cap. `None` if the rule does not apply.
     pub(crate) cap: Option<u16>,
     pub(crate) on_failure: OnFailure,
 }
 
-/// What a tier is held to, with the scope of its counters.
+/// The cap of a tier, with the scope of its counters.
 #[derive(Debug)]
 pub(crate) enum CompiledCap {
     Unlimited,
     Limit { limit: Limit, scope: Scope },
 }
 
-/// What a request costs, with attributes by number.
+/// The cost of a request, with attributes by number.
 #[derive(Debug)]
 pub(crate) enum CompiledCost {
     Request,
@@ -81,66 +81,70 @@ pub(crate) enum CompiledCost {
 }
 
 impl Rule {
-    /// Its place among all rules of the ruleset, domain after domain: where what is kept for each rule can be found without
-    /// a lookup by name.
+    /// The index among all rules of the ruleset, domain by domain. Data for each rule can be indexed by it.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Its name in headers, metrics and logs.
+    /// The name in headers, metrics and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Whether it refuses.
+    /// How it is enforced.
     pub fn mode(&self) -> RuleMode {
         self.mode
     }
 
-    /// What of it clients are shown.
+    /// How much of it clients see.
     pub fn headers(&self) -> Headers {
         self.headers
     }
 
-    /// How it is named to clients that it refuses.
+    /// Its name in refusals.
     pub fn label(&self) -> &str {
         self.denied_by_label.as_deref().unwrap_or(&self.name)
     }
 
-    /// The same, where a file gave one.
+    /// Its label, if the file has one.
     pub fn given_label(&self) -> Option<&str> {
         self.denied_by_label.as_deref()
     }
 
-    /// The name, where a file gave one.
+    /// Its name, if it comes from the file.
     pub fn given_name(&self) -> Option<&str> {
         self.named.then_some(&self.name)
     }
 
-    /// What the gateway is told with the answer: names and texts, nested ones as JSON text.
+    /// Sent to the gateway with the answer: names and texts, nested values as JSON text.
     pub fn metadata(&self) -> &[(String, String)] {
         &self.metadata
     }
 
     /// Where it was declared.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn location(&self) -> &SourceLocation {
+        &self.location
     }
 
-    /// Which of its versions this is; rules of files have none.
+    /// The version of the rule. `None` for rules of files.
     pub fn version(&self) -> Option<u64> {
         self.version
     }
 
-    /// A rule of the list.
-    pub(super) fn listed(rule: &model::Rule, domain: &str, entity: Option<&str>, names: &mut AttributeNumbers) -> Rule {
+    /// Compiles a rule of the list.
+    pub(super) fn compile(
+        rule: &model::Rule,
+        domain: &str,
+        entity: Option<&str>,
+        names: &mut AttributeNumbers,
+    ) -> Rule {
         let home = match rule.key.iter().position(|part| Some(part.attribute.as_str()) == entity && !part.optional) {
-            Some(place) => Home::Caller(place),
+            Some(index) => Home::Caller(index),
             None => Home::Own,
         };
         let mut compiled = Rule::with_terms(&rule.name, &rule.name, domain, home, &rule.terms, rule.at.clone());
@@ -148,7 +152,7 @@ impl Rule {
         compiled.key = rule
             .key
             .iter()
-            .map(|part| KeyPart {
+            .map(|part| CompiledKeyPart {
                 attribute: names.number(&part.attribute),
                 optional: part.optional,
                 address: rule.terms.ipv6_prefix_given || is_address(&part.attribute),
@@ -168,14 +172,14 @@ impl Rule {
         compiled
     }
 
-    /// A rule with what both forms share. `path` names its counters, `name` the rule to people.
+    /// A rule with the terms that both forms share. `path` identifies its counters, `name` is for display.
     pub(crate) fn with_terms(
         name: &str,
         path: &str,
         domain: &str,
         home: Home,
         terms: &model::Terms,
-        place: Place,
+        location: SourceLocation,
     ) -> Rule {
         let mut known: Vec<&Cap> = Vec::new();
         let mut tiers: SmallVec<[TierTerms; 4]> = SmallVec::new();
@@ -189,7 +193,7 @@ impl Rule {
             tiers.push(TierTerms { cap, on_failure: *on_failure });
         }
         Rule {
-            // Given when all domains are compiled.
+            // Set when all domains are compiled.
             number: 0,
             name: name.into(),
             key: SmallVec::new(),
@@ -207,32 +211,32 @@ impl Rule {
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),
             is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,
-            names: SmallVec::new(),
+            selectors: SmallVec::new(),
             others: OtherScopes::default(),
             pivot: None,
             path: Vec::new(),
-            place,
+            location,
             version: None,
         }
     }
 
-    /// Whether only the store itself may say how its counters stand: where what was taken may be given back, a refusal does not
-    /// hold until its wait is over.
+    /// Whether only the store itself may answer. If units may be given back, a refusal may end before its wait is
+    /// over.
     pub(crate) fn is_strict(&self) -> bool {
         self.policy == Policy::Quota || self.ending.settle || self.ending.refund
     }
 
-    /// What becomes of what it took when a request has ended.
+    /// What happens to its units when a request has ended.
     pub fn ending(&self) -> EndTerms {
         self.ending
     }
 
-    /// Whether a request that it admitted has something to settle under this limit of it.
+    /// Whether an admitted request has something to settle under this limit.
     pub fn needs_receipt(&self, limit: &Limit) -> bool {
         self.ending.settle || self.ending.refund || limit.algorithm() == Algorithm::Concurrency
     }
 
-    /// The limit of a tier; `None` where the rule does not apply to it or does not limit it.
+    /// The limit of a tier. `None` if the rule does not apply to it or does not limit it.
     pub fn limit(&self, tier: u16) -> Option<&Limit> {
         match self.cap(usize::from(tier))? {
             CompiledCap::Limit { limit, .. } => Some(limit),
@@ -240,22 +244,22 @@ impl Rule {
         }
     }
 
-    /// Whether the rule applies to a tier and does not limit it.
+    /// Whether the rule applies to a tier without limiting it.
     pub fn is_unlimited(&self, tier: u16) -> bool {
         matches!(self.cap(usize::from(tier)), Some(CompiledCap::Unlimited))
     }
 
-    /// Whether it does not hold all tiers to the same.
+    /// Whether the tiers have different caps.
     pub fn is_by_tier(&self) -> bool {
         self.is_by_tier
     }
 
-    /// What a tier is held to.
+    /// The cap of a tier.
     pub(crate) fn cap(&self, tier: usize) -> Option<&CompiledCap> {
         self.caps.get(usize::from(self.tiers.get(tier)?.cap?))
     }
 
-    /// Whether it counts requests in flight for some tier.
+    /// Whether it limits concurrent requests of some tier.
     pub fn is_concurrency(&self) -> bool {
         self.caps.iter().any(CompiledCap::is_concurrency)
     }

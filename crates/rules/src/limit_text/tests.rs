@@ -66,8 +66,8 @@ fn calendars() {
     }
 }
 
-/// The beginning of what is told of a text, and something that its remedy has.
-fn check<T: std::fmt::Debug>(result: Result<T, Fault>, message: &str, remedy: &str) {
+/// The beginning of the error for a text, and a part of its remedy.
+fn check<T: std::fmt::Debug>(result: Result<T, TextFault>, message: &str, remedy: &str) {
     let fault = result.unwrap_err();
     assert!(fault.message.starts_with(message), "{fault}");
     assert!(fault.remedy.contains(remedy), "{fault}");
@@ -106,7 +106,7 @@ fn what_is_no_limit() {
     for (text, message, remedy) in rows {
         check(limit(text), message, remedy);
     }
-    let long = format!("5/{}", "s".repeat(LONGEST));
+    let long = format!("5/{}", "s".repeat(MAX_TEXT_BYTES));
     assert!(limit(&long).unwrap_err().message.ends_with(not_a_limit));
 }
 
@@ -148,7 +148,7 @@ fn bursts() {
         ("18446744073709551615x", 18_446_744_073_709_551_615, u64::MAX),
     ];
     for (text, amount, expected) in rows {
-        assert_eq!(burst(text).map(|burst| burst.of(amount)), Ok(expected), "{text}");
+        assert_eq!(burst(text).map(|burst| burst.for_amount(amount)), Ok(expected), "{text}");
     }
     for text in ["", "0", "0x", "0.0x", "x", "-2", "1.5", "2.12345x", "two"] {
         check(burst(text), &format!("`{text}` is not a burst"), "1.5x");

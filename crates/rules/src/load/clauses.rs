@@ -1,15 +1,15 @@
 //! The conditions under `match`.
 
 use crate::load::keys;
-use crate::load::reader::Reader;
+use crate::load::reader::FileReader;
 use crate::model::{Clause, Network, Test};
 use crate::pattern::Pattern;
-use crate::yaml::{Kind, Scalar, Yaml};
+use crate::yaml::{Scalar, Yaml, YamlKind};
 
 /// All conditions of a rule.
-pub(super) fn read(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Clause>> {
+pub(super) fn read(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<Clause>> {
     let entries = reader.entries(value, "match", "`match: {endpoint: \"POST /login\"}`")?;
-    // All are read before any is given up, so that every error is told.
+    // All of them are read before the rule is rejected, so that every error is reported.
     let clauses: Vec<Option<Clause>> = entries
         .iter()
         .map(|entry| {
@@ -28,22 +28,22 @@ pub(super) fn read(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Clause>>
     clauses.into_iter().collect()
 }
 
-/// A pattern that a request's value can fit.
-pub(super) fn pattern(scalar: &Scalar, line: usize, reader: &mut Reader<'_>) -> Option<Pattern> {
+/// A pattern that the value of a request can match.
+pub(super) fn pattern(scalar: &Scalar, line: usize, reader: &mut FileReader<'_>) -> Option<Pattern> {
     reader.within_requests(line, &scalar.text, "match").map(|text| Pattern::new(&text))
 }
 
-fn read_test(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+fn read_test(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
     match &value.kind {
-        Kind::Scalar(scalar) if scalar.plain && scalar.text == "absent" => Some(Test::Absent),
-        Kind::Scalar(scalar) if scalar.plain && scalar.text == "present" => Some(Test::Present),
-        Kind::Scalar(_) | Kind::List(_) => read_patterns(value, reader),
-        Kind::Map(_) => {
+        YamlKind::Scalar(scalar) if scalar.plain && scalar.text == "absent" => Some(Test::Absent),
+        YamlKind::Scalar(scalar) if scalar.plain && scalar.text == "present" => Some(Test::Present),
+        YamlKind::Scalar(_) | YamlKind::List(_) => read_patterns(value, reader),
+        YamlKind::Map(_) => {
             let fields = reader.fields(value, &keys::TEST)?;
             match (fields.get("not"), fields.get("cidr")) {
                 (Some(refused), None) => read_refused(refused, reader).map(|test| Test::Not(Box::new(test))),
                 (None, Some(networks)) => read_networks(networks, reader),
-                // A key that is neither has been told.
+                // An unknown key has been reported.
                 (None, None) if !fields.is_empty() => None,
                 _ => {
                     let remedy = "write one of `{not: …}` and `{cidr: …}`, or `{not: {cidr: …}}`";
@@ -55,9 +55,9 @@ fn read_test(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
     }
 }
 
-/// What stands under `not`.
-fn read_refused(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
-    if !matches!(value.kind, Kind::Map(_)) {
+/// The condition under `not`.
+fn read_refused(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
+    if !matches!(value.kind, YamlKind::Map(_)) {
         return read_patterns(value, reader);
     }
     let fields = reader.fields(value, &keys::REFUSED_TEST)?;
@@ -75,9 +75,9 @@ fn read_refused(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
     }
 }
 
-fn read_patterns(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+fn read_patterns(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
     let items = match &value.kind {
-        Kind::List(items) => items.as_slice(),
+        YamlKind::List(items) => items.as_slice(),
         _ => std::slice::from_ref(value),
     };
     if items.is_empty() {
@@ -88,8 +88,8 @@ fn read_patterns(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
     patterns.into_iter().collect::<Option<Vec<_>>>().map(Test::AnyOf)
 }
 
-fn read_pattern(value: &Yaml, reader: &mut Reader<'_>) -> Option<Pattern> {
-    let Kind::Scalar(scalar) = &value.kind else {
+fn read_pattern(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Pattern> {
+    let YamlKind::Scalar(scalar) = &value.kind else {
         return reader.wrong(value, "match", "a value", "write an exact value or one with `*`");
     };
     let remedy = match scalar.text.as_str() {
@@ -100,9 +100,9 @@ fn read_pattern(value: &Yaml, reader: &mut Reader<'_>) -> Option<Pattern> {
     reader.wrong(value, "match", "a value here", remedy)
 }
 
-fn read_networks(value: &Yaml, reader: &mut Reader<'_>) -> Option<Test> {
+fn read_networks(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
     let items = match &value.kind {
-        Kind::List(items) => items.as_slice(),
+        YamlKind::List(items) => items.as_slice(),
         _ => std::slice::from_ref(value),
     };
     if items.is_empty() {

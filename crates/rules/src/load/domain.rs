@@ -1,45 +1,46 @@
-//! A domain from its documents: settings first, because limits are read by tier, then the rules of both forms.
+//! Reads a domain from its documents: first the settings, because limits are given by tier, then the rules of both
+//! forms.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::load::above::Above;
 use crate::load::keys;
-use crate::load::reader::{Fields, Reader};
+use crate::load::overlay::Overlay;
+use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::ALGORITHMS;
 use crate::load::{rules_form, tree_form};
-use crate::model::{Counting, Domain, Node, Place, Rule, RuleMode, Test, Tier};
-use crate::problem::{Fault, Problems, choose, quoted};
-use crate::yaml::{Entry, Yaml};
+use crate::model::{Counting, Domain, Node, Rule, RuleMode, SourceLocation, Test, Tier};
+use crate::problem::{Problems, TextFault, choose, quoted};
+use crate::yaml::{Yaml, YamlEntry};
 
 /// One document of a file.
-pub(super) struct Document<'y> {
-    /// The domain's name, where it has a sound one.
+pub(super) struct DomainDocument<'y> {
+    /// The domain's name, if it is valid.
     pub(super) name: Option<String>,
-    pub(super) at: Place,
+    pub(super) at: SourceLocation,
     fields: Fields<'y>,
 }
 
-/// What a domain says for all its rules.
-pub(super) struct Settings {
+/// The settings of a domain that apply to all of its rules.
+pub(super) struct DomainSettings {
     pub(super) tiers: Vec<Tier>,
     pub(super) default_tier: usize,
     pub(super) default_algorithm: Counting,
     entity: Option<String>,
     tier_from: Option<String>,
-    default_rule: Option<(String, Place)>,
+    default_rule: Option<(String, SourceLocation)>,
     match_parents: bool,
 }
 
-/// The most tiers of a domain: each rule has a place for each.
-const MOST_TIERS: usize = 64;
+/// The maximum number of tiers in a domain: each rule has an entry for each.
+const MAX_TIERS: usize = 64;
 
-/// How many rules a warning names.
-const MOST_NAMED: usize = 5;
+/// The maximum number of rules in a warning.
+const MAX_NAMED: usize = 5;
 
-impl<'y> Document<'y> {
-    /// A document, if it is a map at all.
-    pub(super) fn read(value: &'y Yaml, reader: &mut Reader<'_>) -> Option<Document<'y>> {
+impl<'y> DomainDocument<'y> {
+    /// A document, if it is a map.
+    pub(super) fn read(value: &'y Yaml, reader: &mut FileReader<'_>) -> Option<DomainDocument<'y>> {
         let fields = reader.fields(value, &keys::DOMAIN)?;
         let name = match fields.get("domain") {
             Some(name) => reader.attribute(name, "domain"),
@@ -49,18 +50,22 @@ impl<'y> Document<'y> {
             }
         };
         let line = fields.entry("domain").map_or(fields.line, |entry| entry.line);
-        Some(Document { name, at: reader.place(line), fields })
+        Some(DomainDocument { name, at: reader.place(line), fields })
     }
 
-    fn reader<'p>(&self, problems: &'p mut Problems) -> Reader<'p> {
-        Reader::new(self.at.file.clone(), problems)
+    fn reader<'p>(&self, problems: &'p mut Problems) -> FileReader<'p> {
+        FileReader::new(self.at.file.clone(), problems)
     }
 }
 
-/// The domain that documents make up together, under a layer; there is at least one.
-pub(super) fn read(documents: &[Document<'_>], above: &mut Above<'_>, problems: &mut Problems) -> Option<Domain> {
+/// The domain of these documents with a layer. There is at least one document.
+pub(super) fn read(
+    documents: &[DomainDocument<'_>],
+    overlay: &mut Overlay<'_>,
+    problems: &mut Problems,
+) -> Option<Domain> {
     let first = documents.first()?;
-    let settings = Settings::read(documents, problems);
+    let settings = DomainSettings::read(documents, problems);
     let (mut rules, mut tree) = (Vec::new(), Vec::new());
     for document in documents {
         let mut reader = document.reader(problems);
@@ -73,8 +78,8 @@ pub(super) fn read(documents: &[Document<'_>], above: &mut Above<'_>, problems: 
     }
     refuse_twin_rules(&rules, &tree, problems);
     refuse_twin_nodes(&tree, problems);
-    let above = match &first.name {
-        Some(name) => above.put(name, &mut rules, &mut tree, &settings, problems),
+    let overlay = match &first.name {
+        Some(name) => overlay.put(name, &mut rules, &mut tree, &settings, problems),
         None => Vec::new(),
     };
     let domain = Domain {
@@ -92,7 +97,7 @@ pub(super) fn read(documents: &[Document<'_>], above: &mut Above<'_>, problems: 
     };
     if let Some((name, at)) = &settings.default_rule {
         let written = documents.iter().filter_map(|document| document.fields.get("rules")).flat_map(rules_form::names);
-        check_default_rule(name, at, written.chain(above).collect(), &domain.tree, problems);
+        check_default_rule(name, at, written.chain(overlay).collect(), &domain.tree, problems);
     }
     warn_of_partitions(&domain, problems);
     warn_of_partitions_in_the_tree(&domain, problems);
@@ -101,9 +106,9 @@ pub(super) fn read(documents: &[Document<'_>], above: &mut Above<'_>, problems: 
 
 // === impl Settings ===
 
-impl Settings {
-    fn read(documents: &[Document<'_>], problems: &mut Problems) -> Settings {
-        let mut setting = |key: &str| -> Option<(&Yaml, &Document<'_>)> { sole(documents, key, problems) };
+impl DomainSettings {
+    fn read(documents: &[DomainDocument<'_>], problems: &mut Problems) -> DomainSettings {
+        let mut setting = |key: &str| -> Option<(&Yaml, &DomainDocument<'_>)> { sole(documents, key, problems) };
         let [entity, tiers, default_tier, tier_from, default_rule, default_algorithm, match_parents] = [
             setting("entity"),
             setting("tiers"),
@@ -116,7 +121,7 @@ impl Settings {
         let tiers = tiers
             .and_then(|(value, document)| read_tiers(value, &mut document.reader(problems)))
             .unwrap_or_else(usual_tiers);
-        Settings {
+        DomainSettings {
             default_tier: default_tier
                 .and_then(|(value, document)| read_default_tier(value, &tiers, &mut document.reader(problems)))
                 .unwrap_or(0),
@@ -139,15 +144,15 @@ impl Settings {
 
 /// A setting, which only one of a domain's documents may have.
 fn sole<'d, 'y>(
-    documents: &'d [Document<'y>],
+    documents: &'d [DomainDocument<'y>],
     key: &str,
     problems: &mut Problems,
-) -> Option<(&'y Yaml, &'d Document<'y>)> {
+) -> Option<(&'y Yaml, &'d DomainDocument<'y>)> {
     let mut having = documents.iter().filter_map(|document| Some((document.fields.entry(key)?, document)));
     let (first, document) = having.next()?;
     for (entry, other) in having {
         let message = format!("`{key}` of this domain is also set in {}:{}", document.at.file, first.line);
-        problems.error(&other.at.file, entry.line, Fault::new(message, "keep it in one of the merged files"));
+        problems.error(&other.at.file, entry.line, TextFault::new(message, "keep it in one of the merged files"));
     }
     Some((&first.value, document))
 }
@@ -157,24 +162,24 @@ fn usual_tiers() -> Vec<Tier> {
     vec![tier("free", false), tier("pro", true), tier("enterprise", true), tier("custom", true)]
 }
 
-fn read_tiers(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<Tier>> {
+fn read_tiers(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<Tier>> {
     let entries = reader.entries(value, "tiers", "tiers: {free: {paid: false}, pro: {}}")?;
-    if entries.is_empty() || entries.len() > MOST_TIERS {
+    if entries.is_empty() || entries.len() > MAX_TIERS {
         let message = format!("there are {} tiers here", entries.len());
-        reader.error(value.line, message, format!("write 1 to {MOST_TIERS}, or remove the key for the usual ones"));
+        reader.error(value.line, message, format!("write 1 to {MAX_TIERS}, or remove the key for the usual ones"));
     }
-    // Those past the bound are not read; the error that they are too many has been told.
-    let tiers: Vec<Tier> = entries.iter().take(MOST_TIERS).filter_map(|entry| read_tier(entry, reader)).collect();
+    // Further tiers are not read; the error that there are too many has been reported.
+    let tiers: Vec<Tier> = entries.iter().take(MAX_TIERS).filter_map(|entry| read_tier(entry, reader)).collect();
     (!tiers.is_empty()).then_some(tiers)
 }
 
-fn read_tier(entry: &Entry, reader: &mut Reader<'_>) -> Option<Tier> {
+fn read_tier(entry: &YamlEntry, reader: &mut FileReader<'_>) -> Option<Tier> {
     let name = reader.as_name(entry.line, &entry.key.text, "tiers")?;
     let mut tier = Tier { name, paid: true, priority: 0 };
     if entry.value.is_null() {
         return Some(tier);
     }
-    // A tier that is wrong within is still a tier that limits may name.
+    // A tier with invalid settings is still a tier that limits may name.
     let Some(fields) = reader.fields(&entry.value, &keys::TIER) else { return Some(tier) };
     if let Some(paid) = fields.get("paid").and_then(|value| reader.boolean(value, "paid")) {
         tier.paid = paid;
@@ -184,7 +189,7 @@ fn read_tier(entry: &Entry, reader: &mut Reader<'_>) -> Option<Tier> {
     Some(tier)
 }
 
-fn read_default_tier(value: &Yaml, tiers: &[Tier], reader: &mut Reader<'_>) -> Option<usize> {
+fn read_default_tier(value: &Yaml, tiers: &[Tier], reader: &mut FileReader<'_>) -> Option<usize> {
     let name = reader.text(value, "default_tier")?;
     let place = tiers.iter().position(|tier| tier.name == name);
     if place.is_none() {
@@ -196,9 +201,9 @@ fn read_default_tier(value: &Yaml, tiers: &[Tier], reader: &mut Reader<'_>) -> O
 
 // === checks over all rules of a domain ===
 
-/// Rules share one space of names with the limits of the tree: a name is what headers, metrics and counters know them by.
+/// Rules and tree limits share one namespace: headers, metrics and counters identify them by name.
 fn refuse_twin_rules(rules: &[Rule], tree: &[Node], problems: &mut Problems) {
-    let mut names: HashMap<&str, &Place> = HashMap::new();
+    let mut names: HashMap<&str, &SourceLocation> = HashMap::new();
     visit(tree, &mut |node| {
         if let Some(limit) = &node.limit {
             names.entry(&limit.name).or_insert(&node.at);
@@ -207,7 +212,7 @@ fn refuse_twin_rules(rules: &[Rule], tree: &[Node], problems: &mut Problems) {
     for rule in rules {
         if let Some(first) = names.get(rule.name.as_str()) {
             let message = format!("the name {} is taken by {}:{}", quoted(&rule.name), first.file, first.line);
-            problems.error(&rule.at.file, rule.at.line, Fault::new(message, "give each rule a name of its own"));
+            problems.error(&rule.at.file, rule.at.line, TextFault::new(message, "give each rule a name of its own"));
         } else {
             names.insert(&rule.name, &rule.at);
         }
@@ -215,13 +220,13 @@ fn refuse_twin_rules(rules: &[Rule], tree: &[Node], problems: &mut Problems) {
 }
 
 fn refuse_twin_nodes(siblings: &[Node], problems: &mut Problems) {
-    let mut seen: HashMap<(&str, Option<&str>), &Place> = HashMap::new();
+    let mut seen: HashMap<(&str, Option<&str>), &SourceLocation> = HashMap::new();
     for node in siblings {
         let entry = (node.key.as_str(), node.value_text.as_deref());
         if let Some(first) = seen.get(&entry) {
             let shown = quoted(&tree_form::entry_text(entry.0, entry.1));
             let message = format!("the descriptor {shown} is already in {}:{}", first.file, first.line);
-            problems.error(&node.at.file, node.at.line, Fault::new(message, "keep one of the two, or join them"));
+            problems.error(&node.at.file, node.at.line, TextFault::new(message, "keep one of the two, or join them"));
         } else {
             seen.insert(entry, &node.at);
         }
@@ -229,17 +234,23 @@ fn refuse_twin_nodes(siblings: &[Node], problems: &mut Problems) {
     }
 }
 
-/// `names` are those of the rules as written: that a rule is not sound is told where it stands, not here.
-fn check_default_rule<'r>(name: &str, at: &Place, mut names: Vec<&'r str>, tree: &'r [Node], problems: &mut Problems) {
+/// `names` are those of the rules as written: errors in a rule are reported at the rule, not here.
+fn check_default_rule<'r>(
+    name: &str,
+    at: &SourceLocation,
+    mut names: Vec<&'r str>,
+    tree: &'r [Node],
+    problems: &mut Problems,
+) {
     visit(tree, &mut |node| names.extend(node.limit.as_ref().map(|limit| limit.name.as_str())));
     if !names.contains(&name) {
         let message = format!("`default_rule`: there is no rule {}", quoted(name));
         let remedy = if names.is_empty() { "remove it".to_owned() } else { choose(name, names.iter().copied()) };
-        problems.error(&at.file, at.line, Fault::new(message, remedy));
+        problems.error(&at.file, at.line, TextFault::new(message, remedy));
     }
 }
 
-/// Counters of one caller are settled in one step; those that live elsewhere each cost a step of their own.
+/// The counters of one caller are settled in one step; each counter elsewhere needs a step of its own.
 fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
     let counted: Vec<&Rule> = domain.rules.iter().filter(|rule| rule.mode() != RuleMode::Off).collect();
     let apart: Vec<&Rule> = match &domain.entity {
@@ -251,17 +262,17 @@ fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
     if apart.is_empty() || counted.len() < 2 {
         return;
     }
-    let mut names: Vec<String> = apart.iter().take(MOST_NAMED).map(|rule| quoted(&rule.name)).collect();
-    if apart.len() > MOST_NAMED {
-        names.push(format!("{} more", apart.len() - MOST_NAMED));
+    let mut names: Vec<String> = apart.iter().take(MAX_NAMED).map(|rule| quoted(&rule.name)).collect();
+    if apart.len() > MAX_NAMED {
+        names.push(format!("{} more", apart.len() - MAX_NAMED));
     }
     let names = names.join(", ");
     let fault = match (&domain.entity, commonest_key(&counted)) {
-        (Some(entity), _) => Fault::new(
+        (Some(entity), _) => TextFault::new(
             format!("counters of {names} live apart from those of the caller, and cost each request a step more"),
             format!("add {} to their keys if they count by caller; else this is the price", quoted(entity)),
         ),
-        (None, Some(attribute)) => Fault::new(
+        (None, Some(attribute)) => TextFault::new(
             format!("counters of one request live apart from each other: those of {names}"),
             format!("write `entity: {attribute}`, so that all counters of one caller are settled in one step"),
         ),
@@ -270,20 +281,21 @@ fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
     problems.warning(&domain.at.file, domain.at.line, fault);
 }
 
-/// A limit of the tree meets others where there are rules beside it, or where the limits on the way are charged too.
+/// A limit of the tree is combined with others if there are rules as well, or if the limits of its ancestors are
+/// charged too.
 fn warn_of_partitions_in_the_tree(domain: &Domain, problems: &mut Problems) {
     let mut limits = Vec::new();
     for node in &domain.tree {
         find_limits(node, &mut Vec::new(), 0, &mut limits);
     }
-    let meets_others = |limit: &&TreeLimit<'_>| !domain.rules.is_empty() || (domain.match_parents && limit.above > 0);
+    let meets_others = |limit: &&TreeLimit<'_>| !domain.rules.is_empty() || (domain.match_parents && limit.overlay > 0);
     let lives_apart =
         |limit: &&TreeLimit<'_>| domain.entity.as_deref().is_none_or(|entity| !limit.path.contains(&entity));
     let apart: Vec<&TreeLimit<'_>> = limits.iter().filter(meets_others).filter(lives_apart).collect();
     let Some(first) = apart.first() else { return };
-    let mut names: Vec<String> = apart.iter().take(MOST_NAMED).map(|limit| quoted(limit.name)).collect();
-    if apart.len() > MOST_NAMED {
-        names.push(format!("{} more", apart.len() - MOST_NAMED));
+    let mut names: Vec<String> = apart.iter().take(MAX_NAMED).map(|limit| quoted(limit.name)).collect();
+    if apart.len() > MAX_NAMED {
+        names.push(format!("{} more", apart.len() - MAX_NAMED));
     }
     let message = format!("counters of {} live apart from others of the same request", names.join(", "));
     let remedy = match &domain.entity {
@@ -294,29 +306,29 @@ fn warn_of_partitions_in_the_tree(domain: &Domain, problems: &mut Problems) {
             format!("write `entity: {}`, so that all counters of one caller are settled in one step", first.path[0])
         }
     };
-    problems.warning(&domain.at.file, domain.at.line, Fault::new(message, remedy));
+    problems.warning(&domain.at.file, domain.at.line, TextFault::new(message, remedy));
 }
 
-/// A limit of the tree, the keys that lead to it, and how many limits are on the way.
+/// A limit of the tree, the keys of its path, and the number of limits on the path.
 struct TreeLimit<'d> {
     name: &'d str,
     path: Vec<&'d str>,
-    above: usize,
+    overlay: usize,
 }
 
-fn find_limits<'d>(node: &'d Node, path: &mut Vec<&'d str>, mut above: usize, found: &mut Vec<TreeLimit<'d>>) {
+fn find_limits<'d>(node: &'d Node, path: &mut Vec<&'d str>, mut overlay: usize, found: &mut Vec<TreeLimit<'d>>) {
     path.push(&node.key);
     if let Some(limit) = &node.limit {
-        found.push(TreeLimit { name: &limit.name, path: path.clone(), above });
-        above += 1;
+        found.push(TreeLimit { name: &limit.name, path: path.clone(), overlay });
+        overlay += 1;
     }
     for child in &node.children {
-        find_limits(child, path, above, found);
+        find_limits(child, path, overlay, found);
     }
     path.pop();
 }
 
-/// The attribute that most rules count by, the first of them if there are several.
+/// The attribute by which most rules count; the first one if there are several.
 fn commonest_key<'r>(rules: &[&'r Rule]) -> Option<&'r str> {
     let mut uses: HashMap<&str, (usize, Reverse<usize>)> = HashMap::new();
     for (place, part) in rules.iter().flat_map(|rule| &rule.key).enumerate() {

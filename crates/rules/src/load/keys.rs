@@ -1,16 +1,16 @@
-//! Which keys belong where, and what to say of one that does not.
+//! The keys of each section of a rule file, and the errors for unknown ones.
 
-use crate::problem::{Fault, nearest, quoted};
+use crate::problem::{TextFault, nearest, quoted};
 
 /// A kind of map in a rule file.
 pub(super) struct Section {
-    /// What it is called in messages.
+    /// The name in messages.
     pub(super) name: &'static str,
-    /// The keys that it may have.
+    /// The valid keys.
     pub(super) keys: &'static [&'static [&'static str]],
-    /// Keys of other places, or of other programs, and what is written here instead.
+    /// Keys of other sections or programs, with what to write instead.
     instead: &'static [(&'static str, &'static str)],
-    /// Where a key that does not belong here is looked for.
+    /// The sections in which an unknown key is looked up.
     others: &'static [&'static Section],
 }
 
@@ -35,7 +35,7 @@ pub(super) static DOMAIN: Section = Section {
 pub(super) static TIER: Section =
     Section { name: "a tier", keys: &[&["paid", "priority"]], instead: &[], others: &[&DOMAIN, &RULE] };
 
-/// What both forms may say of a limit.
+/// The keys of a limit in both forms.
 const TERMS: &[&str] = &[
     "algorithm",
     "burst",
@@ -92,7 +92,7 @@ pub(super) static DESCRIPTOR: Section = Section {
     others: &[&RATE_LIMIT, &DOMAIN, &RULE],
 };
 
-/// What a descriptor may say of its limit only: without one it would be said in vain.
+/// The keys that a descriptor may have only with a limit: they would have no effect without one.
 pub(super) const DESCRIPTOR_TERMS: &[&str] = TERMS;
 
 pub(super) static RATE_LIMIT: Section = Section {
@@ -116,20 +116,20 @@ impl Section {
         self.keys.iter().any(|keys| keys.contains(&key))
     }
 
-    /// What is wrong with a key that is not one of this section's.
-    pub(super) fn refuse(&self, key: &str) -> Fault {
+    /// The error for a key that does not belong to this section.
+    pub(super) fn refuse(&self, key: &str) -> TextFault {
         let own = || self.keys.iter().copied().flatten().copied();
         if let Some((_, instead)) = self.instead.iter().find(|(other, _)| *other == key) {
-            return Fault::new(format!("{} does not belong in {}", quoted(key), self.name), *instead);
+            return TextFault::new(format!("{} does not belong in {}", quoted(key), self.name), *instead);
         }
         if let Some(other) = self.others.iter().find(|other| other.has(key)) {
             let message = format!("{} does not belong in {}", quoted(key), self.name);
-            return Fault::new(message, format!("write it in {}, or remove it", other.name));
+            return TextFault::new(message, format!("write it in {}, or remove it", other.name));
         }
         let message = format!("{} is not a key of {}", quoted(key), self.name);
         match nearest(key, own()) {
-            Some(near) => Fault::new(message, format!("did you mean `{near}`?")),
-            None => Fault::new(message, format!("the keys here are {}", own().collect::<Vec<_>>().join(", "))),
+            Some(near) => TextFault::new(message, format!("did you mean `{near}`?")),
+            None => TextFault::new(message, format!("the keys here are {}", own().collect::<Vec<_>>().join(", "))),
         }
     }
 }

@@ -1,11 +1,10 @@
-//! From rule files to the [`model`](crate::model): everything that is wrong with them at once, or rules with nothing left to
-//! refuse.
+//! Loads rule files into the [`model`](crate::model). Reports all problems at once, or returns valid rules.
 
-mod above;
 mod clauses;
 mod domain;
 mod files;
 mod keys;
+mod overlay;
 mod reader;
 mod rules_form;
 mod terms;
@@ -18,11 +17,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::layer::{Layer, LayerRule, Switch};
-use crate::load::above::Above;
-use crate::load::domain::Document;
-use crate::load::reader::Reader;
+use crate::load::domain::DomainDocument;
+use crate::load::overlay::Overlay;
+use crate::load::reader::FileReader;
 use crate::model::Domain;
-use crate::problem::{Fault, Problem, Problems, quoted};
+use crate::problem::{Problems, RuleProblem, TextFault, quoted};
 use crate::yaml::{self, Yaml};
 
 pub(crate) use terms::ALGORITHMS;
@@ -30,148 +29,148 @@ pub(crate) use tree_form::UNITS;
 
 /// A rule file.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// What it is called in problems.
+pub struct RuleFile {
+    /// The name in problems.
     pub name: String,
-    /// What it says.
+    /// The content.
     pub text: String,
 }
 
-/// Rules, and what their authors should still know.
+/// The rules of a load, and the warnings.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedRules {
     /// In the order of the files.
     pub domains: Vec<Domain>,
-    /// None of them is an error.
-    pub warnings: Vec<Problem>,
+    /// The warnings.
+    pub warnings: Vec<RuleProblem>,
 }
 
 /// How files are read together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadOptions {
-    /// Files of the same domain are one (envoyproxy/ratelimit's `MERGE_DOMAIN_CONFIG`); else they are an error.
+    /// Merges files of the same domain (envoyproxy/ratelimit's `MERGE_DOMAIN_CONFIG`); otherwise they are an error.
     pub merge_domains: bool,
-    /// In a directory every file is one of rules, not only those whose names end in `.yaml` or `.yml`.
+    /// Reads every file of a directory, not only those whose names end in `.yaml` or `.yml`.
     pub every_file: bool,
 }
 
-/// The longest rule file.
-pub const MOST_BYTES: usize = 16 << 20;
+/// The maximum length of a rule file, in bytes.
+pub const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Reads rule files, and those directly in directories whose names end in `.yaml` or `.yml`.
+/// Reads rule files, and the files in directories whose names end in `.yaml` or `.yml`.
 ///
 /// # Errors
 /// All problems of all files, if one of them is an error.
-pub fn load_paths<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
-    Files::read(paths, options).load(options)
+pub fn load_paths<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> Result<LoadedRules, Vec<RuleProblem>> {
+    RuleFiles::read(paths, options).load(options)
 }
 
-/// Rule files as they were when they were read: what is loaded, kept and compared.
+/// The content of rule files, to be loaded, stored and compared.
 #[derive(Debug)]
-pub struct Files {
-    /// Names and texts.
-    pub sources: Vec<Source>,
-    /// What could not be read.
+pub struct RuleFiles {
+    /// The files.
+    pub sources: Vec<RuleFile>,
+    /// Errors of files that could not be read.
     problems: Problems,
 }
 
-impl Files {
-    /// Reads them, without a look at what they say.
-    pub fn read<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> Files {
+impl RuleFiles {
+    /// Reads the files without parsing them.
+    pub fn read<P: AsRef<Path>>(paths: &[P], options: &LoadOptions) -> RuleFiles {
         let mut problems = Problems::default();
         let sources = files::read(paths, options, &mut problems);
-        Files { sources, problems }
+        RuleFiles { sources, problems }
     }
 
-    /// Files that are at hand.
-    pub fn of(sources: Vec<Source>) -> Files {
-        Files { sources, problems: Problems::default() }
+    /// Files in memory.
+    pub fn from_files(sources: Vec<RuleFile>) -> RuleFiles {
+        RuleFiles { sources, problems: Problems::default() }
     }
 
-    /// How many of them could not be read, or are none of rules.
+    /// The number of files that could not be read or are not rule files.
     pub fn faults(&self) -> usize {
         self.problems.len()
     }
 
-    /// What they say.
+    /// Loads the files.
     ///
     /// # Errors
     /// All problems of all files, if one of them is an error.
-    pub fn load(self, options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
-        self.load_under(options, &Layer::default())
+    pub fn load(self, options: &LoadOptions) -> Result<LoadedRules, Vec<RuleProblem>> {
+        self.load_with_layer(options, &Layer::default())
     }
 
-    /// What they say under a layer.
+    /// Loads the files with a layer.
     ///
     /// # Errors
     /// All problems of all files and of the layer, if one of them is an error.
-    pub fn load_under(self, options: &LoadOptions, layer: &Layer) -> Result<Loaded, Vec<Problem>> {
+    pub fn load_with_layer(self, options: &LoadOptions, layer: &Layer) -> Result<LoadedRules, Vec<RuleProblem>> {
         load(&self.sources, options, layer, self.problems)
     }
 }
 
-/// Reads rule files that are at hand.
+/// Loads rule files in memory.
 ///
 /// # Errors
 /// All problems of all files, if one of them is an error.
-pub fn load_sources(sources: &[Source], options: &LoadOptions) -> Result<Loaded, Vec<Problem>> {
+pub fn load_sources(sources: &[RuleFile], options: &LoadOptions) -> Result<LoadedRules, Vec<RuleProblem>> {
     load(sources, options, &Layer::default(), Problems::default())
 }
 
-/// Reads a text file, up to the length that a rule file may have.
+/// Reads a text file, up to the maximum length of a rule file.
 ///
 /// # Errors
-/// What is wrong with the file.
-pub fn read_file(path: &Path) -> Result<Source, Fault> {
+/// If the file cannot be read or is not valid.
+pub fn read_file(path: &Path) -> Result<RuleFile, TextFault> {
     files::text_of(path)
 }
 
 fn load(
-    sources: &[Source],
+    sources: &[RuleFile],
     options: &LoadOptions,
     layer: &Layer,
     mut problems: Problems,
-) -> Result<Loaded, Vec<Problem>> {
+) -> Result<LoadedRules, Vec<RuleProblem>> {
     let texts: Vec<(Arc<str>, Vec<Yaml>)> = sources.iter().map(|source| documents(source, &mut problems)).collect();
     let mut found = Vec::new();
     for (file, values) in &texts {
         for value in values {
-            found.extend(Document::read(value, &mut Reader::new(file.clone(), &mut problems)));
+            found.extend(DomainDocument::read(value, &mut FileReader::new(file.clone(), &mut problems)));
         }
     }
     let all_read = !problems.has_errors();
-    let mut above = Above::read(layer, &mut problems);
+    let mut overlay = Overlay::read(layer, &mut problems);
     let domains: Vec<Domain> = by_domain(found, options, &mut problems)
         .into_iter()
-        .filter_map(|documents| domain::read(&documents, &mut above, &mut problems))
+        .filter_map(|documents| domain::read(&documents, &mut overlay, &mut problems))
         .collect();
     let names: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
-    above.finish(&names, all_read, &mut problems);
+    overlay.finish(&names, all_read, &mut problems);
 
-    // What is no rule file, such as a directory without any, comes first; what is above the files last.
+    // Problems outside of rule files, such as an empty directory, come first; those of the layer last.
     let files = texts.iter().map(|(file, _)| file.to_string());
-    let above = layer.rules.iter().map(LayerRule::place).chain(layer.switches.iter().map(Switch::place));
+    let overlay = layer.rules.iter().map(LayerRule::source_name).chain(layer.switches.iter().map(Switch::source_name));
     let mut ranks: HashMap<String, usize> = HashMap::new();
-    for (rank, file) in files.chain(above).enumerate() {
+    for (rank, file) in files.chain(overlay).enumerate() {
         ranks.entry(file).or_insert(rank + 1);
     }
     let warnings = problems.into_result(|file| ranks.get(file).copied().unwrap_or(0))?;
-    Ok(Loaded { domains, warnings })
+    Ok(LoadedRules { domains, warnings })
 }
 
-/// The documents of a file, each of which is a domain.
-fn documents(source: &Source, problems: &mut Problems) -> (Arc<str>, Vec<Yaml>) {
+/// The documents of a file. Each is a domain.
+fn documents(source: &RuleFile, problems: &mut Problems) -> (Arc<str>, Vec<Yaml>) {
     let file: Arc<str> = source.name.as_str().into();
-    if source.text.len() > MOST_BYTES {
+    if source.text.len() > MAX_FILE_BYTES {
         problems.error(&file, 1, too_long());
         return (file, Vec::new());
     }
     let (mut documents, faults) = yaml::read(&source.text);
     documents.retain(|document| !document.is_null());
-    // A file that was cut short would otherwise take its rules away without a word.
+    // Otherwise a truncated file would silently remove its rules.
     if documents.is_empty() && faults.is_empty() {
         let remedy = "write `domain: NAME` and its rules, or remove the file";
-        problems.error(&file, 1, Fault::new("the file is empty", remedy));
+        problems.error(&file, 1, TextFault::new("the file is empty", remedy));
     }
     for (line, fault) in faults {
         problems.error(&file, line, fault);
@@ -179,13 +178,13 @@ fn documents(source: &Source, problems: &mut Problems) -> (Arc<str>, Vec<Yaml>) 
     (file, documents)
 }
 
-/// The documents of each domain, which are several only where files are merged.
+/// The documents of each domain: one, unless files are merged.
 fn by_domain<'y>(
-    documents: Vec<Document<'y>>,
+    documents: Vec<DomainDocument<'y>>,
     options: &LoadOptions,
     problems: &mut Problems,
-) -> Vec<Vec<Document<'y>>> {
-    let mut groups: Vec<Vec<Document<'y>>> = Vec::new();
+) -> Vec<Vec<DomainDocument<'y>>> {
+    let mut groups: Vec<Vec<DomainDocument<'y>>> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for document in documents {
         let Some(name) = document.name.clone() else {
@@ -202,8 +201,8 @@ fn by_domain<'y>(
                 let first = &groups[*place][0].at;
                 let message = format!("the domain {} is also in {}:{}", quoted(&name), first.file, first.line);
                 let remedy = "put both in one file, rename one, or have domains merged (`--merge-domains`)";
-                problems.error(&document.at.file, document.at.line, Fault::new(message, remedy));
-                // Its own problems are told all the same.
+                problems.error(&document.at.file, document.at.line, TextFault::new(message, remedy));
+                // Its own problems are reported nevertheless.
                 groups.push(vec![document]);
             }
         }
@@ -211,6 +210,6 @@ fn by_domain<'y>(
     groups
 }
 
-fn too_long() -> Fault {
-    Fault::new(format!("the file is longer than {} MiB", MOST_BYTES >> 20), "split it")
+fn too_long() -> TextFault {
+    TextFault::new(format!("the file is longer than {} MiB", MAX_FILE_BYTES >> 20), "split it")
 }

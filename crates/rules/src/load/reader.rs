@@ -1,4 +1,4 @@
-//! Reads values of one file as what they should be, and keeps what is wrong with them.
+//! Reads the values of one file as the expected types, and collects the errors.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use tollgate_core::Request;
 
 use crate::limit_text;
 use crate::load::keys::Section;
-use crate::model::Place;
-use crate::problem::{Fault, Problems, choose, quoted};
-use crate::yaml::{Entry, Kind, Scalar, Yaml};
+use crate::model::SourceLocation;
+use crate::problem::{Problems, TextFault, choose, quoted};
+use crate::yaml::{Scalar, Yaml, YamlEntry, YamlKind};
 
-/// Reads one file. Every method that returns an `Option` has told what is wrong when it returns `None`.
-pub(super) struct Reader<'p> {
+/// Reads one file. Every method that returns `None` has reported the error.
+pub(super) struct FileReader<'p> {
     file: Arc<str>,
     problems: &'p mut Problems,
 }
 
-/// A map whose keys all belong there.
+/// A map whose keys are all valid.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'y> {
     pub(super) line: usize,
-    entries: &'y [Entry],
+    entries: &'y [YamlEntry],
 }
 
-/// The longest name of a rule or a tier.
-const LONGEST_NAME: usize = 128;
+/// The maximum length of the name of a rule or a tier, in characters.
+const MAX_NAME_CHARS: usize = 128;
 
 // === impl Fields ===
 
@@ -33,7 +33,7 @@ impl<'y> Fields<'y> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The value, where there is one: envoyproxy/ratelimit takes `key: null` for no key at all.
+    /// The value, unless it is null: envoyproxy/ratelimit treats `key: null` like an absent key.
     pub(super) fn get_given(&self, key: &str) -> Option<&'y Yaml> {
         self.get(key).filter(|value| !value.is_null())
     }
@@ -42,32 +42,32 @@ impl<'y> Fields<'y> {
         self.entries.is_empty()
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&'y Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<&'y YamlEntry> {
         self.entries.iter().find(|entry| entry.key.text == key)
     }
 }
 
 // === impl Reader ===
 
-impl<'p> Reader<'p> {
-    pub(super) fn new(file: Arc<str>, problems: &'p mut Problems) -> Reader<'p> {
-        Reader { file, problems }
+impl<'p> FileReader<'p> {
+    pub(super) fn new(file: Arc<str>, problems: &'p mut Problems) -> FileReader<'p> {
+        FileReader { file, problems }
     }
 
     pub(super) fn error(&mut self, line: usize, message: impl Into<String>, remedy: impl Into<String>) {
-        self.fault(line, Fault::new(message, remedy));
+        self.fault(line, TextFault::new(message, remedy));
     }
 
-    pub(super) fn fault(&mut self, line: usize, fault: Fault) {
+    pub(super) fn fault(&mut self, line: usize, fault: TextFault) {
         self.problems.error(&self.file, line, fault);
     }
 
     pub(super) fn warning(&mut self, line: usize, message: impl Into<String>, remedy: impl Into<String>) {
-        self.problems.warning(&self.file, line, Fault::new(message, remedy));
+        self.problems.warning(&self.file, line, TextFault::new(message, remedy));
     }
 
-    /// Keeps a fault that was found in the value of a key.
-    pub(super) fn sound<T>(&mut self, line: usize, what: &str, result: Result<T, Fault>) -> Option<T> {
+    /// Reports an error in the value of a key.
+    pub(super) fn sound<T>(&mut self, line: usize, what: &str, result: Result<T, TextFault>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(fault) => {
@@ -77,20 +77,20 @@ impl<'p> Reader<'p> {
         }
     }
 
-    pub(super) fn place(&self, line: usize) -> Place {
-        Place { file: self.file.clone(), line }
+    pub(super) fn place(&self, line: usize) -> SourceLocation {
+        SourceLocation { file: self.file.clone(), line }
     }
 
-    /// A map of a known kind. Keys that don't belong there are told, and the others can still be read.
+    /// A map of a known section. Unknown keys are reported, and the others can still be read.
     pub(super) fn fields<'y>(&mut self, value: &'y Yaml, section: &Section) -> Option<Fields<'y>> {
-        let Kind::Map(entries) = &value.kind else {
+        let YamlKind::Map(entries) = &value.kind else {
             let keys = section.keys.iter().copied().flatten().copied().collect::<Vec<_>>().join(", ");
             let message = format!("{} must be a map, not {}", section.name, value.described());
             self.error(value.line, message, format!("write `key: value` lines; the keys are {keys}"));
             return None;
         };
         for entry in entries.iter().filter(|entry| !section.has(&entry.key.text)) {
-            if self.problems.are_enough() {
+            if self.problems.is_full() {
                 break;
             }
             self.fault(entry.line, section.refuse(&entry.key.text));
@@ -98,54 +98,54 @@ impl<'p> Reader<'p> {
         Some(Fields { line: value.line, entries })
     }
 
-    /// A map whose keys are the file's own names.
-    pub(super) fn entries<'y>(&mut self, value: &'y Yaml, what: &str, example: &str) -> Option<&'y [Entry]> {
-        if let Kind::Map(entries) = &value.kind {
+    /// A map whose keys are names from the file.
+    pub(super) fn entries<'y>(&mut self, value: &'y Yaml, what: &str, example: &str) -> Option<&'y [YamlEntry]> {
+        if let YamlKind::Map(entries) = &value.kind {
             return Some(entries);
         }
         self.wrong(value, what, "a map", format!("write for instance {example}"))
     }
 
     pub(super) fn list<'y>(&mut self, value: &'y Yaml, what: &str, example: &str) -> Option<&'y [Yaml]> {
-        if let Kind::List(items) = &value.kind {
+        if let YamlKind::List(items) = &value.kind {
             return Some(items);
         }
         self.wrong(value, what, "a list", format!("write for instance {example}"))
     }
 
-    /// A text that is there and not empty.
+    /// A text that is not empty.
     pub(super) fn text<'y>(&mut self, value: &'y Yaml, what: &str) -> Option<&'y str> {
         match &value.kind {
-            Kind::Scalar(scalar) if scalar.is_null() => {
+            YamlKind::Scalar(scalar) if scalar.is_null() => {
                 self.error(value.line, format!("`{what}` has no value"), "write one");
                 None
             }
-            Kind::Scalar(scalar) if scalar.text.is_empty() => {
+            YamlKind::Scalar(scalar) if scalar.text.is_empty() => {
                 self.error(value.line, format!("`{what}` is empty"), "write a text");
                 None
             }
-            Kind::Scalar(scalar) => Some(&scalar.text),
+            YamlKind::Scalar(scalar) => Some(&scalar.text),
             _ => self.wrong(value, what, "a text", "write a single value"),
         }
     }
 
-    /// The name of an attribute, or a value that one may have.
+    /// The name or a value of an attribute.
     pub(super) fn attribute(&mut self, value: &Yaml, what: &str) -> Option<String> {
         let text = self.text(value, what)?;
         self.within_requests(value.line, text, what)
     }
 
-    /// A text that a request can carry: another one would never be met.
+    /// A text that fits into a request. A longer one would never match.
     pub(super) fn within_requests(&mut self, line: usize, text: &str, what: &str) -> Option<String> {
-        if text.len() <= Request::LONGEST_TEXT {
+        if text.len() <= Request::MAX_TEXT_BYTES {
             return Some(text.to_owned());
         }
         let message = format!("`{what}` is longer than what a request may carry: {}", quoted(text));
-        self.error(line, message, format!("write at most {} bytes", Request::LONGEST_TEXT));
+        self.error(line, message, format!("write at most {} bytes", Request::MAX_TEXT_BYTES));
         None
     }
 
-    /// A name that can stand in headers, metrics and logs.
+    /// A name that can be used in headers, metrics and logs.
     pub(super) fn name(&mut self, value: &Yaml, what: &str) -> Option<String> {
         let text = self.text(value, what)?;
         self.as_name(value.line, text, what)
@@ -153,11 +153,11 @@ impl<'p> Reader<'p> {
 
     pub(super) fn as_name(&mut self, line: usize, text: &str, what: &str) -> Option<String> {
         let printable = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
-        if printable && !text.is_empty() && text.len() <= LONGEST_NAME {
+        if printable && !text.is_empty() && text.len() <= MAX_NAME_CHARS {
             return Some(text.to_owned());
         }
         let message = format!("`{what}`: {} can't be a name", quoted(text));
-        self.error(line, message, format!("write 1 to {LONGEST_NAME} printable ASCII characters"));
+        self.error(line, message, format!("write 1 to {MAX_NAME_CHARS} printable ASCII characters"));
         None
     }
 
@@ -167,7 +167,7 @@ impl<'p> Reader<'p> {
         read.or_else(|| self.wrong(value, what, "true or false", "write `true` or `false`"))
     }
 
-    /// A whole number of a range.
+    /// A whole number in a range.
     pub(super) fn number(&mut self, value: &Yaml, what: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
         let (least, most) = (*range.start(), *range.end());
         let scalar = self.scalar(value, what, "a whole number")?;
@@ -181,7 +181,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// One of a set of words.
+    /// One of several keywords.
     pub(super) fn word<T: Copy>(&mut self, value: &Yaml, what: &str, words: &[(&str, T)]) -> Option<T> {
         let scalar = self.scalar(value, what, "a word")?;
         let known = words.iter().find(|(word, _)| *word == scalar.text);
@@ -194,12 +194,12 @@ impl<'p> Reader<'p> {
 
     fn scalar<'y>(&mut self, value: &'y Yaml, what: &str, kind: &str) -> Option<&'y Scalar> {
         match &value.kind {
-            Kind::Scalar(scalar) => Some(scalar),
+            YamlKind::Scalar(scalar) => Some(scalar),
             _ => self.wrong(value, what, kind, "write a single value"),
         }
     }
 
-    /// Tells that a value is not what it should be.
+    /// Reports a value of the wrong type.
     pub(super) fn wrong<T>(&mut self, value: &Yaml, what: &str, kind: &str, remedy: impl Into<String>) -> Option<T> {
         self.error(value.line, format!("`{what}` must be {kind}, not {}", value.described()), remedy);
         None

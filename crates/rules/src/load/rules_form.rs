@@ -2,47 +2,47 @@
 
 use crate::limit_text::{self, LimitText};
 use crate::load::clauses;
-use crate::load::domain::Settings;
+use crate::load::domain::DomainSettings;
 use crate::load::keys;
-use crate::load::reader::{Fields, Reader};
-use crate::load::terms::{Lined, Quotas, Wording};
+use crate::load::reader::{Fields, FileReader};
+use crate::load::terms::{LimitKeys, TierLimits, WithLine};
 use crate::model::{Clause, Cost, KeyPart, Rule, Test};
 use crate::problem::{choose, quoted};
-use crate::yaml::{Entry, Kind, Yaml};
+use crate::yaml::{Yaml, YamlEntry, YamlKind};
 
-/// The most parts of a key.
-const MOST_KEY_PARTS: usize = 16;
+/// The maximum number of parts in a key.
+const MAX_KEY_PARTS: usize = 16;
 
-/// The sound ones among the rules of a list.
-pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Rule> {
+/// The valid rules of a list.
+pub(super) fn read(list: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Vec<Rule> {
     let items = reader.list(list, "rules", "`- {name: per-key, key: [api_key], limit: 100/minute}`").unwrap_or(&[]);
     items.iter().filter_map(|item| read_rule(item, None, settings, reader)).collect()
 }
 
-/// The names of a list's rules, of those that are not sound too.
+/// The names of a list's rules, including invalid ones.
 pub(super) fn names(list: &Yaml) -> impl Iterator<Item = &str> {
-    let items = if let Kind::List(items) = &list.kind { items.as_slice() } else { &[] };
+    let items = if let YamlKind::List(items) = &list.kind { items.as_slice() } else { &[] };
     items
         .iter()
         .filter_map(|item| match &item.kind {
-            Kind::Map(entries) => entries.iter().find(|entry| entry.key.text == "name"),
+            YamlKind::Map(entries) => entries.iter().find(|entry| entry.key.text == "name"),
             _ => None,
         })
         .filter_map(|entry| match &entry.value.kind {
-            Kind::Scalar(name) => Some(name.text.as_str()),
+            YamlKind::Scalar(name) => Some(name.text.as_str()),
             _ => None,
         })
 }
 
-/// One rule. `given` is its name where that is known already: then its text need not say it.
+/// One rule. `given` is its name if it is already known; the text then need not have it.
 pub(super) fn read_rule(
     item: &Yaml,
     given: Option<&str>,
-    settings: &Settings,
-    reader: &mut Reader<'_>,
+    settings: &DomainSettings,
+    reader: &mut FileReader<'_>,
 ) -> Option<Rule> {
     let fields = reader.fields(item, &keys::RULE)?;
-    // Everything is read before anything is given up, so that all errors of a rule are told.
+    // Everything is read before the rule is rejected, so that all errors are reported.
     let name = match given {
         None => required(&fields, "name", "write a `name`, unique in the domain", reader)
             .and_then(|value| reader.name(value, "name")),
@@ -54,7 +54,7 @@ pub(super) fn read_rule(
         .and_then(|value| read_quotas(value, settings, reader));
     let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
     let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
-    let wording = Wording::read(reader, &fields);
+    let wording = LimitKeys::read(reader, &fields);
     let terms = quotas.and_then(|quotas| wording.terms(&quotas, settings, reader));
 
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
@@ -62,7 +62,7 @@ pub(super) fn read_rule(
     Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line), version: None })
 }
 
-fn given_name(fields: &Fields<'_>, given: &str, reader: &mut Reader<'_>) -> Option<String> {
+fn given_name(fields: &Fields<'_>, given: &str, reader: &mut FileReader<'_>) -> Option<String> {
     if let Some(value) = fields.get("name")
         && let Some(name) = reader.name(value, "name")
         && name != given
@@ -73,7 +73,7 @@ fn given_name(fields: &Fields<'_>, given: &str, reader: &mut Reader<'_>) -> Opti
     reader.as_name(fields.line, given, "name")
 }
 
-fn required<'y>(fields: &Fields<'y>, key: &str, remedy: &str, reader: &mut Reader<'_>) -> Option<&'y Yaml> {
+fn required<'y>(fields: &Fields<'y>, key: &str, remedy: &str, reader: &mut FileReader<'_>) -> Option<&'y Yaml> {
     let value = fields.get(key);
     if value.is_none() {
         reader.error(fields.line, format!("the rule has no `{key}`"), remedy);
@@ -81,11 +81,11 @@ fn required<'y>(fields: &Fields<'y>, key: &str, remedy: &str, reader: &mut Reade
     value
 }
 
-fn read_key(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<KeyPart>> {
+fn read_key(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<KeyPart>> {
     let items = reader.list(value, "key", "`key: [api_key]`, or `key: []` for one counter for all")?;
-    if items.len() > MOST_KEY_PARTS {
+    if items.len() > MAX_KEY_PARTS {
         let message = format!("`key` has {} parts", items.len());
-        reader.error(value.line, message, format!("write at most {MOST_KEY_PARTS}"));
+        reader.error(value.line, message, format!("write at most {MAX_KEY_PARTS}"));
         return None;
     }
     let mut parts: Vec<KeyPart> = Vec::new();
@@ -105,22 +105,27 @@ fn read_key(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<KeyPart>> {
     Some(parts)
 }
 
-fn read_quotas(value: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Option<Quotas> {
+fn read_quotas(value: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Option<TierLimits> {
     match &value.kind {
-        Kind::Map(entries) => read_tier_map(value.line, entries, settings, reader),
-        _ => read_limit(value, reader).map(|text| Quotas::same(text, &settings.tiers)),
+        YamlKind::Map(entries) => read_tier_map(value.line, entries, settings, reader),
+        _ => read_limit(value, reader).map(|text| TierLimits::same(text, &settings.tiers)),
     }
 }
 
-fn read_limit(value: &Yaml, reader: &mut Reader<'_>) -> Option<Lined<LimitText>> {
+fn read_limit(value: &Yaml, reader: &mut FileReader<'_>) -> Option<WithLine<LimitText>> {
     let text = reader.text(value, "limit")?;
     let read = reader.sound(value.line, "limit", limit_text::limit(text))?;
-    Some(Lined { value: read, line: value.line })
+    Some(WithLine { value: read, line: value.line })
 }
 
-fn read_tier_map(line: usize, entries: &[Entry], settings: &Settings, reader: &mut Reader<'_>) -> Option<Quotas> {
+fn read_tier_map(
+    line: usize,
+    entries: &[YamlEntry],
+    settings: &DomainSettings,
+    reader: &mut FileReader<'_>,
+) -> Option<TierLimits> {
     let tiers = &settings.tiers;
-    let mut quotas = Quotas { texts: Vec::new(), by_tier: vec![None; tiers.len()] };
+    let mut quotas = TierLimits { texts: Vec::new(), by_tier: vec![None; tiers.len()] };
     let mut sound = true;
     for entry in entries {
         let tier = tiers.iter().position(|tier| tier.name == entry.key.text);
@@ -148,7 +153,7 @@ fn read_tier_map(line: usize, entries: &[Entry], settings: &Settings, reader: &m
 }
 
 /// A tier that the map does not name has the default tier's limit, if that is named.
-fn fill_missing(line: usize, quotas: &mut Quotas, settings: &Settings, reader: &mut Reader<'_>) {
+fn fill_missing(line: usize, quotas: &mut TierLimits, settings: &DomainSettings, reader: &mut FileReader<'_>) {
     let default = quotas.by_tier[settings.default_tier];
     let mut missing = Vec::new();
     for (tier, text) in settings.tiers.iter().zip(&mut quotas.by_tier) {
@@ -169,16 +174,16 @@ fn fill_missing(line: usize, quotas: &mut Quotas, settings: &Settings, reader: &
     reader.warning(line, message, remedy);
 }
 
-fn read_cost(value: &Yaml, reader: &mut Reader<'_>) -> Option<Cost> {
-    let Kind::Map(entries) = &value.kind else {
+fn read_cost(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Cost> {
+    let YamlKind::Map(entries) = &value.kind else {
         let text = reader.attribute(value, "cost")?;
-        // What begins as a number does is meant as one.
+        // A text that begins like a number is meant as one.
         if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+' || c == '.') {
             return read_units(value, reader).map(Cost::Fixed);
         }
         return Some(Cost::Attribute(text));
     };
-    let [Entry { key, line, value: table }] = entries.as_slice() else {
+    let [YamlEntry { key, line, value: table }] = entries.as_slice() else {
         let message = format!("`cost` is a table over {} attributes", entries.len());
         reader.error(value.line, message, "name one: `cost: {endpoint: {\"POST *\": 5, default: 1}}`");
         return None;
@@ -200,12 +205,12 @@ fn read_cost(value: &Yaml, reader: &mut Reader<'_>) -> Option<Cost> {
     Some(Cost::Table { attribute: attribute?, cases, default })
 }
 
-fn read_units(value: &Yaml, reader: &mut Reader<'_>) -> Option<u64> {
+fn read_units(value: &Yaml, reader: &mut FileReader<'_>) -> Option<u64> {
     reader.number(value, "cost", 0..=tollgate_core::EXACT - 1)
 }
 
-/// A rule that needs an attribute and also needs it absent never applies.
-fn refuse_never(fields: &Fields<'_>, key: &[KeyPart], clauses: &[Clause], cost: &Cost, reader: &mut Reader<'_>) {
+/// A rule that requires an attribute both present and absent never applies.
+fn refuse_never(fields: &Fields<'_>, key: &[KeyPart], clauses: &[Clause], cost: &Cost, reader: &mut FileReader<'_>) {
     let costs_by = match cost {
         Cost::Attribute(attribute) => Some(attribute),
         Cost::Table { attribute, default: None, .. } => Some(attribute),

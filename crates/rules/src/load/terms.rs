@@ -1,10 +1,10 @@
-//! What both forms may say of a limit: how it counts, what follows at it, and what happens when the store is away.
+//! The keys of a limit in both forms: its algorithm, its mode, and its behaviour while the store is unavailable.
 
 use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 
 use crate::limit_text::{self, Burst, LimitText};
-use crate::load::domain::Settings;
-use crate::load::reader::{Fields, Reader};
+use crate::load::domain::DomainSettings;
+use crate::load::reader::{Fields, FileReader};
 use crate::model::{Cap, Counting, EndTerms, Headers, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
 
@@ -29,38 +29,39 @@ const FAILURES: &[(&str, OnFailure)] =
 const HEADERS: &[(&str, Headers)] =
     &[("full", Headers::Full), ("standard", Headers::Standard), ("hidden", Headers::Hidden)];
 
-/// How many bits of an IPv6 address name a counter: what a provider commonly gives to one customer.
+/// How many bits of an IPv6 address identify a counter: the size of the network that providers commonly assign to one
+/// customer.
 const IPV6_PREFIX: u8 = 56;
 
-/// The longest that is waited for a request to end.
-const LONGEST_HOLD: Span = Span::from_secs(7 * 86_400);
+/// The maximum time to wait for the end of a request.
+const MAX_HOLD: Span = Span::from_secs(7 * 86_400);
 
 const REFUNDS: &[(&str, bool)] = &[("on_failure", true), ("never", false)];
 
-/// A value and the line that it stands in.
+/// A value and its line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lined<T> {
+pub(super) struct WithLine<T> {
     pub(super) value: T,
     pub(super) line: usize,
 }
 
-/// What each tier is held to, as the file says it: each text once, and which of them is a tier's.
-pub(super) struct Quotas {
-    pub(super) texts: Vec<Lined<LimitText>>,
+/// The limits of the tiers in the file: each text once, and the index of each tier's text.
+pub(super) struct TierLimits {
+    pub(super) texts: Vec<WithLine<LimitText>>,
     pub(super) by_tier: Vec<Option<usize>>,
 }
 
-/// The keys that both forms share, as the file says them.
-pub(super) struct Wording {
-    algorithm: Option<Lined<Counting>>,
-    /// It names no algorithm, so what would fit it can't be said.
+/// The keys of a limit in the file.
+pub(super) struct LimitKeys {
+    algorithm: Option<WithLine<Counting>>,
+    /// The algorithm is invalid, so keys that depend on it cannot be checked.
     algorithm_unknown: bool,
-    burst: Option<Lined<Burst>>,
-    sub_windows: Option<Lined<u16>>,
-    hold: Option<Lined<Span>>,
-    settle: Option<Lined<bool>>,
-    refund: Option<Lined<bool>>,
-    reserve_max: Option<Lined<u16>>,
+    burst: Option<WithLine<Burst>>,
+    sub_windows: Option<WithLine<u16>>,
+    hold: Option<WithLine<Span>>,
+    settle: Option<WithLine<bool>>,
+    refund: Option<WithLine<bool>>,
+    reserve_max: Option<WithLine<u16>>,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -71,10 +72,10 @@ pub(super) struct Wording {
 
 // === impl Quotas ===
 
-impl Quotas {
-    /// The same for every tier.
-    pub(super) fn same(text: Lined<LimitText>, tiers: &[Tier]) -> Quotas {
-        Quotas { texts: vec![text], by_tier: vec![Some(0); tiers.len()] }
+impl TierLimits {
+    /// The same limit for every tier.
+    pub(super) fn same(text: WithLine<LimitText>, tiers: &[Tier]) -> TierLimits {
+        TierLimits { texts: vec![text], by_tier: vec![Some(0); tiers.len()] }
     }
 
     fn any(&self, test: impl Fn(&LimitText) -> bool) -> bool {
@@ -84,28 +85,28 @@ impl Quotas {
 
 // === impl Wording ===
 
-impl Wording {
-    pub(super) fn read(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Wording {
+impl LimitKeys {
+    pub(super) fn read(reader: &mut FileReader<'_>, fields: &Fields<'_>) -> LimitKeys {
         let ipv6_prefix = fields.get("ipv6_prefix").and_then(|value| reader.number(value, "ipv6_prefix", 1..=128));
-        let algorithm = lined(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS));
-        Wording {
+        let algorithm = with_line(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS));
+        LimitKeys {
             algorithm_unknown: fields.get("algorithm").is_some() && algorithm.is_none(),
             algorithm,
-            burst: lined(fields, "burst", |value| {
+            burst: with_line(fields, "burst", |value| {
                 let text = reader.text(value, "burst")?;
                 reader.sound(value.line, "burst", limit_text::burst(text))
             }),
-            sub_windows: lined(fields, "sub_windows", |value| {
-                let parts = reader.number(value, "sub_windows", 1..=Limit::MOST_SUB_WINDOWS.into())?;
+            sub_windows: with_line(fields, "sub_windows", |value| {
+                let parts = reader.number(value, "sub_windows", 1..=Limit::MAX_SUB_WINDOWS.into())?;
                 u16::try_from(parts).ok()
             }),
-            hold: lined(fields, "hold", |value| {
+            hold: with_line(fields, "hold", |value| {
                 let text = reader.text(value, "hold")?;
                 reader.sound(value.line, "hold", limit_text::duration(text))
             }),
-            settle: lined(fields, "settle", |value| reader.boolean(value, "settle")),
-            refund: lined(fields, "refund", |value| reader.word(value, "refund", REFUNDS)),
-            reserve_max: lined(fields, "reserve_max", |value| {
+            settle: with_line(fields, "settle", |value| reader.boolean(value, "settle")),
+            refund: with_line(fields, "refund", |value| reader.word(value, "refund", REFUNDS)),
+            reserve_max: with_line(fields, "reserve_max", |value| {
                 let text = reader.text(value, "reserve_max")?;
                 reader.sound(value.line, "reserve_max", limit_text::percent(text))
             }),
@@ -121,8 +122,13 @@ impl Wording {
         }
     }
 
-    /// The terms of these quotas. `None` if they can't be, which has been told.
-    pub(super) fn terms(self, quotas: &Quotas, settings: &Settings, reader: &mut Reader<'_>) -> Option<Terms> {
+    /// The terms of these limits. `None` if they are invalid, which has been reported.
+    pub(super) fn terms(
+        self,
+        quotas: &TierLimits,
+        settings: &DomainSettings,
+        reader: &mut FileReader<'_>,
+    ) -> Option<Terms> {
         if self.algorithm_unknown {
             return None;
         }
@@ -160,8 +166,8 @@ impl Wording {
         }
     }
 
-    fn hold_is_sound(&self, reader: &mut Reader<'_>) -> bool {
-        let Some(hold) = self.hold.filter(|hold| hold.value < Period::SHORTEST || hold.value > LONGEST_HOLD) else {
+    fn hold_is_sound(&self, reader: &mut FileReader<'_>) -> bool {
+        let Some(hold) = self.hold.filter(|hold| hold.value < Period::MIN || hold.value > MAX_HOLD) else {
             return true;
         };
         reader.error(
@@ -180,20 +186,21 @@ impl Wording {
         self.refund.is_some_and(|given| given.value)
     }
 
-    /// Whether every key means something beside these quotas; what does not is told once, however many tiers there are.
-    fn check_fit(&self, quotas: &Quotas, settings: &Settings, reader: &mut Reader<'_>) -> bool {
+    /// Whether every key has an effect with these limits. Each key without effect is reported once, whatever the
+    /// number of tiers.
+    fn check_fit(&self, quotas: &TierLimits, settings: &DomainSettings, reader: &mut FileReader<'_>) -> bool {
         let concurrent = quotas.any(|text| matches!(text, LimitText::Concurrent(_)));
-        let counted = |wanted: &[Counting]| {
+        let counted = |algorithms: &[Counting]| {
             quotas.any(|text| match text {
-                LimitText::Rate { period, .. } => wanted.contains(&self.counting(period, settings)),
-                // No counter, so nothing that it would contradict.
-                LimitText::Unlimited => self.algorithm.is_some_and(|named| wanted.contains(&named.value)),
+                LimitText::Rate { period, .. } => algorithms.contains(&self.counting(period, settings)),
+                // Without a counter there is nothing to contradict.
+                LimitText::Unlimited => self.algorithm.is_some_and(|named| algorithms.contains(&named.value)),
                 LimitText::Concurrent(_) => false,
             })
         };
-        let mut misfits: Vec<(usize, &str, &str)> = Vec::new();
+        let mut ineffective: Vec<(usize, &str, &str)> = Vec::new();
         if concurrent {
-            let beside = [
+            let keys = [
                 ("`algorithm`", self.algorithm.map(|given| given.line)),
                 ("`burst`", self.burst.map(|given| given.line)),
                 ("`sub_windows`", self.sub_windows.map(|given| given.line)),
@@ -201,8 +208,8 @@ impl Wording {
                 ("`refund`", self.refund.map(|given| given.line)),
                 ("`reserve_max`", self.reserve_max.map(|given| given.line)),
             ];
-            for (key, line) in beside.into_iter().filter_map(|(key, line)| line.map(|line| (key, line))) {
-                misfits.push((
+            for (key, line) in keys.into_iter().filter_map(|(key, line)| line.map(|line| (key, line))) {
+                ineffective.push((
                     line,
                     key,
                     "remove it; concurrent requests are counted one by one, and released when they end",
@@ -212,29 +219,29 @@ impl Wording {
             if let Some(hold) = self.hold.filter(|_| !self.settles() && !self.refunds()) {
                 let remedy =
                     "remove it, or write `settle: true`, `refund: on_failure` or a limit such as `20 concurrent`";
-                misfits.push((hold.line, "`hold`", remedy));
+                ineffective.push((hold.line, "`hold`", remedy));
             }
             if let Some(most) = self.reserve_max.filter(|_| !self.settles()) {
-                misfits.push((most.line, "`reserve_max`", "add `settle: true`, or remove it"));
+                ineffective.push((most.line, "`reserve_max`", "add `settle: true`, or remove it"));
             }
             if let Some(burst) = self.burst.filter(|_| !counted(&[Counting::Bucket, Counting::LeakyBucket])) {
-                misfits.push((burst.line, "`burst`", "add `algorithm: token_bucket`, or remove it"));
+                ineffective.push((burst.line, "`burst`", "add `algorithm: token_bucket`, or remove it"));
             }
             if let Some(parts) = self.sub_windows.filter(|_| !counted(&[Counting::SlidingWindow])) {
-                misfits.push((parts.line, "`sub_windows`", "add `algorithm: sliding_window`, or remove it"));
+                ineffective.push((parts.line, "`sub_windows`", "add `algorithm: sliding_window`, or remove it"));
             }
         }
-        for (line, key, remedy) in &misfits {
-            reader.error(*line, format!("{key} means nothing beside this limit"), *remedy);
+        for (line, key, remedy) in &ineffective {
+            reader.error(*line, format!("{key} has no effect with this limit"), *remedy);
         }
-        misfits.is_empty()
+        ineffective.is_empty()
     }
 
-    fn cap(&self, text: &Lined<LimitText>, settings: &Settings, reader: &mut Reader<'_>) -> Option<Cap> {
+    fn cap(&self, text: &WithLine<LimitText>, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Option<Cap> {
         let limit = match &text.value {
             LimitText::Unlimited => return Some(Cap::Unlimited),
             LimitText::Concurrent(most) => {
-                // What can't be a hold has been told.
+                // An invalid hold has been reported.
                 let period = Period::fixed(self.hold.map_or(EndTerms::HOLD, |hold| hold.value)).ok()?;
                 Limit::new(*most, period, Algorithm::Concurrency)
             }
@@ -247,14 +254,15 @@ impl Wording {
         reader.sound(text.line, "limit", limit).map(Cap::Limit)
     }
 
-    fn algorithm_of(&self, amount: u64, period: &Period, settings: &Settings) -> Algorithm {
-        let burst = self.burst.map_or(amount, |burst| burst.value.of(amount));
+    fn algorithm_of(&self, amount: u64, period: &Period, settings: &DomainSettings) -> Algorithm {
+        let burst = self.burst.map_or(amount, |burst| burst.value.for_amount(amount));
         let sub_windows = self.sub_windows.map_or(1, |parts| parts.value);
         self.counting(period, settings).algorithm(burst, sub_windows)
     }
 
-    /// The rule's own algorithm; else a calendar's, which begins anew with each period; else the domain's.
-    fn counting(&self, period: &Period, settings: &Settings) -> Counting {
+    /// The rule's own algorithm; otherwise that of calendar periods, which restarts with each period; otherwise the
+    /// domain's.
+    fn counting(&self, period: &Period, settings: &DomainSettings) -> Counting {
         match self.algorithm {
             Some(algorithm) => algorithm.value,
             None if period.as_calendar().is_some() => Counting::FixedWindow,
@@ -263,8 +271,8 @@ impl Wording {
     }
 }
 
-/// `enabled`, `mode` and `enforce`, of which the last two say the same thing.
-fn mode(reader: &mut Reader<'_>, fields: &Fields<'_>) -> RuleMode {
+/// `enabled`, `mode` and `enforce`. The last two exclude each other.
+fn mode(reader: &mut FileReader<'_>, fields: &Fields<'_>) -> RuleMode {
     let enabled = fields.get("enabled").and_then(|value| reader.boolean(value, "enabled")).unwrap_or(true);
     let mode = fields.get("mode").and_then(|value| reader.word(value, "mode", MODES));
     let share = fields.get("enforce").and_then(|value| {
@@ -274,19 +282,19 @@ fn mode(reader: &mut Reader<'_>, fields: &Fields<'_>) -> RuleMode {
     if let (Some(_), Some(enforce)) = (fields.get("mode"), fields.entry("enforce")) {
         reader.error(
             enforce.line,
-            "`enforce` stands beside `mode`",
+            "`enforce` conflicts with `mode`",
             "keep one: a share is always enforced, the rest is shadow",
         );
     }
     match (enabled, mode, share) {
         (false, ..) => RuleMode::Off,
         (true, Some(mode), _) => mode,
-        (true, None, Some(of_10_000)) => RuleMode::Share { of_10_000 },
+        (true, None, Some(bps)) => RuleMode::Share { bps },
         (true, None, None) => RuleMode::Enforce,
     }
 }
 
-fn lined<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Option<T>) -> Option<Lined<T>> {
+fn with_line<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Option<T>) -> Option<WithLine<T>> {
     let value = fields.get(key)?;
-    read(value).map(|read| Lined { value: read, line: value.line })
+    read(value).map(|read| WithLine { value: read, line: value.line })
 }

@@ -1,18 +1,18 @@
-//! envoyproxy/ratelimit's form: the `descriptors` tree, accepted as its users have it.
+//! envoyproxy/ratelimit's form: the `descriptors` tree, as its users write it.
 //!
-//! Where that program is silent about a key that does nothing where it stands, this one is not.
+//! That program silently ignores keys without effect; this one reports them.
 
 use tollgate_core::{Period, Span};
 
 use crate::limit_text::LimitText;
-use crate::load::domain::Settings;
+use crate::load::domain::DomainSettings;
 use crate::load::keys::{self, DESCRIPTOR_TERMS};
-use crate::load::reader::{Fields, Reader};
-use crate::load::terms::{Lined, Quotas, Wording};
+use crate::load::reader::{Fields, FileReader};
+use crate::load::terms::{LimitKeys, TierLimits, WithLine};
 use crate::model::{Node, NodeLimit, RuleMode};
 use crate::pattern::Pattern;
 use crate::problem::{choose, quoted};
-use crate::yaml::{Kind, Yaml, json};
+use crate::yaml::{Yaml, YamlKind, json};
 
 /// Units and their lengths in seconds.
 pub(crate) const UNITS: &[(&str, u64)] = &[
@@ -25,15 +25,15 @@ pub(crate) const UNITS: &[(&str, u64)] = &[
     ("year", 365 * 86_400),
 ];
 
-/// The longest path that names a limit: every node has one of its own, so long ones would multiply.
-const LONGEST_PATH: usize = 1_024;
+/// The maximum length of the path that names a limit. Every node has a path of its own, so long ones would multiply.
+const MAX_PATH_BYTES: usize = 1_024;
 
-/// The sound ones among the roots of a tree.
-pub(super) fn read(list: &Yaml, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Node> {
+/// The valid roots of a tree.
+pub(super) fn read(list: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Vec<Node> {
     read_nodes(list, Some(""), settings, reader)
 }
 
-/// An entry of a path, as names of limits have it.
+/// An entry of a path, as in the names of limits.
 pub(super) fn entry_text(key: &str, value: Option<&str>) -> String {
     match value {
         Some(value) => format!("{key}={value}"),
@@ -42,12 +42,17 @@ pub(super) fn entry_text(key: &str, value: Option<&str>) -> String {
 }
 
 /// `parents` is the path so far, unless it is too long.
-fn read_nodes(list: &Yaml, parents: Option<&str>, settings: &Settings, reader: &mut Reader<'_>) -> Vec<Node> {
+fn read_nodes(list: &Yaml, parents: Option<&str>, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Vec<Node> {
     let items = reader.list(list, "descriptors", "`- key: api_key`").unwrap_or(&[]);
     items.iter().filter_map(|item| read_node(item, parents, settings, reader)).collect()
 }
 
-fn read_node(item: &Yaml, parents: Option<&str>, settings: &Settings, reader: &mut Reader<'_>) -> Option<Node> {
+fn read_node(
+    item: &Yaml,
+    parents: Option<&str>,
+    settings: &DomainSettings,
+    reader: &mut FileReader<'_>,
+) -> Option<Node> {
     let fields = reader.fields(item, &keys::DESCRIPTOR)?;
     let key = match fields.get_given("key") {
         Some(value) => text(value, "key", reader),
@@ -56,12 +61,12 @@ fn read_node(item: &Yaml, parents: Option<&str>, settings: &Settings, reader: &m
             None
         }
     };
-    // An empty value is no value there.
+    // An empty value means no value in that form.
     let value_text = fields.get_given("value").and_then(|value| text_or_empty(value, "value", reader));
     let value_text = value_text.filter(|text| !text.is_empty());
     let entry = entry_text(key.as_deref().unwrap_or_default(), value_text.as_deref());
     let path = parents.map(|parents| if parents.is_empty() { entry } else { format!("{parents}/{entry}") });
-    let path = path.filter(|path| path.len() <= LONGEST_PATH);
+    let path = path.filter(|path| path.len() <= MAX_PATH_BYTES);
 
     let mut flag = |key| fields.get_given(key).and_then(|value| reader.boolean(value, key)).unwrap_or(false);
     let (share_threshold, detailed_metric) = (flag("share_threshold"), flag("detailed_metric"));
@@ -91,17 +96,17 @@ fn read_node(item: &Yaml, parents: Option<&str>, settings: &Settings, reader: &m
 fn read_node_limit(
     fields: &Fields<'_>,
     path: Option<&str>,
-    settings: &Settings,
-    reader: &mut Reader<'_>,
+    settings: &DomainSettings,
+    reader: &mut FileReader<'_>,
 ) -> Option<NodeLimit> {
-    let mut wording = Wording::read(reader, fields);
+    let mut wording = LimitKeys::read(reader, fields);
     if let Some(mode) = tree_mode(fields, reader) {
         wording.mode = if wording.mode == RuleMode::Off { RuleMode::Off } else { mode };
     }
     let Some(rate_limit) = fields.get_given("rate_limit") else {
         for entry in DESCRIPTOR_TERMS.iter().filter_map(|key| fields.entry(key)) {
             let message = format!("`{}` means nothing without `rate_limit`", entry.key.text);
-            reader.error(entry.line, message, "add a `rate_limit` beside it, or remove it");
+            reader.error(entry.line, message, "add a `rate_limit` to the descriptor, or remove it");
         }
         return None;
     };
@@ -110,49 +115,49 @@ fn read_node_limit(
     let name = name.filter(|name| !name.is_empty());
     let replaces = read_replaces(&limit, name.as_deref(), reader);
     let rate = read_rate(&limit, reader)?;
-    let quotas = Quotas::same(Lined { value: rate, line: limit.line }, &settings.tiers);
+    let quotas = TierLimits::same(WithLine { value: rate, line: limit.line }, &settings.tiers);
     let terms = wording.terms(&quotas, settings, reader)?;
     let named = name.is_some();
     let Some(name) = name.or_else(|| path.map(str::to_owned)) else {
-        let message = format!("the keys and values that lead here are longer than {LONGEST_PATH} bytes together");
+        let message = format!("the keys and values that lead here are longer than {MAX_PATH_BYTES} bytes together");
         reader.error(limit.line, message, "give the `rate_limit` a `name` of its own");
         return None;
     };
     Some(NodeLimit { name, named, replaces, terms })
 }
 
-/// `shadow_mode` and `quota_mode`, where one is on.
-fn tree_mode(fields: &Fields<'_>, reader: &mut Reader<'_>) -> Option<RuleMode> {
+/// `shadow_mode` and `quota_mode`, if one of them is set.
+fn tree_mode(fields: &Fields<'_>, reader: &mut FileReader<'_>) -> Option<RuleMode> {
     let mut flag = |key| fields.get_given(key).and_then(|value| reader.boolean(value, key)).unwrap_or(false);
     let (key, mode) = match (flag("shadow_mode"), flag("quota_mode")) {
         (false, false) => return None,
         (true, quota) => {
             if quota {
                 let line = fields.entry("quota_mode").map_or(fields.line, |entry| entry.line);
-                reader.warning(line, "`quota_mode` does nothing beside `shadow_mode`", "keep one of the two");
+                reader.warning(line, "`quota_mode` has no effect with `shadow_mode`", "keep one of the two");
             }
             ("shadow_mode", RuleMode::Shadow)
         }
         (false, true) => ("quota_mode", RuleMode::AnyOf),
     };
     for entry in ["mode", "enforce"].into_iter().filter_map(|key| fields.entry(key)) {
-        let message = format!("`{}` stands beside `{key}`, which says something else", entry.key.text);
+        let message = format!("`{}` conflicts with `{key}`", entry.key.text);
         reader.error(entry.line, message, "keep one of the two");
     }
     Some(mode)
 }
 
-fn read_rate(limit: &Fields<'_>, reader: &mut Reader<'_>) -> Option<LimitText> {
+fn read_rate(limit: &Fields<'_>, reader: &mut FileReader<'_>) -> Option<LimitText> {
     let unlimited = limit.get_given("unlimited").and_then(|value| reader.boolean(value, "unlimited")).unwrap_or(false);
     let amount = match limit.get_given("requests_per_unit") {
-        // Envoy users write no number to block.
+        // Envoy users omit the number to block.
         None => Some(0),
         Some(value) => reader.number(value, "requests_per_unit", 0..=tollgate_core::EXACT - 1),
     };
     let unit = limit.get_given("unit");
     if unlimited {
         if let Some(unit) = unit {
-            reader.error(unit.line, "`unit` stands beside `unlimited`", "keep one of the two");
+            reader.error(unit.line, "`unit` conflicts with `unlimited`", "keep one of the two");
             return None;
         }
         return Some(LimitText::Unlimited);
@@ -165,11 +170,11 @@ fn read_rate(limit: &Fields<'_>, reader: &mut Reader<'_>) -> Option<LimitText> {
     Some(LimitText::Rate { amount: amount?, period })
 }
 
-fn read_unit(value: &Yaml, reader: &mut Reader<'_>) -> Option<Period> {
+fn read_unit(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Period> {
     let text = text(value, "unit", reader)?;
     let Some((_, seconds)) = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(&text)) else {
         let message = format!("`unit` can't be {}", quoted(&text));
-        // Other lengths are what people come from envoyproxy/ratelimit for.
+        // Other periods are a reason to migrate from envoyproxy/ratelimit.
         let length = text.starts_with(|c: char| c.is_ascii_digit());
         let remedy = if length {
             "write one of second, minute, hour, day, week, month, year; other lengths are for `rules`: `limit: 20/30s`"
@@ -183,7 +188,7 @@ fn read_unit(value: &Yaml, reader: &mut Reader<'_>) -> Option<Period> {
     Period::fixed(Span::from_secs(*seconds)).ok()
 }
 
-fn read_replaces(limit: &Fields<'_>, own: Option<&str>, reader: &mut Reader<'_>) -> Vec<String> {
+fn read_replaces(limit: &Fields<'_>, own: Option<&str>, reader: &mut FileReader<'_>) -> Vec<String> {
     let Some(list) = limit.get_given("replaces") else { return Vec::new() };
     let items = reader.list(list, "replaces", "`replaces: [{name: other}]`").unwrap_or(&[]);
     let mut names = Vec::new();
@@ -202,7 +207,7 @@ fn read_replaces(limit: &Fields<'_>, own: Option<&str>, reader: &mut Reader<'_>)
 }
 
 /// A text that is not empty.
-fn text(value: &Yaml, what: &str, reader: &mut Reader<'_>) -> Option<String> {
+fn text(value: &Yaml, what: &str, reader: &mut FileReader<'_>) -> Option<String> {
     let text = text_or_empty(value, what, reader)?;
     if text.is_empty() {
         reader.error(value.line, format!("`{what}` is empty"), "write a text");
@@ -211,21 +216,22 @@ fn text(value: &Yaml, what: &str, reader: &mut Reader<'_>) -> Option<String> {
     Some(text)
 }
 
-/// Numbers and words are texts as they are written; of a number with a fraction, that program could not say which text.
-fn text_or_empty(value: &Yaml, what: &str, reader: &mut Reader<'_>) -> Option<String> {
+/// Numbers and words are taken as texts as written. For a number with a fraction, the text would be ambiguous in that
+/// program.
+fn text_or_empty(value: &Yaml, what: &str, reader: &mut FileReader<'_>) -> Option<String> {
     match &value.kind {
-        Kind::Scalar(scalar) if scalar.is_float() => {
+        YamlKind::Scalar(scalar) if scalar.is_float() => {
             reader.wrong(value, what, "a text", format!("put it in quotes: \"{}\"", scalar.text))
         }
-        Kind::Scalar(scalar) => reader.within_requests(value.line, &scalar.text, what),
+        YamlKind::Scalar(scalar) => reader.within_requests(value.line, &scalar.text, what),
         _ => reader.wrong(value, what, "a text", "write a single value"),
     }
 }
 
-fn read_metadata(value: &Yaml, reader: &mut Reader<'_>) -> Option<Vec<(String, String)>> {
+fn read_metadata(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<(String, String)>> {
     let entries = reader.entries(value, "metadata", "`metadata: {team: payments}`")?;
     let text = |value: &Yaml| match &value.kind {
-        Kind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
+        YamlKind::Scalar(scalar) if !scalar.is_null() => scalar.text.clone(),
         _ => json::write(value),
     };
     Some(entries.iter().map(|entry| (entry.key.text.clone(), text(&entry.value))).collect())

@@ -1,27 +1,27 @@
-//! How many rules a request is tried on: the work of matching, counted.
+//! The number of rules that are tried for a request: the work of matching.
 
 use smallvec::SmallVec;
 use tollgate_core::{ClaimId, Descriptor, Request};
 
 use crate::attributes::Attributes;
-use crate::{LoadOptions, Ruleset, Source, load_sources};
+use crate::{LoadOptions, RuleFile, Ruleset, load_sources};
 
-/// How many of so many rules a request with these entries is tried on, and how many of them apply.
+/// How many rules are tried for a request with these entries, and how many of them apply.
 fn tried(count: usize, rule: &dyn Fn(usize) -> String, entries: &[(&str, &str)]) -> (usize, usize) {
     let lines: String =
         (0..count).map(|number| format!("  - {{name: r{number}, {}, limit: 1/s}}\n", rule(number))).collect();
-    let source = Source { name: "rules.yaml".to_owned(), text: format!("domain: d\nrules:\n{lines}") };
+    let source = RuleFile { name: "rules.yaml".to_owned(), text: format!("domain: d\nrules:\n{lines}") };
     let domains = load_sources(&[source], &LoadOptions::default()).unwrap().domains;
     let rules = Ruleset::compile(domains, 1).unwrap();
     let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let domain = &rules.domains()[0];
     let mut candidates = SmallVec::new();
-    domain.find_candidates(&Attributes::of(&request, domain).unwrap(), &mut candidates);
+    domain.find_candidates(&Attributes::from_request(&request, domain).unwrap(), &mut candidates);
     (candidates.len(), rules.resolve(&request, ClaimId(1)).unwrap().applied.len())
 }
 
-/// With ten thousand rules of exact values and prefixes, however they are laid out, a request is tried on few.
+/// With ten thousand rules of exact values and prefixes, in any layout, few are tried.
 #[test]
 fn the_work_does_not_grow_with_the_rules() {
     type Layout = (&'static str, &'static dyn Fn(usize) -> String, &'static [(&'static str, &'static str)], usize);
@@ -49,12 +49,12 @@ fn the_work_does_not_grow_with_the_rules() {
             1,
         ),
         (
-            "a shared value, told apart by the key",
+            "a shared value, distinguished by the key",
             &|n| format!("key: [k{n}], match: {{method: GET}}"),
             &[("method", "GET"), ("k7", "1")],
             1,
         ),
-        ("told apart by the key", &|n| format!("key: [all, k{n}]"), &[("all", "x"), ("k7", "1")], 1),
+        ("distinguished by the key", &|n| format!("key: [all, k{n}]"), &[("all", "x"), ("k7", "1")], 1),
     ];
     const MOST_TRIED: usize = 16;
     for (layout, rule, entries, applies) in layouts {
@@ -64,7 +64,7 @@ fn the_work_does_not_grow_with_the_rules() {
     }
 }
 
-/// Lists of many conditions multiply; a file of a few lines must not fill the memory.
+/// Lists of many conditions multiply; a short file must not fill the memory.
 #[test]
 fn crowds_with_many_lists_stay_small() {
     let list = |clause: usize| format!("c{clause}: [a, b, c, d, e, f, g, h]");
@@ -74,14 +74,14 @@ fn crowds_with_many_lists_stay_small() {
     assert_eq!(tried(200, &|_| format!("key: [], match: {{{lists}}}"), &entries), (200, 200));
 }
 
-/// A rule with a great many conditions does not make a great many levels.
+/// A rule with very many conditions does not create very many levels.
 #[test]
 fn crowds_with_many_conditions_stay_flat() {
     let clauses = (0..5_000).map(|clause| format!("c{clause}: a")).collect::<Vec<_>>().join(", ");
     assert_eq!(tried(20, &|_| format!("key: [], match: {{{clauses}}}"), &[("c0", "a")]).1, 0);
 }
 
-/// What a crowd behind one value is told apart by may itself need a look; that is bounded too.
+/// The conditions that distinguish a group may need to be tried one by one; that is bounded too.
 #[test]
 fn a_crowd_that_only_looks_tell_apart_is_refused() {
     let compile = |count: usize| {
@@ -89,9 +89,9 @@ fn a_crowd_that_only_looks_tell_apart_is_refused() {
             format!("  - {{name: r{number}, key: [], match: {{method: GET, path: '*/{number}'}}, limit: 1/s}}\n")
         };
         let text = format!("domain: d\nrules:\n{}", (0..count).map(rule).collect::<String>());
-        let source = Source { name: "f".to_owned(), text };
+        let source = RuleFile { name: "f".to_owned(), text };
         Ruleset::compile(load_sources(&[source], &LoadOptions::default()).unwrap().domains, 1)
     };
-    assert!(compile(Ruleset::MOST_SCANNED).is_ok());
-    assert_eq!(compile(Ruleset::MOST_SCANNED + 1).unwrap_err().len(), 1);
+    assert!(compile(Ruleset::MAX_SCANNED).is_ok());
+    assert_eq!(compile(Ruleset::MAX_SCANNED + 1).unwrap_err().len(), 1);
 }

@@ -1,19 +1,20 @@
-//! What operators decided about callers: their tiers, the limits that are theirs alone, emergencies, blocks.
+//! The operators' settings for callers: tiers, individual limits, emergencies, blocks.
 //!
-//! Counting never waits for the store of record: what it says is here, in memory, changed one caller at a time. A request reads
-//! one caller's entry, so it never sees half a change. Names of callers are not kept, only keyed hashes of them: who does not know
-//! the secret can't choose a name that is taken for another.
+//! A decision never waits for the store of record: its records are here in memory and change one caller at a time. A
+//! request reads the entry of one caller, so it never sees a partial change. The names of callers are not stored,
+//! only keyed hashes of them: without the secret nobody can choose a name that collides with another.
 
+mod arena;
+mod entry;
 mod filter;
-mod found;
-mod held;
-mod overridden;
-mod room;
+mod overrides;
 mod table;
-mod wide;
+mod tenant;
+mod wildcards;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -25,134 +26,132 @@ use crate::compiled::Ruleset;
 use crate::limit_text::LimitText;
 use crate::model::Network;
 use crate::pattern::Pattern;
-use filter::Filter;
-use held::Held;
-use table::Table;
-use wide::Wide;
+use entry::TenantEntry;
+use filter::TenantFilter;
+use table::TenantTable;
+use wildcards::Wildcards;
 
-pub(crate) use found::{Found, Sought};
-pub(crate) use overridden::{CapRef, OtherScopes};
-pub use room::Room;
+pub use arena::LimitArena;
+pub(crate) use overrides::{CapRef, OtherScopes};
+pub(crate) use tenant::{Tenant, TenantLookup};
 
-/// All that is known of callers.
+/// All tenants.
 pub struct Tenants {
-    shards: Box<[RwLock<Table>]>,
-    /// Whether a caller may have an entry: most have none, and need not be looked for.
-    filter: Filter,
+    shards: Box<[RwLock<TenantTable>]>,
+    /// Whether a caller may have an entry. Most callers have none and need no lookup.
+    filter: TenantFilter,
     entries: AtomicUsize,
-    wide: ArcSwap<Wide>,
-    /// Whether there is anything in `wide`.
-    has_wide: AtomicBool,
-    /// Changed by one at a time.
-    writing: Mutex<Interned>,
+    wildcards: ArcSwap<Wildcards>,
+    /// Whether there is anything in `wildcards`.
+    has_wildcards: AtomicBool,
+    /// Serialises changes.
+    interned: Mutex<Interned>,
     secret: (u64, u64),
-    quick: foldhash::fast::RandomState,
+    filter_hasher: foldhash::fast::RandomState,
 }
 
-/// Terms that overrides share, by their text, so that a million of them are a few.
-type Interned = HashMap<String, Arc<Terms>>;
+/// The terms of overrides by their text, shared so that a million overrides need only a few.
+type Interned = HashMap<String, Arc<OverrideTerms>>;
 
-/// When something holds: from a moment on, up to another.
+/// A time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct During {
-    /// Its first moment.
+pub struct TimeRange {
+    /// The first moment.
     pub from: Timestamp,
-    /// The first moment at which it does not hold any more.
+    /// The first moment after the range.
     pub until: Timestamp,
 }
 
-/// What a caller has: one stage after the other.
+/// A caller's quota: its stages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quota {
-    /// The one in force is the last that holds.
-    pub stages: Vec<Stage>,
+    /// The last stage that is active applies.
+    pub stages: Vec<QuotaStage>,
 }
 
-/// What a caller has for a time.
+/// A caller's tier and limits for a time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stage {
-    /// When.
-    pub during: During,
-    /// Its tier, by name; where there is none, as if there were no entry.
+pub struct QuotaStage {
+    /// When the stage is active.
+    pub during: TimeRange,
+    /// The name of the tier. `None`: as if the caller had no entry.
     pub tier: Option<String>,
-    /// Limits of its own.
+    /// The caller's own limits.
     pub overrides: Vec<Override>,
 }
 
-/// A limit that takes the place of a rule's.
+/// A limit that replaces a rule's limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
-    /// Of which rules.
+    /// The rules that it applies to.
     pub selector: Selector,
-    /// What it is.
+    /// The limit.
     pub cap: OverrideCap,
-    /// When.
-    pub during: During,
+    /// When it is active.
+    pub during: TimeRange,
 }
 
-/// What an override holds a caller to.
+/// The limit of an override.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OverrideCap {
-    /// Nothing.
+    /// No limit.
     Unlimited,
-    /// So many units, or holds, over the rule's own period.
+    /// Units, or holds, over the rule's own period.
     Amount(u64),
-    /// So many units over a period. Where the rule counts by calendar months and this is a month, it is the rule's.
+    /// Units over another period. If the rule has calendar months and this is a month, it is the rule's period.
     Rate {
         /// The units.
         amount: u64,
         /// The period.
         period: Period,
-        /// The burst of a bucket; by default in the rule's proportion.
+        /// The burst of a bucket; by default in proportion to the rule's.
         burst: Option<u64>,
     },
-    /// So many ten-thousandths of what the rule says.
+    /// Basis points of the rule's limit.
     Scaled(u32),
 }
 
-/// Which rules are meant: a digest of a rule's name or of a descriptor that its conditions have.
+/// Selects rules: a digest of a rule's name or of a descriptor in its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Selector(u64);
+pub struct Selector(Option<NonZeroU64>);
 
-/// A limit that goes before all others, for a time.
+/// A limit that takes precedence over all others, for a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Emergency {
-    /// Of which domain; all, if of none.
-    pub domain: Option<String>,
-    /// For which callers.
+    /// The callers.
     pub callers: Pattern,
-    /// What.
+    /// The limit.
     pub limit: Override,
 }
 
-/// A caller or an address range that is not served.
+/// A block of a caller or an address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// When.
-    pub during: During,
-    /// What it is told.
-    pub told: BlockedAs,
+    /// When the block is active.
+    pub during: TimeRange,
+    /// What happens to a blocked request.
+    pub action: BlockAction,
 }
 
-/// What one who is blocked is told.
+/// What happens to a blocked request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockedAs {
-    /// That it may not: 403.
+pub enum BlockAction {
+    /// It is refused with 403.
     Forbidden,
-    /// That it comes too often: 429.
+    /// It is refused with 429.
     TooMany,
-    /// Nothing: it is served, and marked for the gateway.
+    /// It is served, and marked for the gateway.
     Marked,
 }
 
-/// Who is blocked.
+/// The target of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocked {
+pub enum BlockSubject {
     /// A caller of a domain.
     Caller {
         /// The domain.
         domain: String,
-        /// Its name; with `*`, all that match.
+        /// The caller; with `*`, all that match.
         caller: String,
     },
     /// Addresses, in one domain or in all.
@@ -164,9 +163,9 @@ pub enum Blocked {
     },
 }
 
-/// How much there is that holds for many callers, ended or not.
+/// The number of settings that apply to several callers, active or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WideCounts {
+pub struct WildcardCounts {
     /// Quotas of globs.
     pub quotas: usize,
     /// Emergencies.
@@ -177,82 +176,87 @@ pub struct WideCounts {
     pub ranges: usize,
 }
 
-/// How a limit came to be the one that applies.
+/// How a limit was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResolvedBy {
-    /// The rule has one for all.
+    /// The rule has the same limit for all tiers.
     #[default]
     Default,
-    /// The rule has one for the caller's tier.
+    /// The rule has a limit for the caller's tier.
     Tier,
-    /// The caller has one of its own.
+    /// The caller has its own limit.
     Override,
-    /// Callers with names like this one's have one.
+    /// A glob that matches the caller has a limit.
     OverrideGlob,
-    /// All callers have one.
+    /// There is a limit for all callers.
     OverrideAll,
-    /// An emergency.
+    /// There is an emergency.
     Emergency,
-    /// It came with the request.
+    /// The limit came with the request.
     Request,
 }
 
-/// What overrides have in common, once.
+/// The terms that overrides share.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) cap: TermsCap,
+pub(crate) struct OverrideTerms {
+    pub(crate) cap: OverrideKind,
     /// The burst of a bucket.
     pub(crate) burst: Option<u64>,
 }
 
-/// What the number of an override means.
+/// The meaning of an override's number.
 #[derive(Debug)]
-pub(crate) enum TermsCap {
+pub(crate) enum OverrideKind {
     Unlimited,
     /// Units over the rule's own period.
     Amount,
-    /// Units over this one.
+    /// Units over this period.
     Rate(Period),
-    /// Ten-thousandths.
+    /// Basis points.
     Scaled,
 }
 
 /// A change locks the callers of one shard for a moment.
 const SHARDS: usize = 256;
-/// The most globs, emergencies and blocks of globs, each: they are looked at one by one.
-pub const MOST_WIDE: usize = 1_000;
+/// The maximum number of globs, of emergencies and of blocks of globs: they are tried one by one.
+pub const MAX_WILDCARDS: usize = 1_000;
 
 /// Not a secret: names of rules and tiers come from operators.
 const NAMES: (u64, u64) = (0x746f_6c6c_6761_7465, 0x7365_6c65_6374_2f31);
 
-fn digest(key: (u64, u64), kind: u8, text: &str) -> u64 {
+fn digest(key: (u64, u64), kind: u8, text: &str) -> NonZeroU64 {
     let mut hasher = SipHasher13::new_with_keys(key.0, key.1);
     hasher.write_u8(kind);
     hasher.write(text.as_bytes());
-    hasher.finish()
+    non_zero(hasher.finish())
 }
 
-/// A digest of a domain's or a tier's name. None is 0.
-pub(crate) fn name_digest(name: &str) -> u64 {
-    digest(NAMES, 0, name).max(1)
+/// A hash is 0 once in 2^64; it then counts as 1.
+fn non_zero(hash: u64) -> NonZeroU64 {
+    NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN)
+}
+
+/// A digest of the name of a domain or a tier.
+pub(crate) fn name_digest(name: &str) -> NonZeroU64 {
+    digest(NAMES, 0, name)
 }
 
 // === impl During, Selector ===
 
-impl During {
-    /// Always.
-    pub const ALWAYS: During = During { from: Timestamp::from_micros(0), until: Timestamp::MAX };
+impl TimeRange {
+    /// Without beginning or end.
+    pub const ALWAYS: TimeRange = TimeRange { from: Timestamp::from_micros(0), until: Timestamp::MAX };
 
-    /// Whether it holds.
+    /// Whether the range contains a moment.
     pub fn holds(self, now: Timestamp) -> bool {
         self.from <= now && (now < self.until || self.until == Timestamp::MAX)
     }
 
     fn is_always(self) -> bool {
-        self == During::ALWAYS
+        self == TimeRange::ALWAYS
     }
 
-    /// The same, asked of a clock only if it matters.
+    /// The same, reading the clock only if it matters.
     pub(crate) fn holds_at(self, now: &dyn Fn() -> Timestamp) -> bool {
         self.is_always() || self.holds(now())
     }
@@ -260,37 +264,37 @@ impl During {
 
 impl Selector {
     /// Every rule.
-    pub const EVERY: Selector = Selector(0);
+    pub const EVERY: Selector = Selector(None);
 
     /// The rule of this name.
     pub fn rule(name: &str) -> Selector {
-        Selector(digest(NAMES, 1, name).max(1))
+        Selector(Some(digest(NAMES, 1, name)))
     }
 
-    /// The rules whose conditions have exactly this: `attribute:value`.
+    /// The rules with exactly this condition: `attribute:value`.
     pub fn descriptor(text: &str) -> Selector {
-        Selector(digest(NAMES, 2, text).max(1))
+        Selector(Some(digest(NAMES, 2, text)))
     }
 
-    /// The rule that a caller's quota means when no other is named.
+    /// The rule that a caller's quota refers to if it names no other.
     pub fn default_rule() -> Selector {
-        Selector(digest(NAMES, 3, "").max(1))
+        Selector(Some(digest(NAMES, 3, "")))
     }
 }
 
-impl BlockedAs {
-    /// The word for it.
+impl BlockAction {
+    /// The name in records and responses.
     pub fn name(self) -> &'static str {
         match self {
-            BlockedAs::Forbidden => "forbidden",
-            BlockedAs::TooMany => "too_many",
-            BlockedAs::Marked => "marked",
+            BlockAction::Forbidden => "forbidden",
+            BlockAction::TooMany => "too_many",
+            BlockAction::Marked => "marked",
         }
     }
 }
 
 impl ResolvedBy {
-    /// The word for it.
+    /// The name in responses and logs.
     pub fn name(self) -> &'static str {
         match self {
             ResolvedBy::Default => "default",
@@ -305,8 +309,8 @@ impl ResolvedBy {
 }
 
 impl OverrideCap {
-    /// What a limit's text says.
-    pub fn of(text: LimitText, burst: Option<u64>) -> OverrideCap {
+    /// The cap of a limit's text.
+    pub fn from_text(text: LimitText, burst: Option<u64>) -> OverrideCap {
         match text {
             LimitText::Unlimited => OverrideCap::Unlimited,
             LimitText::Concurrent(amount) => OverrideCap::Amount(amount),
@@ -318,79 +322,79 @@ impl OverrideCap {
 // === impl Tenants ===
 
 impl Default for Tenants {
-    /// Nobody is known.
+    /// Without tenants.
     fn default() -> Tenants {
         let random = std::collections::hash_map::RandomState::new();
         Tenants {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            filter: Filter::default(),
+            filter: TenantFilter::default(),
             entries: AtomicUsize::new(0),
-            wide: ArcSwap::default(),
-            has_wide: AtomicBool::new(false),
-            writing: Mutex::default(),
+            wildcards: ArcSwap::default(),
+            has_wildcards: AtomicBool::new(false),
+            interned: Mutex::default(),
             secret: (random.hash_one(1_u8), random.hash_one(2_u8)),
-            quick: foldhash::fast::RandomState::default(),
+            filter_hasher: foldhash::fast::RandomState::default(),
         }
     }
 }
 
 impl Tenants {
-    /// Says what a caller has, or that it has nothing. A name with `*` stands for all that match.
+    /// Sets or removes the quota of a caller. A name with `*` matches several callers.
     pub fn set_quota(&self, domain: &str, caller: &str, quota: Option<&Quota>) {
-        let mut interned = self.writing();
-        let stages: Vec<held::Stage> =
+        let mut interned = self.interned();
+        let stages: Vec<entry::StoredStage> =
             quota.iter().flat_map(|quota| &quota.stages).map(|stage| intern(stage, &mut interned)).collect();
         match Pattern::new(caller) {
-            Pattern::Exact(_) => self.change(domain, caller, |held| held.set_stages(stages)),
-            pattern => self.widen(|wide| wide.set_quota(name_digest(domain), pattern, stages)),
+            Pattern::Exact(_) => self.change(domain, caller, |entry| entry.set_stages(stages)),
+            pattern => self.change_wildcards(|wildcards| wildcards.set_quota(name_digest(domain), pattern, stages)),
         }
     }
 
-    /// Puts an emergency in force, or ends it.
-    pub fn set_emergency(&self, name: &str, emergency: Option<&Emergency>) {
-        let mut interned = self.writing();
-        let limit = emergency.map(|one| wide::Limit {
-            domain: one.domain.as_deref().map_or(0, name_digest),
+    /// Sets or removes the emergency of this name, in a domain or in all domains. Each domain has its own names.
+    pub fn set_emergency(&self, domain: Option<&str>, name: &str, emergency: Option<&Emergency>) {
+        let mut interned = self.interned();
+        let limit = emergency.map(|one| wildcards::EmergencyLimit {
+            domain: domain.map(name_digest),
             callers: one.callers.clone(),
             limit: intern_override(&one.limit, &mut interned),
         });
-        self.widen(|wide| wide.set_emergency(name, limit));
+        self.change_wildcards(|wildcards| wildcards.set_emergency(domain, name, limit));
     }
 
-    /// Blocks somebody, or ends that.
-    pub fn set_block(&self, who: &Blocked, block: Option<Block>) {
-        let _writing = self.writing();
+    /// Sets or removes a block.
+    pub fn set_block(&self, who: &BlockSubject, block: Option<Block>) {
+        let _locked = self.interned();
         match who {
-            Blocked::Range { domain, network } => {
-                let domain = domain.as_deref().map_or(0, name_digest);
-                self.widen(|wide| wide.ranges.set(domain, *network, block));
+            BlockSubject::Range { domain, network } => {
+                let domain = domain.as_deref().map(name_digest);
+                self.change_wildcards(|wildcards| wildcards.ranges.set(domain, *network, block));
             }
-            Blocked::Caller { domain, caller } => match Pattern::new(caller) {
-                Pattern::Exact(_) => self.change(domain, caller, |held| held.set_block(block)),
-                pattern => self.widen(|wide| wide.set_block(name_digest(domain), pattern, block)),
+            BlockSubject::Caller { domain, caller } => match Pattern::new(caller) {
+                Pattern::Exact(_) => self.change(domain, caller, |entry| entry.set_block(block)),
+                pattern => self.change_wildcards(|wildcards| wildcards.set_block(name_digest(domain), pattern, block)),
             },
         }
     }
 
-    /// How many callers have an entry of their own.
+    /// The number of callers with an entry of their own.
     pub fn len(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// How much there is that holds for many callers.
-    pub fn wide(&self) -> WideCounts {
-        self.wide.load().counts()
+    /// The number of settings that apply to several callers.
+    pub fn wildcard_counts(&self) -> WildcardCounts {
+        self.wildcards.load().counts()
     }
 
-    /// Whether nobody is known.
+    /// Whether there are no settings at all.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && !self.has_wide.load(Ordering::Relaxed)
+        self.len() == 0 && !self.has_wildcards.load(Ordering::Relaxed)
     }
 
-    /// Makes ready what overrides need of rules that are about to be in force: scopes for periods that no file gave.
+    /// Creates the scopes that overrides need in rules that are about to be in force, for periods that no file has.
     pub fn prepare(&self, rules: &Ruleset) {
-        for terms in self.writing().values() {
-            if let TermsCap::Rate(period) = &terms.cap {
+        for terms in self.interned().values() {
+            if let OverrideKind::Rate(period) = &terms.cap {
                 rules.prepare(period);
             }
         }
@@ -402,53 +406,53 @@ impl Tenants {
     }
 
     #[inline]
-    pub(crate) fn has_wide(&self) -> bool {
-        self.has_wide.load(Ordering::Relaxed)
+    pub(crate) fn has_wildcards(&self) -> bool {
+        self.has_wildcards.load(Ordering::Relaxed)
     }
 
-    /// What the filter knows a caller by: a quick hash. One that is chosen to be taken for another costs a look, and finds nothing.
+    /// The caller's hash in the filter. It is fast and not secure: a collision costs a lookup, which finds nothing.
     #[inline]
-    pub(crate) fn trace(&self, domain: u64, caller: &str) -> u64 {
-        let mut hasher = self.quick.build_hasher();
-        hasher.write_u64(domain);
+    pub(crate) fn trace(&self, domain: NonZeroU64, caller: &str) -> u64 {
+        let mut hasher = self.filter_hasher.build_hasher();
+        hasher.write_u64(domain.get());
         hasher.write(caller.as_bytes());
         hasher.finish()
     }
 
-    /// The name of a caller's entry.
+    /// The caller's hash in the table.
     #[inline]
-    pub(crate) fn identity(&self, domain: u64, caller: &str) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.secret.0 ^ domain, self.secret.1);
+    pub(crate) fn identity(&self, domain: NonZeroU64, caller: &str) -> NonZeroU64 {
+        let mut hasher = SipHasher13::new_with_keys(self.secret.0 ^ domain.get(), self.secret.1);
         hasher.write(caller.as_bytes());
-        hasher.finish().max(1)
+        non_zero(hasher.finish())
     }
 
     #[inline]
-    pub(crate) fn shard(&self, identity: u64) -> RwLockReadGuard<'_, Table> {
-        self.shards[identity as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn shard(&self, identity: NonZeroU64) -> RwLockReadGuard<'_, TenantTable> {
+        self.shards[identity.get() as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, domain: &str, caller: &str, change: impl FnOnce(Held) -> Held) {
+    fn change(&self, domain: &str, caller: &str, change: impl FnOnce(TenantEntry) -> TenantEntry) {
         let identity = self.identity(name_digest(domain), caller);
         self.filter.add(self.trace(name_digest(domain), caller));
-        let mut shard = write(&self.shards[identity as usize % SHARDS]);
-        let (before, held) = (shard.len(), change(shard.take(identity)));
-        shard.put(identity, held);
+        let mut shard = write(&self.shards[identity.get() as usize % SHARDS]);
+        let (before, entry) = (shard.len(), change(shard.take(identity)));
+        shard.put(identity, entry);
         let after = shard.len();
         drop(shard);
         self.entries.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    fn widen(&self, change: impl FnOnce(&mut Wide)) {
-        let mut wide = Wide::clone(&self.wide.load());
-        change(&mut wide);
-        let has_wide = !wide.is_empty();
-        self.wide.store(Arc::new(wide));
-        self.has_wide.store(has_wide, Ordering::Release);
+    fn change_wildcards(&self, change: impl FnOnce(&mut Wildcards)) {
+        let mut wildcards = Wildcards::clone(&self.wildcards.load());
+        change(&mut wildcards);
+        let has_wildcards = !wildcards.is_empty();
+        self.wildcards.store(Arc::new(wildcards));
+        self.has_wildcards.store(has_wildcards, Ordering::Release);
     }
 
-    fn writing(&self) -> MutexGuard<'_, Interned> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn interned(&self) -> MutexGuard<'_, Interned> {
+        self.interned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -458,26 +462,26 @@ impl std::fmt::Debug for Tenants {
     }
 }
 
-fn write(shard: &RwLock<Table>) -> RwLockWriteGuard<'_, Table> {
+fn write(shard: &RwLock<TenantTable>) -> RwLockWriteGuard<'_, TenantTable> {
     shard.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn intern(stage: &Stage, interned: &mut Interned) -> held::Stage {
-    held::Stage {
+fn intern(stage: &QuotaStage, interned: &mut Interned) -> entry::StoredStage {
+    entry::StoredStage {
         during: stage.during,
-        tier: stage.tier.as_deref().map_or(0, name_digest),
+        tier: stage.tier.as_deref().map(name_digest),
         overrides: stage.overrides.iter().map(|one| intern_override(one, interned)).collect(),
     }
 }
 
-fn intern_override(one: &Override, interned: &mut Interned) -> held::Limited {
+fn intern_override(one: &Override, interned: &mut Interned) -> entry::StoredOverride {
     let (number, cap, burst) = match &one.cap {
-        OverrideCap::Unlimited => (0, TermsCap::Unlimited, None),
-        OverrideCap::Amount(amount) => (*amount, TermsCap::Amount, None),
-        OverrideCap::Rate { amount, period, burst } => (*amount, TermsCap::Rate(period.clone()), *burst),
-        OverrideCap::Scaled(share) => (u64::from(*share), TermsCap::Scaled, None),
+        OverrideCap::Unlimited => (0, OverrideKind::Unlimited, None),
+        OverrideCap::Amount(amount) => (*amount, OverrideKind::Amount, None),
+        OverrideCap::Rate { amount, period, burst } => (*amount, OverrideKind::Rate(period.clone()), *burst),
+        OverrideCap::Scaled(share) => (u64::from(*share), OverrideKind::Scaled, None),
     };
     let text = format!("{cap:?} {burst:?}");
-    let terms = interned.entry(text).or_insert_with(|| Arc::new(Terms { cap, burst })).clone();
-    held::Limited { selector: one.selector, number, terms, during: one.during }
+    let terms = interned.entry(text).or_insert_with(|| Arc::new(OverrideTerms { cap, burst })).clone();
+    entry::StoredOverride { selector: one.selector, number, terms, during: one.during }
 }

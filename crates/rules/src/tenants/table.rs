@@ -1,92 +1,95 @@
-//! Entries by their names, which are hashes already: each in one place, so that finding one costs one cache miss.
+//! A table of entries by hash. An entry is in one cache line, so that a lookup costs one cache miss.
 
-use super::held::Held;
+use std::num::NonZeroU64;
+
+use super::entry::TenantEntry;
 
 /// A hash table with linear probing.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    /// Empty, or at least one of them is free.
-    slots: Vec<Slot>,
+pub(crate) struct TenantTable {
+    /// Empty, or with at least one free slot.
+    slots: Vec<TenantSlot>,
     len: usize,
 }
 
-/// A cache line of its own.
+/// Aligned to a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Slot {
-    /// 0 if it is free.
-    identity: u64,
-    held: Held,
+struct TenantSlot {
+    /// `None` if the slot is free.
+    identity: Option<NonZeroU64>,
+    entry: TenantEntry,
 }
 
-const FIRST: usize = 8;
+const MIN_SLOTS: usize = 8;
 
-impl Table {
+impl TenantTable {
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The place of an entry.
+    /// The index of an entry.
     #[inline]
-    pub(super) fn place(&self, identity: u64) -> Option<usize> {
+    pub(super) fn index_of(&self, identity: NonZeroU64) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
         let at = self.find(identity);
-        (self.slots[at].identity == identity).then_some(at)
+        (self.slots[at].identity == Some(identity)).then_some(at)
     }
 
-    /// The entry at a place.
+    /// The entry at an index.
     #[inline]
-    pub(super) fn at(&self, place: usize) -> Option<&Held> {
-        self.slots.get(place).map(|slot| &slot.held)
+    pub(super) fn at(&self, index: usize) -> Option<&TenantEntry> {
+        self.slots.get(index).map(|slot| &slot.entry)
     }
 
-    /// Takes an entry out.
-    pub(super) fn take(&mut self, identity: u64) -> Held {
+    /// Removes an entry.
+    pub(super) fn take(&mut self, identity: NonZeroU64) -> TenantEntry {
         if self.slots.is_empty() {
-            return Held::Nothing;
+            return TenantEntry::Nothing;
         }
         let at = self.find(identity);
-        if self.slots[at].identity != identity {
-            return Held::Nothing;
+        if self.slots[at].identity != Some(identity) {
+            return TenantEntry::Nothing;
         }
-        let held = std::mem::replace(&mut self.slots[at], Slot { identity: 0, held: Held::Nothing }).held;
+        let entry =
+            std::mem::replace(&mut self.slots[at], TenantSlot { identity: None, entry: TenantEntry::Nothing }).entry;
         self.len -= 1;
         self.close(at);
-        held
+        entry
     }
 
-    /// Puts in an entry that is not there.
-    pub(super) fn put(&mut self, identity: u64, held: Held) {
-        if matches!(held, Held::Nothing) {
+    /// Inserts an entry that is not in the table.
+    pub(super) fn put(&mut self, identity: NonZeroU64, entry: TenantEntry) {
+        if matches!(entry, TenantEntry::Nothing) {
             return;
         }
-        // Four fifths full at most.
+        // At most four fifths full.
         if (self.len + 1) * 5 > self.slots.len() * 4 {
             self.grow();
         }
         let at = self.find(identity);
-        self.slots[at] = Slot { identity, held };
+        self.slots[at] = TenantSlot { identity: Some(identity), entry };
         self.len += 1;
     }
 
-    /// The place of an entry, or the free one where it would be.
+    /// The index of an entry, or of the free slot where it would be.
     #[inline]
-    fn find(&self, identity: u64) -> usize {
+    fn find(&self, identity: NonZeroU64) -> usize {
         let mut at = home(identity, self.slots.len());
-        while self.slots[at].identity != identity && self.slots[at].identity != 0 {
+        while self.slots[at].identity.is_some_and(|other| other != identity) {
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
         }
         at
     }
 
-    /// Moves later entries back over a place that became free.
+    /// Moves later entries back over a slot that became free.
     fn close(&mut self, mut free: usize) {
         let count = self.slots.len();
         let mut at = (free + 1) % count;
-        while self.slots[at].identity != 0 {
-            let distance = |to: usize| (to + count - home(self.slots[at].identity, count)) % count;
+        while let Some(identity) = self.slots[at].identity {
+            let distance = |to: usize| (to + count - home(identity, count)) % count;
             if distance(free) < distance(at) {
                 self.slots.swap(free, at);
                 free = at;
@@ -96,21 +99,21 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        let more = FIRST.max(self.slots.len() * 5 / 4);
-        let grown = (0..more).map(|_| Slot { identity: 0, held: Held::Nothing }).collect();
+        let more = MIN_SLOTS.max(self.slots.len() * 5 / 4);
+        let grown = (0..more).map(|_| TenantSlot { identity: None, entry: TenantEntry::Nothing }).collect();
         for slot in std::mem::replace(&mut self.slots, grown) {
-            if slot.identity != 0 {
-                let at = self.find(slot.identity);
+            if let Some(identity) = slot.identity {
+                let at = self.find(identity);
                 self.slots[at] = slot;
             }
         }
     }
 }
 
-/// Where an entry belongs. The last bits chose the shard; the first choose the place.
+/// The preferred index of an entry. The last bits select the shard, the first bits the index.
 #[inline]
-fn home(identity: u64, count: usize) -> usize {
-    ((u128::from(identity) * count as u128) >> 64) as usize
+fn home(identity: NonZeroU64, count: usize) -> usize {
+    ((u128::from(identity.get()) * count as u128) >> 64) as usize
 }
 
 #[cfg(test)]
@@ -124,20 +127,20 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(changes in proptest::collection::vec((0_u64..40, any::<bool>()), 0..400)) {
-            let (mut table, mut map) = (Table::default(), BTreeMap::new());
+            let (mut table, mut map) = (TenantTable::default(), BTreeMap::new());
             for (name, put) in changes {
-                // Some share their place.
-                let identity = (name % 20 + 1) << 59 | name;
+                // Some share their index.
+                let identity = NonZeroU64::new((name % 20 + 1) << 59 | name).unwrap();
                 drop(table.take(identity));
                 map.remove(&identity);
                 if put {
-                    table.put(identity, Held::tier(identity));
+                    table.put(identity, TenantEntry::with_tier(identity));
                     map.insert(identity, identity);
                 }
                 prop_assert_eq!(table.len(), map.len());
                 for name in 0..40 {
-                    let identity = (name % 20 + 1) << 59 | name;
-                    let tier = table.place(identity).and_then(|place| table.at(place)).map(Held::tier_of);
+                    let identity = NonZeroU64::new((name % 20 + 1) << 59 | name).unwrap();
+                    let tier = table.index_of(identity).and_then(|index| table.at(index)).and_then(TenantEntry::tier);
                     prop_assert_eq!(tier, map.get(&identity).copied());
                 }
             }

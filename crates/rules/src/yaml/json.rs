@@ -1,23 +1,24 @@
 //! JSON, to and from the same tree.
 //!
-//! Nearly every JSON text is YAML; but YAML knows no pairs of surrogates, no tabs before a value and no very long keys, and people
-//! send those too. So a text that is JSON is read as that, by the same builder, with the same bounds.
+//! Nearly every JSON text is YAML, but YAML has no surrogate pairs, no tabs before a value and no very long keys.
+//! JSON texts are therefore parsed as JSON, by the same builder, with the same bounds.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use saphyr_parser::{Event, ScalarStyle};
 
-use super::{Builder, Documents, Entry, Kind, Scalar, Yaml};
-use crate::problem::Fault;
+use super::{Documents, Scalar, Yaml, YamlBuilder, YamlEntry, YamlKind};
+use crate::problem::TextFault;
 
-/// The value of a JSON text, as far as it can be read, and the faults with their lines; `None` if the text is not JSON.
+/// The value of a JSON text, as far as it can be read, and the errors with their lines. `None` if the text is not
+/// JSON.
 pub(crate) fn read(text: &str) -> Option<Documents> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = JsonReader { text, at: 0, line: 1, builder: Builder::default() };
+    let mut reader = JsonReader { text, at: 0, line: 1, builder: YamlBuilder::default() };
     match reader.document() {
         Err(Stop::NotJson) => return None,
-        Err(Stop::Fault(fault)) => reader.builder.faults.push(reader.line, fault),
+        Err(Stop::TextFault(fault)) => reader.builder.faults.push(reader.line, fault),
         Ok(()) => {}
     }
     Some((reader.builder.documents, reader.builder.faults.0))
@@ -27,10 +28,10 @@ pub(crate) fn read(text: &str) -> Option<Documents> {
 pub(crate) fn write(value: &Yaml) -> String {
     let joined = |parts: Vec<String>| parts.join(",");
     match &value.kind {
-        Kind::Scalar(scalar) => write_scalar(scalar),
-        Kind::List(items) => format!("[{}]", joined(items.iter().map(write).collect())),
-        Kind::Map(entries) => {
-            let member = |entry: &Entry| format!("{}:{}", write_text(&entry.key.text), write(&entry.value));
+        YamlKind::Scalar(scalar) => write_scalar(scalar),
+        YamlKind::List(items) => format!("[{}]", joined(items.iter().map(write).collect())),
+        YamlKind::Map(entries) => {
+            let member = |entry: &YamlEntry| format!("{}:{}", write_text(&entry.key.text), write(&entry.value));
             format!("{{{}}}", joined(entries.iter().map(member).collect()))
         }
     }
@@ -58,7 +59,7 @@ pub(crate) fn write_text(text: &str) -> String {
         match c {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // Writing to a String can't fail.
+            // Writing to a String cannot fail.
             c if c < ' ' => drop(write!(json, "\\u{:04x}", u32::from(c))),
             c => json.push(c),
         }
@@ -71,14 +72,14 @@ struct JsonReader<'t> {
     text: &'t str,
     at: usize,
     line: usize,
-    builder: Builder,
+    builder: YamlBuilder,
 }
 
-/// Why reading ends early.
+/// Why parsing stops early.
 enum Stop {
     NotJson,
-    /// It is JSON so far, and can't be taken.
-    Fault(Fault),
+    /// It is JSON so far, but exceeds a bound.
+    TextFault(TextFault),
 }
 
 impl<'t> JsonReader<'t> {
@@ -88,7 +89,7 @@ impl<'t> JsonReader<'t> {
         if self.at == self.text.len() { Ok(()) } else { Err(Stop::NotJson) }
     }
 
-    /// How deep this may go is bounded by the builder.
+    /// The depth is bounded by the builder.
     fn value(&mut self) -> Result<(), Stop> {
         match self.peek() {
             Some(b'{') => {
@@ -137,18 +138,18 @@ impl<'t> JsonReader<'t> {
     }
 
     fn give(&mut self, event: Event<'_>) -> Result<(), Stop> {
-        self.builder.take(event, self.line).map_err(Stop::Fault)
+        self.builder.take(event, self.line).map_err(Stop::TextFault)
     }
 
     fn skip_space(&mut self) {
         while let Some(byte @ (b' ' | b'\t' | b'\n' | b'\r')) = self.byte(self.at) {
             self.at += 1;
-            // A `\r` by itself ends a line too, as it does in YAML.
+            // A `\r` by itself ends a line too, as in YAML.
             self.line += usize::from(byte == b'\n' || byte == b'\r' && self.byte(self.at) != Some(b'\n'));
         }
     }
 
-    /// What comes next but space.
+    /// The next byte after whitespace.
     fn peek(&mut self) -> Option<u8> {
         self.skip_space();
         self.byte(self.at)
@@ -158,15 +159,15 @@ impl<'t> JsonReader<'t> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn expect(&mut self, wanted: u8) -> Result<(), Stop> {
-        if self.peek() != Some(wanted) {
+    fn expect(&mut self, expected: u8) -> Result<(), Stop> {
+        if self.peek() != Some(expected) {
             return Err(Stop::NotJson);
         }
         self.at += 1;
         Ok(())
     }
 
-    /// A number, or one of the three words.
+    /// A number, or one of the three keywords.
     fn word(&mut self) -> Result<&'t str, Stop> {
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
@@ -210,7 +211,7 @@ impl<'t> JsonReader<'t> {
                     self.at += 2;
                     units.push(self.unit()?);
                 }
-                // Half a pair is no character.
+                // Half a surrogate pair is invalid.
                 let text = String::from_utf16(&units).map_err(|_| Stop::NotJson)?;
                 text.chars().next().ok_or(Stop::NotJson)?
             }

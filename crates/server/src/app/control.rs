@@ -1,29 +1,60 @@
-//! The control plane, as the settings ask for it.
+//! Builds the control plane from the settings.
+
+use std::sync::Arc;
 
 use tokio::runtime::Runtime;
+use tollgate::{Limiter, SystemClock};
+use tollgate_admin::store_of_record::{self, ControlPlane, Loaded, Sources};
 use tollgate_control::Place;
+use tollgate_store::Counters;
 
-use crate::config::{ControlPlace, Settings};
-use crate::control::{Loaded, Sources, load};
-use crate::data_dir::DataDir;
+use super::component::{Foundation, Tasks};
+use super::rules::LoadedRules;
+use crate::config::ControlPlace;
 
-/// The store of record in the data directory, and this server's copy of one that is elsewhere.
+/// The store of record in the data directory, and this server's copy of a remote one.
 const FILE: &str = "control.db";
 const COPY: &str = "control-copy.jsonl";
 
-/// Loads what operators decided, from where the settings say.
+/// Loads the records from the store of record that the settings name.
 ///
 /// # Errors
 /// If the store of record can't be used.
-pub(super) fn loaded(settings: &Settings, data: Option<&DataDir>, runtime: &Runtime) -> Result<Loaded, String> {
+pub(super) fn load(foundation: &Foundation<'_>, runtime: &Runtime) -> Result<Loaded, String> {
+    let (settings, data) = (foundation.settings, foundation.data.as_deref());
     let place = match (&settings.control.place, data) {
         (ControlPlace::Off, _) | (ControlPlace::Auto, None) => None,
         (ControlPlace::Auto, Some(data)) => Some(Place::File(data.file(FILE))),
         (ControlPlace::At(place), _) => Some(place.clone()),
     };
-    // A file on this machine is as near as a copy of it would be.
-    let is_far = matches!(place, Some(Place::Postgres(_)));
-    let copy = data.filter(|_| is_far).map(|data| data.file(COPY));
+    // A local file needs no copy.
+    let is_remote = matches!(place, Some(Place::Postgres(_)));
+    let copy = data.filter(|_| is_remote).map(|data| data.file(COPY));
     let sources = Sources { place, copy, snapshots: settings.control.snapshots.clone() };
-    runtime.block_on(load(&sources))
+    runtime.block_on(store_of_record::load(&sources))
+}
+
+/// Puts the records in force and follows the store of record.
+pub(super) fn build(
+    foundation: &Foundation<'_>,
+    loaded: Loaded,
+    limiter: &Arc<Limiter<Counters>>,
+    rules: &LoadedRules,
+    tasks: &mut Tasks,
+) -> Arc<ControlPlane> {
+    let parts = store_of_record::ControlPlaneParts {
+        limiter: limiter.clone(),
+        rules: rules.source.clone(),
+        layer: rules.layer.clone(),
+        health: foundation.health.clone(),
+        metrics: foundation.metrics.control().clone(),
+        clock: Box::new(SystemClock::default()),
+    };
+    let control = ControlPlane::new(loaded, parts);
+    let (follower, copier, publisher) = (control.clone(), control.clone(), control.clone());
+    let snapshots = foundation.settings.control.snapshots.clone();
+    tasks.add(move |closing| follower.follow(closing));
+    tasks.add(move |closing| async move { copier.run_copy(closing).await });
+    tasks.add(move |closing| async move { publisher.run_maintenance(snapshots, closing).await });
+    control
 }

@@ -1,69 +1,108 @@
-//! The keys of receipts, as the settings ask for them.
+//! Builds the signing of receipts from the settings.
 
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use tollgate::{ReceiptKeys, SystemClock};
 
+use super::component::{Foundation, Tasks};
 use super::store::read;
-use crate::config::{KeysFrom, Settings};
-use crate::counters::Shared;
-use crate::data_dir::DataDir;
-use crate::observe::metrics::ReceiptMetrics;
-use crate::receipts::Receipts;
-use crate::receipts::keys::{self, Agreement};
+use crate::config::ReceiptKeySource;
+use tollgate_admin::data_dir::{DataDir, replace};
+use tollgate_store::SharedStore;
+use tollgate_wire::receipts::{KeyAgreement, Receipts, keys};
 
-/// What signs receipts, and what it has to agree on with other servers.
+/// The file of the key in the data directory.
+const KEY_FILE: &str = "receipt.key";
+/// The longest key file, in bytes.
+const MAX_KEY_FILE_BYTES: u64 = 4_096;
+
+/// The signer of receipts, and the agreement on its key with other servers.
 pub(super) struct Signing {
     pub(super) receipts: Arc<Receipts>,
-    pub(super) agreement: Option<Arc<Agreement>>,
+    pub(super) agreement: Option<Arc<KeyAgreement>>,
 }
 
 impl Signing {
     /// # Errors
     /// If the keys that the settings name can't be used.
     pub(super) fn build(
-        settings: &Settings,
-        data: Option<&DataDir>,
-        shared: Option<Arc<dyn Shared>>,
-        metrics: ReceiptMetrics,
+        foundation: &Foundation<'_>,
+        shared: Option<Arc<dyn SharedStore>>,
+        tasks: &mut Tasks,
     ) -> Result<Signing, String> {
+        let (settings, data) = (foundation.settings, foundation.data.as_deref());
+        let metrics = foundation.metrics.receipts().clone();
         let receipts = |keys: ReceiptKeys| Arc::new(Receipts::new(keys, Arc::new(SystemClock::default()), metrics));
-        let given = match &settings.receipt_keys {
-            KeysFrom::Nobody => None,
-            KeysFrom::Texts(secrets) => Some(keys::of(secrets.iter().map(|secret| secret.reveal()))?),
-            KeysFrom::File(path) => Some(file(path)?),
+        let configured = match &settings.receipt_keys {
+            ReceiptKeySource::Generated => None,
+            ReceiptKeySource::Texts(secrets) => Some(keys::from_secrets(secrets.iter().map(|secret| secret.reveal()))?),
+            ReceiptKeySource::File(path) => Some(keys_from_file(path)?),
         };
-        let (secret, shared) = match (given, shared, data) {
+        let (secret, shared) = match (configured, shared, data) {
             (Some(keys), _, _) => return Ok(Signing { receipts: receipts(keys), agreement: None }),
-            (None, Some(shared), _) => (keys::drawn()?, Some(shared)),
-            (None, None, Some(data)) => (kept(data)?, None),
+            (None, Some(shared), _) => (keys::random_secret()?, Some(shared)),
+            (None, None, Some(data)) => (stored_or_generated(data)?, None),
             (None, None, None) => {
                 tracing::info!(
-                    "receipts can be settled until this process ends: set receipt_keys, or a data directory"
+                    "receipts can be settled only until this process ends: set receipt_keys or a data directory to change that"
                 );
-                (keys::drawn()?, None)
+                (keys::random_secret()?, None)
             }
         };
-        let receipts = receipts(keys::of([&secret])?);
-        let agreement = shared.map(|shared| Arc::new(Agreement::new(shared, receipts.clone(), secret)));
+        let receipts = receipts(keys::from_secrets([&secret])?);
+        let agreement = shared.map(|shared| Arc::new(KeyAgreement::new(shared, receipts.clone(), secret)));
+        if let Some(agreement) = agreement.clone() {
+            tasks.add(move |closing| agreement.run(closing));
+        }
         Ok(Signing { receipts, agreement })
     }
 }
 
-/// The key in the data directory. Without it there is one all the same.
-fn kept(data: &DataDir) -> Result<String, String> {
-    keys::kept(data).or_else(|why| {
-        tracing::warn!("{why}; receipts can be settled until this process ends");
-        keys::drawn()
+/// The secret in the data directory, or a temporary one if it can't be used.
+fn stored_or_generated(data: &DataDir) -> Result<String, String> {
+    stored_secret(data).or_else(|why| {
+        tracing::warn!("{why}; receipts can be settled only until this process ends");
+        keys::random_secret()
     })
 }
 
-/// The keys in a file, one in a line.
-fn file(path: &Path) -> Result<ReceiptKeys, String> {
+/// The secret in the data directory; it is generated if there is none.
+///
+/// # Errors
+/// If it can't be read or written.
+fn stored_secret(data: &DataDir) -> Result<String, String> {
+    let path = data.file(KEY_FILE);
+    let shown = path.display();
+    match read_secret(&path).map_err(|error| format!("{shown} can't be read: {error}"))? {
+        Some(secret) if keys::from_secrets([&secret]).is_ok() => return Ok(secret),
+        Some(_) => {
+            tracing::warn!("{shown} contains no key: generating a new one; receipts issued before can't be settled")
+        }
+        None => {}
+    }
+    let secret = keys::random_secret()?;
+    replace(&path, |file| writeln!(file, "{secret}")).map_err(|error| format!("{shown} can't be written: {error}"))?;
+    Ok(secret)
+}
+
+/// The contents of the file; `None` if it does not exist.
+fn read_secret(path: &Path) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(MAX_KEY_FILE_BYTES).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The keys in a file, one per line.
+fn keys_from_file(path: &Path) -> Result<ReceiptKeys, String> {
     let bytes = read("receipt_keys_file", path)?;
     let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-    keys::of(lines).map_err(|why| format!("receipt_keys_file: {}: {why}", path.display()))
+    keys::from_secrets(lines).map_err(|why| format!("receipt_keys_file: {}: {why}", path.display()))
 }
 
 #[cfg(test)]
@@ -82,20 +121,45 @@ mod tests {
             "\r\na secret of the fleet\r\nan older secret of it\n\n",
         ] {
             fs::write(&path, text).unwrap();
-            file(&path).unwrap_or_else(|why| panic!("{text:?}: {why}"));
+            keys_from_file(&path).unwrap_or_else(|why| panic!("{text:?}: {why}"));
         }
         let many = "a secret of the fleet\n".repeat(9);
         let rows = [
-            ("", "there is no key; write one"),
-            ("\n\n", "there is no key; write one"),
-            ("short\n", "a key has at least 16 bytes; make one with `openssl rand -hex 32`"),
-            (&many, "there are too many keys; at most 8"),
+            ("", "there is no key; configure at least one"),
+            ("\n\n", "there is no key; configure at least one"),
+            ("short\n", "a key needs at least 16 bytes; generate one with `openssl rand -hex 32`"),
+            (&many, "there are too many keys; the maximum is 8"),
         ];
         for (text, why) in rows {
             fs::write(&path, text).unwrap();
-            assert_eq!(file(&path).unwrap_err(), format!("receipt_keys_file: {}: {why}", path.display()), "{text:?}");
+            assert_eq!(
+                keys_from_file(&path).unwrap_err(),
+                format!("receipt_keys_file: {}: {why}", path.display()),
+                "{text:?}"
+            );
         }
-        let told = file(&folder.path().join("none")).unwrap_err();
-        assert!(told.starts_with("receipt_keys_file: ") && told.contains("can't be read"), "{told}");
+        let error = keys_from_file(&folder.path().join("none")).unwrap_err();
+        assert!(error.starts_with("receipt_keys_file: ") && error.contains("can't be read"), "{error}");
+    }
+
+    #[test]
+    fn the_key_of_a_data_directory_is_generated_once_and_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(folder.path()).unwrap();
+        let secret = stored_secret(&data).unwrap();
+        assert_eq!(secret.len(), 64);
+        assert_eq!(stored_secret(&data).unwrap(), secret);
+        let path = folder.path().join("receipt.key");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for damaged in ["", "short\n"] {
+            std::fs::write(&path, damaged).unwrap();
+            let other = stored_secret(&data).unwrap();
+            assert!(other.len() == 64 && other != secret);
+            assert_eq!(stored_secret(&data).unwrap(), other);
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(stored_secret(&data).unwrap_err().contains("receipt.key can't be read"));
     }
 }

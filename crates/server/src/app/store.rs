@@ -1,39 +1,40 @@
-//! The store, as the settings ask for it.
+//! Builds the store of the counters from the settings.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate::MemoryConfig;
+use tollgate::{Limiter, MemoryConfig};
+use tollgate_redis::{ClientCert, Password, RedisConfig, RedisCounters};
+use tollgate_store::Counters;
 use tollgate_store::guarded::GuardConfig;
-use tollgate_store::redis::{ClientCert, Password, RedisConfig, RedisStore};
 
-use crate::config::{Data, PasswordFrom, RedisSettings, Settings, Store};
-use crate::counters::Counters;
-use crate::counters::redis::InRedis;
-use crate::health::Health;
-use crate::snapshots::Snapshots;
+use super::component::{Foundation, Tasks};
+use crate::config::{DataSettings, PasswordSource, RedisSettings, StoreSettings};
+use crate::snapshots::{SnapshotReporter, Snapshots};
+use crate::store_health;
 
-/// The longest file that is read here.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// The longest file, in bytes.
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Where counters are kept.
-pub(super) struct Kept {
+/// The store of the counters.
+pub(super) struct CounterStore {
     pub(super) counters: Counters,
-    /// Of counters in memory, if they outlive the process.
+    /// Snapshots of counters in memory, if there is a data directory.
     pub(super) snapshots: Option<Snapshots>,
-    /// What must be tended, if they are elsewhere.
-    pub(super) redis: Option<Arc<InRedis>>,
+    /// Counters in Redis.
+    pub(super) redis: Option<Arc<RedisCounters>>,
 }
 
-impl Kept {
+impl CounterStore {
     /// # Errors
-    /// If what the settings name can't be used. A Redis that is away is no error.
-    pub(super) fn build(settings: &Settings, folder: Option<&Path>, health: &Health) -> Result<Kept, String> {
+    /// If the settings can't be used. A Redis that is unavailable is not an error.
+    pub(super) fn build(foundation: &Foundation<'_>, tasks: &mut Tasks) -> Result<CounterStore, String> {
+        let Foundation { settings, health, data, .. } = foundation;
         match &settings.store {
-            Store::Memory => {
-                let snapshots = folder.map(Snapshots::within);
+            StoreSettings::Memory => {
+                let snapshots = data.as_ref().map(|data| Snapshots::in_directory(data.path()));
                 let memory = MemoryConfig {
                     max_keys: settings.max_keys,
                     max_once: settings.idempotency.max,
@@ -43,25 +44,42 @@ impl Kept {
                     Some(snapshots) => snapshots.load(memory, health),
                     None => memory.build(),
                 };
-                Ok(Kept { counters: store.into(), snapshots, redis: None })
+                Ok(CounterStore { counters: store.into(), snapshots, redis: None })
             }
-            Store::Redis(redis) => {
-                if let Data::Directory { asked_for: true, .. } = settings.data {
-                    tracing::info!("counters are in Redis: the data directory keeps the last good rules alone");
+            StoreSettings::Redis(redis) => {
+                if let DataSettings::Directory { is_explicit: true, .. } = settings.data {
+                    tracing::info!("counters are in Redis: the data directory stores only the last good rules");
                 }
-                let redis = InRedis::new(store(redis)?, guard(redis));
-                Ok(Kept { counters: Counters::Shared(redis.clone()), snapshots: None, redis: Some(redis) })
+                let redis = RedisCounters::new(config(redis)?, guard(redis));
+                let redis = redis.map_err(|error| format!("the settings of Redis are invalid: {error}"))?;
+                let redis = Arc::new(redis);
+                let (watched, health) = (redis.clone(), health.clone());
+                tasks.add(move |closing| store_health::watch(watched, health, closing));
+                Ok(CounterStore { counters: Counters::Shared(redis.clone()), snapshots: None, redis: Some(redis) })
             }
         }
     }
 }
 
-fn store(settings: &RedisSettings) -> Result<RedisStore, String> {
+/// Adds the task that saves counters in memory periodically.
+pub(super) fn save_snapshots(
+    foundation: &Foundation<'_>,
+    snapshots: Snapshots,
+    limiter: Arc<Limiter<Counters>>,
+    tasks: &mut Tasks,
+) {
+    let reporter =
+        SnapshotReporter { health: foundation.health.clone(), metrics: foundation.metrics.snapshots().clone() };
+    let interval = foundation.settings.snapshot_interval;
+    tasks.add(move |closing| snapshots.save_periodically(limiter, interval, reporter, closing));
+}
+
+fn config(settings: &RedisSettings) -> Result<RedisConfig, String> {
     let access = &settings.access;
     let password = match &access.password {
         None => None,
-        Some(PasswordFrom::Text(password)) => Some(password.clone()),
-        Some(PasswordFrom::File(path)) => Some(password(path)?),
+        Some(PasswordSource::Text(password)) => Some(password.clone()),
+        Some(PasswordSource::File(path)) => Some(password_from_file(path)?),
     };
     let client_cert = match &access.certificate {
         None => None,
@@ -69,7 +87,7 @@ fn store(settings: &RedisSettings) -> Result<RedisStore, String> {
             Some(ClientCert { certificate: read("store_cert", &one.cert)?, key: read("store_key", &one.key)? })
         }
     };
-    let config = RedisConfig {
+    Ok(RedisConfig {
         user: access.user.clone(),
         password,
         ca: access.ca.as_deref().map(|path| read("store_ca", path)).transpose()?,
@@ -77,8 +95,7 @@ fn store(settings: &RedisSettings) -> Result<RedisStore, String> {
         prefix: settings.prefix.clone(),
         pool: settings.pool,
         ..RedisConfig::new(settings.address.clone())
-    };
-    config.build().map_err(|error| format!("Redis can't be used as the settings say: {error}"))
+    })
 }
 
 fn guard(settings: &RedisSettings) -> GuardConfig {
@@ -90,10 +107,10 @@ fn guard(settings: &RedisSettings) -> GuardConfig {
     }
 }
 
-/// The password that a file has. Most ways to write one end it with a new line.
-fn password(path: &Path) -> Result<Password, String> {
+/// The password in a file, without a newline at its end.
+fn password_from_file(path: &Path) -> Result<Password, String> {
     let bytes = read("store_password_file", path)?;
-    let unusable = |why: &str| format!("store_password_file: {} {why}; write the password into it", path.display());
+    let unusable = |why: &str| format!("store_password_file: {} {why}; write the password to it", path.display());
     let text = String::from_utf8(bytes).map_err(|_| unusable("is not UTF-8"))?;
     match text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line)) {
         "" => Err(unusable("is empty")),
@@ -103,8 +120,8 @@ fn password(path: &Path) -> Result<Password, String> {
 
 pub(super) fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
-    let why = |error| format!("{setting}: {} can't be read: {error}; name a file that can be", path.display());
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
+    let why = |error| format!("{setting}: {} can't be read: {error}; name a readable file", path.display());
     read.map(|_| bytes).map_err(why)
 }
 
@@ -120,14 +137,14 @@ mod tests {
         let path = folder.path().join("password");
         for text in ["s3cret", "s3cret\n", "s3cret\r\n"] {
             fs::write(&path, text).unwrap();
-            assert!(password(&path).unwrap() == Password::from("s3cret"), "{text:?}");
+            assert!(password_from_file(&path).unwrap() == Password::from("s3cret"), "{text:?}");
         }
         for (bytes, why) in [(&b"\n"[..], "is empty"), (b"", "is empty"), (b"\xff", "is not UTF-8")] {
             fs::write(&path, bytes).unwrap();
-            let told = password(&path).unwrap_err();
-            assert!(told.contains(why) && told.ends_with("; write the password into it"), "{told}");
+            let error = password_from_file(&path).unwrap_err();
+            assert!(error.contains(why) && error.ends_with("; write the password to it"), "{error}");
         }
-        let told = password(&folder.path().join("none")).unwrap_err();
-        assert!(told.starts_with("store_password_file: ") && told.contains("can't be read"), "{told}");
+        let error = password_from_file(&folder.path().join("none")).unwrap_err();
+        assert!(error.starts_with("store_password_file: ") && error.contains("can't be read"), "{error}");
     }
 }

@@ -1,35 +1,35 @@
-//! From texts to settings: each is read by its kind, then those that belong together are held against each other.
+//! Builds the settings from texts: each is parsed by its kind, then related settings are checked against each other.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use tollgate_rules::problem::{Fault, quoted};
+use tollgate_rules::problem::{TextFault, quoted};
 
 use super::origin::Origin;
-use super::read::{Reader, mismatch, time_of};
+use super::read::{SettingsReader, mismatch, parse_time};
 use super::settings::{
-    Data, GrpcSettings, HttpSettings, Listen, RespSettings, ResponseHeaders, RulesSettings, Settings, Tls, TlsClients,
-    Workers,
+    ClientAuthSettings, DataSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings, ResponseHeaders,
+    RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
 };
-use super::table::{DIALECTS, Kind, SCOPE_VALUES};
+use super::table::{DIALECTS, SCOPE_VALUES, SettingKind};
 use super::text;
-use crate::net::Address;
-use tollgate::told::{Dialects, ScopeValues};
+use tollgate_http::response::{Dialects, ScopeValues};
+use tollgate_net::Address;
 
-use crate::wire::http::{AuthorizeAttribute, AuthorizeSettings};
+use tollgate_wire::http::{AuthorizeAttribute, AuthorizeSettings};
 
-/// A struct of which every field has been read, so that all that is wrong is told, or `None` if one could not be.
-macro_rules! whole {
+/// Builds a struct after every field has been parsed, so that all errors are reported; `None` if one failed.
+macro_rules! build {
     ($name:ident { $($field:ident: $value:expr),* $(,)? }) => {{
         $(let $field = $value;)*
         Some($name { $($field: $field?),* })
     }};
 }
 
-impl Reader<'_> {
-    /// All settings; of two that contradict each other, that is told.
-    pub(super) fn settings(&mut self) -> Option<Settings> {
-        let settings = whole!(Settings {
+impl SettingsReader<'_> {
+    /// All settings; contradictions are reported.
+    pub(super) fn settings(&mut self) -> Option<ServerSettings> {
+        let settings = build!(ServerSettings {
             rules: self.rules(),
             grpc: self.grpc(),
             http: self.http(),
@@ -47,11 +47,11 @@ impl Reader<'_> {
             idempotency: self.idempotency(),
             observe: self.observe(),
         });
-        settings.filter(|settings| self.are_apart(settings))
+        settings.filter(|settings| self.have_distinct_addresses(settings))
     }
 
     fn rules(&mut self) -> Option<RulesSettings> {
-        whole!(RulesSettings {
+        build!(RulesSettings {
             paths: self.list("rules", |path| Ok(PathBuf::from(path))),
             merge_domains: self.switch("merge_domains"),
             every_file: self.switch("every_file"),
@@ -60,12 +60,12 @@ impl Reader<'_> {
     }
 
     fn grpc(&mut self) -> Option<GrpcSettings> {
-        whole!(GrpcSettings {
+        build!(GrpcSettings {
             listen: self.listen("grpc"),
             max_in_flight: self.count("grpc_max_in_flight"),
             max_message: self.count("grpc_max_message"),
             max_streams: self.count("grpc_max_streams"),
-            max_connection_age: self.or("grpc_max_connection_age", "off", time_of),
+            max_connection_age: self.or("grpc_max_connection_age", "off", parse_time),
             max_connection_age_grace: self.time("grpc_max_connection_age_grace"),
             keepalive: self.time("grpc_keepalive"),
             keepalive_timeout: self.time("grpc_keepalive_timeout"),
@@ -76,17 +76,17 @@ impl Reader<'_> {
     }
 
     fn response_headers(&mut self) -> Option<Option<ResponseHeaders>> {
-        let headers = whole!(ResponseHeaders {
+        let headers = build!(ResponseHeaders {
             limit: self.header_text("grpc_limit_header"),
             remaining: self.header_text("grpc_remaining_header"),
             reset: self.header_text("grpc_reset_header"),
         });
-        let wanted = self.switch("grpc_response_headers")?;
-        headers.map(|headers| wanted.then_some(headers))
+        let enabled = self.switch("grpc_response_headers")?;
+        headers.map(|headers| enabled.then_some(headers))
     }
 
     fn http(&mut self) -> Option<HttpSettings> {
-        whole!(HttpSettings {
+        build!(HttpSettings {
             listen: self.listen("http"),
             max_in_flight: self.count("http_max_in_flight"),
             idle_timeout: self.time("http_idle_timeout"),
@@ -122,7 +122,7 @@ impl Reader<'_> {
     }
 
     fn authorize(&mut self) -> Option<AuthorizeSettings> {
-        whole!(AuthorizeSettings {
+        build!(AuthorizeSettings {
             domain: self.or("authorize_domain", "none", |text, _| Ok(text.to_owned())),
             attributes: self.attributes(),
             cost_header: self.header("authorize_cost_header"),
@@ -135,9 +135,9 @@ impl Reader<'_> {
             let mut attributes: Vec<AuthorizeAttribute> = Vec::new();
             for pair in text::list(text)? {
                 let attribute = text::attribute(pair)?;
-                if attributes.iter().any(|known| known.name == attribute.name) {
-                    let message = format!("the attribute {} is there twice", quoted(&attribute.name));
-                    return Err(Fault::new(message, "keep one of the two"));
+                if attributes.iter().any(|other| other.name == attribute.name) {
+                    let message = format!("the attribute {} appears twice", quoted(&attribute.name));
+                    return Err(TextFault::new(message, "keep one of the two"));
                 }
                 attributes.push(attribute);
             }
@@ -146,80 +146,82 @@ impl Reader<'_> {
     }
 
     fn resp(&mut self) -> Option<RespSettings> {
-        whole!(RespSettings { listen: self.listen("resp"), max_in_flight: self.count("resp_max_in_flight") })
+        build!(RespSettings { listen: self.listen("resp"), max_in_flight: self.count("resp_max_in_flight") })
     }
 
-    fn data(&mut self) -> Option<Data> {
-        let asked_for = self.values.given("data").is_some_and(|given| given.origin != Origin::Default);
+    fn data(&mut self) -> Option<DataSettings> {
+        let is_explicit = self.values.get("data").is_some_and(|value| value.origin != Origin::Default);
         let path = self.or("data", "off", |text, _| Ok(PathBuf::from(text)))?;
-        Some(path.map_or(Data::Off, |path| Data::Directory { path, asked_for }))
+        Some(path.map_or(DataSettings::Off, |path| DataSettings::Directory { path, is_explicit }))
     }
 
-    fn workers(&mut self) -> Option<Workers> {
+    fn workers(&mut self) -> Option<WorkerSettings> {
         self.read("workers", |text, kind| {
-            let Kind::Workers { most } = kind else { return Err(mismatch()) };
+            let SettingKind::Workers { max } = kind else { return Err(mismatch()) };
             if text == "auto" {
-                return Ok(Workers::Auto);
+                return Ok(WorkerSettings::Auto);
             }
-            let count = text::number(text, 1, most)
-                .map_err(|fault| Fault::new(fault.message, format!("{}, or auto", fault.remedy)))?;
+            let count = text::number(text, 1, max)
+                .map_err(|fault| TextFault::new(fault.message, format!("{}, or auto", fault.remedy)))?;
             let count = usize::try_from(count).ok().and_then(NonZeroUsize::new);
-            count.map(Workers::Count).ok_or_else(mismatch)
+            count.map(WorkerSettings::Count).ok_or_else(mismatch)
         })
     }
 
-    pub(super) fn listen(&mut self, name: &str) -> Option<Listen> {
-        whole!(Listen {
-            address: self.read(name, |text, _| text.parse::<Address>()),
+    pub(super) fn listen(&mut self, name: &str) -> Option<ListenSettings> {
+        build!(ListenSettings {
+            address: self.read(name, |text, _| text
+                .parse::<Address>()
+                .map_err(|error| TextFault::new(error.message, error.remedy))),
             tls: self.tls(name),
             max_connections: self.count(&format!("{name}_max_connections")),
         })
     }
 
-    fn tls(&mut self, listener: &str) -> Option<Option<Tls>> {
+    fn tls(&mut self, listener: &str) -> Option<Option<TlsSettings>> {
         let [cert, key, ca, sans] =
             ["cert", "key", "client_ca", "client_sans"].map(|part| format!("{listener}_tls_{part}"));
         let read = |reader: &mut Self, name: &str| reader.or(name, "none", |text, _| Ok(PathBuf::from(text)));
         let paths = (read(self, &cert), read(self, &key), read(self, &ca), self.list(&sans, |san| Ok(san.to_owned())));
         let (at_cert, at_key, at_ca, at_sans) = paths;
         let (at_cert, at_key, at_ca, at_sans) = (at_cert?, at_key?, at_ca?, at_sans?);
-        // What was given needs what was not.
-        let lone = [
+        // Settings that need another one that is not set.
+        let incomplete = [
             (at_cert.is_some() && at_key.is_none(), &cert, &key),
             (at_key.is_some() && at_cert.is_none(), &key, &cert),
             (at_ca.is_some() && at_cert.is_none(), &ca, &cert),
             (!at_sans.is_empty() && at_ca.is_none(), &sans, &ca),
         ];
-        let lone: Vec<_> = lone.into_iter().filter(|(lone, ..)| *lone).collect();
-        for (_, given, missing) in &lone {
-            let message = format!("`{given}` needs `{missing}`, which is not set");
-            self.refuse(given, Fault::new(message, format!("set `{missing}` too, or remove `{given}`")));
+        let incomplete: Vec<_> = incomplete.into_iter().filter(|(incomplete, ..)| *incomplete).collect();
+        for (_, name, missing) in &incomplete {
+            let message = format!("`{name}` needs `{missing}`, which is not set");
+            self.reject(name, TextFault::new(message, format!("set `{missing}` too, or remove `{name}`")));
         }
-        if !lone.is_empty() {
+        if !incomplete.is_empty() {
             return None;
         }
-        let clients = at_ca.map(|ca| TlsClients { ca, sans: at_sans });
-        Some(at_cert.zip(at_key).map(|(cert, key)| Tls { cert, key, clients }))
+        let clients = at_ca.map(|ca| ClientAuthSettings { ca, sans: at_sans });
+        Some(at_cert.zip(at_key).map(|(cert, key)| TlsSettings { cert, key, clients }))
     }
 
-    /// Whether no two listeners want the same address.
-    fn are_apart(&mut self, settings: &Settings) -> bool {
+    /// Whether no two listeners have the same address.
+    fn have_distinct_addresses(&mut self, settings: &ServerSettings) -> bool {
         let listeners = [
             ("grpc", &settings.grpc.listen),
             ("http", &settings.http.listen),
             ("admin", &settings.admin.listen),
             ("resp", &settings.resp.listen),
         ];
-        let mut apart = true;
+        let mut distinct = true;
         for (at, (name, listen)) in listeners.iter().enumerate() {
-            let free = matches!(listen.address, Address::Off | Address::Tcp { port: 0, .. });
-            let before = listeners.iter().take(at).find(|(_, other)| !free && other.address == listen.address);
+            let is_shareable = matches!(listen.address, Address::Off | Address::Tcp { port: 0, .. });
+            let before = listeners.iter().take(at).find(|(_, other)| !is_shareable && other.address == listen.address);
             if let Some((other, _)) = before {
                 let message = format!("`{name}` and `{other}` both listen on {}", listen.address);
-                self.refuse(name, Fault::new(message, "give each an address of its own"));
-                apart = false;
+                self.reject(name, TextFault::new(message, "give each an address of its own"));
+                distinct = false;
             }
         }
-        apart
+        distinct
     }
 }

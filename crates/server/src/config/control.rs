@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 use tollgate_control::Place;
-use tollgate_rules::problem::{Fault, quoted};
+use tollgate_rules::problem::{TextFault, quoted};
 
-use super::read::Reader;
+use super::read::SettingsReader;
 use super::settings::{ControlPlace, ControlSettings};
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     pub(super) fn control(&mut self) -> Option<ControlSettings> {
-        let place = self.read("control", |text, _| place(text));
+        let place = self.read("control", |text, _| parse_place(text));
         let snapshots = self.or("control_snapshots", "none", |text, _| Ok(PathBuf::from(text)));
         Some(ControlSettings { place: place?, snapshots: snapshots? })
     }
 }
 
-fn place(text: &str) -> Result<ControlPlace, Fault> {
+fn parse_place(text: &str) -> Result<ControlPlace, TextFault> {
     let fault = |shown: &str| {
         let remedy = "write auto, off, sqlite:PATH or postgres://user@host/database";
-        Fault::new(format!("{} is no place for a store of record", quoted(shown)), remedy)
+        TextFault::new(format!("{} is not the address of a store of record", quoted(shown)), remedy)
     };
     match text {
         "auto" => Ok(ControlPlace::Auto),

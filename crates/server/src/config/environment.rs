@@ -1,38 +1,39 @@
-//! The environment, as it was given to the process.
+//! The environment variables of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use tollgate_rules::problem::{Fault, nearest, quoted};
+use tollgate_rules::problem::{TextFault, nearest, quoted};
 
-use super::origin::{Given, Layer, Origin, Problems};
-use super::table::{PREFIX, Said, Setting, table};
-use crate::cli::VARIABLES;
+use super::origin::{ConfigProblems, Origin, SettingLayer, SettingValue};
+use super::table::{PREFIX, Setting, SettingScope, table};
+use tollgate_cli::ENVIRONMENT_VARIABLES;
 
-/// Variables by name.
+/// Environment variables by name.
 #[derive(Debug)]
 pub(super) struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
-    /// Without what Kubernetes adds by itself: a Service called `tollgate` or `redis` gives every pod variables that begin
-    /// like settings. And without what other commands are told: they may be run in the same shell.
+    /// Ignores the variables that Kubernetes adds for a Service called `tollgate` or `redis`, and those of Tollgate's other commands,
+    /// which may run in the same shell.
     pub(super) fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
         let named = variables.into_iter().map(|(name, value)| (name.to_string_lossy().into_owned(), value));
-        let is_other =
-            |name: &str, value: &OsString| is_service_link(name, &value.to_string_lossy()) || VARIABLES.contains(&name);
-        Environment(named.filter(|(name, value)| !is_other(name, value)).collect())
+        let is_ignored = |name: &str, value: &OsString| {
+            is_service_link(name, &value.to_string_lossy()) || ENVIRONMENT_VARIABLES.contains(&name)
+        };
+        Environment(named.filter(|(name, value)| !is_ignored(name, value)).collect())
     }
 
-    /// Settings in variables of Tollgate's own. An unknown one is an error: it would otherwise be said in vain.
-    pub(super) fn own(&self, problems: &mut Problems) -> Layer {
-        let mut layer = Layer::new();
+    /// The settings in `TOLLGATE_` variables. An unknown one is an error: it would have no effect.
+    pub(super) fn settings(&self, problems: &mut ConfigProblems) -> SettingLayer {
+        let mut layer = SettingLayer::new();
         for name in self.names().filter(|name| name.starts_with(PREFIX)) {
-            match settings().find(|setting| setting.variable() == name) {
+            match variables().find(|setting| setting.variable() == name) {
                 Some(setting) => {
                     let text = self.text(name).unwrap_or_else(|| Ok(String::new()));
-                    layer.insert(&setting.name, Given { text, origin: Origin::Environment(name.to_owned()) });
+                    layer.insert(&setting.name, SettingValue { text, origin: Origin::Environment(name.to_owned()) });
                 }
-                None => problems.error(name, unknown(name)),
+                None => problems.error(name, unknown_variable(name)),
             }
         }
         layer
@@ -44,31 +45,31 @@ impl Environment {
     }
 
     /// The value of a variable, if it is set.
-    pub(super) fn text(&self, name: &str) -> Option<Result<String, Fault>> {
+    pub(super) fn text(&self, name: &str) -> Option<Result<String, TextFault>> {
         let value = self.0.get(name)?;
-        let not_text = || Fault::new(format!("the value of {name} is not UTF-8"), "write a text");
+        let not_text = || TextFault::new(format!("the value of {name} is not UTF-8"), "use UTF-8 text");
         Some(value.to_str().map(str::to_owned).ok_or_else(not_text))
     }
 }
 
-fn settings() -> impl Iterator<Item = &'static Setting> {
-    table().iter().filter(|setting| setting.said != Said::Flag)
+fn variables() -> impl Iterator<Item = &'static Setting> {
+    table().iter().filter(|setting| setting.scope != SettingScope::Flag)
 }
 
-fn unknown(name: &str) -> Fault {
-    let variables: Vec<String> = settings().map(Setting::variable).collect();
-    // The part that all have in common would make everything seem near.
-    let meant = name
+fn unknown_variable(name: &str) -> TextFault {
+    let names: Vec<String> = variables().map(Setting::variable).collect();
+    // Without the common prefix, which would make all names similar.
+    let similar = name
         .strip_prefix(PREFIX)
-        .and_then(|rest| nearest(rest, variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX))));
+        .and_then(|rest| nearest(rest, names.iter().filter_map(|variable| variable.strip_prefix(PREFIX))));
     let message = format!("{} is not a setting", quoted(name));
-    match meant {
-        Some(near) => Fault::new(message, format!("did you mean {PREFIX}{near}?")),
-        None => Fault::new(message, "unset it; `tollgate serve --help` lists the settings"),
+    match similar {
+        Some(near) => TextFault::new(message, format!("did you mean {PREFIX}{near}?")),
+        None => TextFault::new(message, "unset it; `tollgate serve --help` lists the settings"),
     }
 }
 
-/// Whether Kubernetes made this variable for a Service: `X_SERVICE_HOST`, `X_SERVICE_PORT_GRPC`, `X_PORT=tcp://…`,
+/// Whether Kubernetes sets this variable for a Service: `X_SERVICE_HOST`, `X_SERVICE_PORT_GRPC`, `X_PORT=tcp://…`,
 /// `X_PORT_8081_TCP_ADDR`.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_url = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));

@@ -1,29 +1,29 @@
-//! `tollgate.yaml`: settings as the keys of one map, each known by its line.
+//! `tollgate.yaml`: settings as keys of one map, each with its line.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_rules::load::{Source, read_file};
-use tollgate_rules::problem::{Fault, nearest, quoted};
-use tollgate_rules::yaml::{self, Entry, Kind as Form, Yaml};
+use tollgate_rules::load::{RuleFile, read_file};
+use tollgate_rules::problem::{TextFault, nearest, quoted};
+use tollgate_rules::yaml::{self, Yaml, YamlEntry, YamlKind};
 
-use super::origin::{Given, Layer, Origin, Problems};
-use super::table::{Kind, Said, Secret, Setting, find, table};
+use super::origin::{ConfigProblems, Origin, SettingLayer, SettingValue};
+use super::table::{Secrecy, Setting, SettingKind, SettingScope, find, table};
 use super::text::without_password;
 
 /// The settings of a file.
-pub(super) fn read(path: &Path, problems: &mut Problems) -> Layer {
+pub(super) fn read(path: &Path, problems: &mut ConfigProblems) -> SettingLayer {
     match read_file(path) {
         Ok(source) => parse(&source, problems),
         Err(fault) => {
             problems.error(path.display().to_string(), fault);
-            Layer::new()
+            SettingLayer::new()
         }
     }
 }
 
 /// The settings of a file's text.
-pub(super) fn parse(source: &Source, problems: &mut Problems) -> Layer {
+pub(super) fn parse(source: &RuleFile, problems: &mut ConfigProblems) -> SettingLayer {
     let file: Arc<str> = source.name.as_str().into();
     let at = |line: usize| format!("{file}:{line}");
     let (documents, faults) = yaml::read(&source.text);
@@ -31,25 +31,25 @@ pub(super) fn parse(source: &Source, problems: &mut Problems) -> Layer {
         problems.error(at(line), fault);
     }
     let mut documents = documents.iter().filter(|document| !document.is_null());
-    let Some(settings) = documents.next() else { return Layer::new() };
+    let Some(settings) = documents.next() else { return SettingLayer::new() };
     if let Some(second) = documents.next() {
-        let fault = Fault::new("a second document begins here", "remove the `---`; settings are one map");
+        let fault = TextFault::new("a second document begins here", "remove the `---`; settings are one map");
         problems.error(at(second.line), fault);
     }
-    let Form::Map(entries) = &settings.kind else {
+    let YamlKind::Map(entries) = &settings.kind else {
         let message = format!("settings must be a map, not {}", settings.described());
         problems.error(
             at(settings.line),
-            Fault::new(message, "write `key: value` lines, for instance grpc: 127.0.0.1:8081"),
+            TextFault::new(message, "write `key: value` lines, for instance grpc: 127.0.0.1:8081"),
         );
-        return Layer::new();
+        return SettingLayer::new();
     };
-    let mut layer = Layer::new();
+    let mut layer = SettingLayer::new();
     for entry in entries {
-        match setting(&entry.key.text) {
+        match setting_for(&entry.key.text) {
             Ok(setting) => {
                 let text = text(setting, entry);
-                layer.insert(&setting.name, Given { text, origin: Origin::File(file.clone(), entry.line) });
+                layer.insert(&setting.name, SettingValue { text, origin: Origin::File(file.clone(), entry.line) });
             }
             Err(fault) => problems.error(at(entry.line), fault),
         }
@@ -57,79 +57,82 @@ pub(super) fn parse(source: &Source, problems: &mut Problems) -> Layer {
     layer
 }
 
-/// The setting that a key names.
-fn setting(key: &str) -> Result<&'static Setting, Fault> {
+/// The setting of a key.
+fn setting_for(key: &str) -> Result<&'static Setting, TextFault> {
     let setting = find(key);
-    match setting.map(|setting| (setting.said, setting)) {
-        Some((Said::Everywhere, setting)) => Ok(setting),
+    match setting.map(|setting| (setting.scope, setting)) {
+        Some((SettingScope::Everywhere, setting)) => Ok(setting),
         Some((_, setting)) => {
             let message = format!("{} does not belong in the file", quoted(key));
-            Err(Fault::new(message, format!("say {} on the command line", setting.flag())))
+            Err(TextFault::new(message, format!("use {} on the command line", setting.flag())))
         }
         None => {
-            let keys =
-                || table().iter().filter(|setting| setting.said == Said::Everywhere).map(|setting| &*setting.name);
-            // People also write keys as they write flags.
-            let meant = nearest(&key.trim_start_matches('-').replace('-', "_"), keys());
-            let remedy = match meant {
+            let keys = || {
+                table().iter().filter(|setting| setting.scope == SettingScope::Everywhere).map(|setting| &*setting.name)
+            };
+            // Keys may be written like flags by mistake.
+            let similar = nearest(&key.trim_start_matches('-').replace('-', "_"), keys());
+            let remedy = match similar {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "remove it; `tollgate serve --help` lists the settings".to_owned(),
             };
-            Err(Fault::new(format!("{} is not a setting", quoted(key)), remedy))
+            Err(TextFault::new(format!("{} is not a setting", quoted(key)), remedy))
         }
     }
 }
 
 /// A value as one would write it in a flag: lists with commas, maps as pairs.
-fn text(setting: &Setting, entry: &Entry) -> Result<String, Fault> {
+fn text(setting: &Setting, entry: &YamlEntry) -> Result<String, TextFault> {
     let name = &setting.name;
     if entry.value.is_null() {
         return Err(no_value());
     }
     match &entry.value.kind {
-        Form::Scalar(scalar) => Ok(scalar.text.clone()),
-        Form::List(items) if setting.kind.is_list() => joined(items.iter().map(|item| item_text(item, setting)), name),
-        Form::Map(entries) if setting.kind == Kind::Attributes => {
-            let pair = |entry: &Entry| Ok(format!("{}={}", entry.key.text, item_text(&entry.value, setting)?));
+        YamlKind::Scalar(scalar) => Ok(scalar.text.clone()),
+        YamlKind::List(items) if setting.kind.is_list() => {
+            joined(items.iter().map(|item| item_text(item, setting)), name)
+        }
+        YamlKind::Map(entries) if setting.kind == SettingKind::Attributes => {
+            let pair = |entry: &YamlEntry| Ok(format!("{}={}", entry.key.text, item_text(&entry.value, setting)?));
             joined(entries.iter().map(pair), name)
         }
-        Form::List(_) | Form::Map(_) => {
+        YamlKind::List(_) | YamlKind::Map(_) => {
             let remedy = if setting.kind.is_list() {
-                "write a list, or values with commas between them"
+                "write a list, or values separated by commas"
             } else {
                 "write a single value"
             };
-            Err(Fault::new(format!("{} can't be its value", entry.value.described()), remedy))
+            Err(TextFault::new(format!("{} can't be its value", entry.value.described()), remedy))
         }
     }
 }
 
-fn joined(items: impl Iterator<Item = Result<String, Fault>>, name: &str) -> Result<String, Fault> {
+fn joined(items: impl Iterator<Item = Result<String, TextFault>>, name: &str) -> Result<String, TextFault> {
     let items = items.collect::<Result<Vec<_>, _>>()?;
     if items.is_empty() {
-        return Err(Fault::new("there is nothing in it", format!("write `{name}: none`, or values")));
+        return Err(TextFault::new("it is empty", format!("write `{name}: none`, or values")));
     }
     Ok(items.join(","))
 }
 
-fn item_text(item: &Yaml, setting: &Setting) -> Result<String, Fault> {
+fn item_text(item: &Yaml, setting: &Setting) -> Result<String, TextFault> {
     match &item.kind {
-        Form::Scalar(scalar) if scalar.is_null() => Err(no_value()),
-        Form::Scalar(scalar) if scalar.text.contains(',') => {
-            let what = match setting.secret {
-                Secret::Everything => "one".to_owned(),
-                Secret::Password | Secret::Nothing => quoted(&without_password(&scalar.text)),
+        YamlKind::Scalar(scalar) if scalar.is_null() => Err(no_value()),
+        YamlKind::Scalar(scalar) if scalar.text.contains(',') => {
+            let value = match setting.secret {
+                Secrecy::Everything => "a value".to_owned(),
+                Secrecy::Password | Secrecy::Nothing => quoted(&without_password(&scalar.text)),
             };
-            let message = format!("{what} has a comma in it, which parts values");
-            Err(Fault::new(message, "write each value in a line of its own, without commas"))
+            let message = format!("{value} contains a comma, which separates values");
+            Err(TextFault::new(message, "write each value on a line of its own, without commas"))
         }
-        Form::Scalar(scalar) => Ok(scalar.text.clone()),
-        Form::List(_) | Form::Map(_) => {
-            Err(Fault::new(format!("{} can't be a value of the list", item.described()), "write single values"))
+        YamlKind::Scalar(scalar) => Ok(scalar.text.clone()),
+        YamlKind::List(_) | YamlKind::Map(_) => {
+            Err(TextFault::new(format!("{} can't be an item of the list", item.described()), "write single values"))
         }
     }
 }
 
-fn no_value() -> Fault {
-    Fault::new("there is no value", "write one, or remove the line")
+fn no_value() -> TextFault {
+    TextFault::new("there is no value", "write one, or remove the line")
 }

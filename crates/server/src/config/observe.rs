@@ -1,13 +1,13 @@
-//! The settings of what is told of decisions.
+//! The settings of logs, traces, metrics and the decision log.
 
 use std::path::PathBuf;
 
-use super::read::Reader;
+use super::read::SettingsReader;
 use super::settings::{DecisionLogPlace, DecisionLogSettings, LogFormat, ObserveSettings, Url};
 use super::table::{DECISION_LOGS, LOG_FORMATS, LOG_LEVELS};
 use super::text;
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     pub(super) fn observe(&mut self) -> Option<ObserveSettings> {
         let log_level = self.read("log_level", |text, _| text::log_level(text, LOG_LEVELS));
         let log_format = self.word("log_format", LOG_FORMATS, &[LogFormat::Text, LogFormat::Json]);

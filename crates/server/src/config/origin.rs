@@ -1,66 +1,66 @@
-//! What was given, where it came from, and what is wrong with it.
+//! Values of settings, their origins and their problems.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use tollgate_rules::Severity;
-use tollgate_rules::problem::Fault;
+use tollgate_rules::problem::TextFault;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Nobody said anything.
+pub(super) enum Origin {
+    /// The default of the table.
     Default,
     /// Variables of envoyproxy/ratelimit: `HOST and PORT`.
     Envoy(String),
-    /// What envoyproxy/ratelimit does where nobody says anything.
+    /// A default of envoyproxy/ratelimit.
     EnvoyDefault,
     /// A line of the file.
     File(Arc<str>, usize),
-    /// A variable of Tollgate's own.
+    /// A `TOLLGATE_` variable.
     Environment(String),
     /// A flag, with its dashes.
     Flag(String),
 }
 
-/// A value as it was given. One that can't be had as a text counts all the same, and is told if nothing stronger hides it.
+/// A value with its origin. An invalid text takes part in precedence too, and is reported if nothing overrides it.
 #[derive(Clone)]
-pub(crate) struct Given {
-    pub(crate) text: Result<String, Fault>,
-    pub(crate) origin: Origin,
+pub(super) struct SettingValue {
+    pub text: Result<String, TextFault>,
+    pub origin: Origin,
 }
 
-/// What one source gave, by the names of settings.
-pub(crate) type Layer = BTreeMap<&'static str, Given>;
+/// The values of one source, by the names of settings.
+pub(super) type SettingLayer = BTreeMap<&'static str, SettingValue>;
 
-/// Something that whoever starts the server should know.
+/// An error or a warning about settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// Whether the server can start in spite of it.
-    pub(crate) severity: Severity,
+pub struct ConfigProblem {
+    /// Whether the server can start.
+    pub severity: Severity,
     /// `tollgate.yaml:3`, `TOLLGATE_GRPC`, `--grpc`
-    pub(crate) place: String,
+    pub place: String,
     /// What is wrong.
-    pub(crate) message: String,
+    pub message: String,
     /// What to write instead.
-    pub(crate) remedy: String,
+    pub remedy: String,
 }
 
-/// Problems so far. A file that is wrong throughout must not fill the screen many times over.
+/// The problems so far. Their number is bounded, so that an invalid file does not flood the terminal.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
-    pub(super) errors: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
-    left_out: usize,
+pub(super) struct ConfigProblems {
+    pub(super) errors: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
+    omitted: usize,
 }
 
-/// The most errors that are told.
-pub(super) const MOST_ERRORS: usize = 100;
+/// Errors that are reported.
+pub(super) const MAX_ERRORS: usize = 100;
 
 impl Origin {
-    /// The place as an error names it.
-    pub(crate) fn place(&self) -> String {
+    /// The origin as an error names it.
+    pub(super) fn place(&self) -> String {
         match self {
             Origin::Default => "default".to_owned(),
             Origin::Envoy(names) => names.clone(),
@@ -71,10 +71,10 @@ impl Origin {
     }
 }
 
-/// Without the text, which may be a password.
-impl fmt::Debug for Given {
+/// Omits the text, which may be a password.
+impl fmt::Debug for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given").field("origin", &self.origin).finish_non_exhaustive()
+        f.debug_struct("SettingValue").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 
@@ -89,36 +89,36 @@ impl fmt::Display for Origin {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}; {}", self.place, self.severity, self.message, self.remedy)
     }
 }
 
-impl Problems {
-    pub(crate) fn error(&mut self, place: impl Into<String>, fault: Fault) {
-        if self.errors.len() < MOST_ERRORS {
-            let Fault { message, remedy } = fault;
-            self.errors.push(Problem { severity: Severity::Error, place: place.into(), message, remedy });
+impl ConfigProblems {
+    pub(super) fn error(&mut self, place: impl Into<String>, fault: TextFault) {
+        if self.errors.len() < MAX_ERRORS {
+            let TextFault { message, remedy } = fault;
+            self.errors.push(ConfigProblem { severity: Severity::Error, place: place.into(), message, remedy });
         } else {
-            self.left_out += 1;
+            self.omitted += 1;
         }
     }
 
-    pub(crate) fn warning(&mut self, place: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn warning(&mut self, place: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) {
         let (place, message, remedy) = (place.into(), message.into(), remedy.into());
-        self.warnings.push(Problem { severity: Severity::Warning, place, message, remedy });
+        self.warnings.push(ConfigProblem { severity: Severity::Warning, place, message, remedy });
     }
 
     /// The warnings, or, if there is an error, everything, errors first.
-    pub(crate) fn into_result(mut self) -> Result<Vec<Problem>, Vec<Problem>> {
+    pub(super) fn into_result(mut self) -> Result<Vec<ConfigProblem>, Vec<ConfigProblem>> {
         if self.errors.is_empty() {
             return Ok(self.warnings);
         }
-        if self.left_out > 0 {
-            let message = format!("and {} more: only the first {MOST_ERRORS} are told", self.left_out);
+        if self.omitted > 0 {
+            let message = format!("and {} more: only the first {MAX_ERRORS} are reported", self.omitted);
             let (place, remedy) = ("settings".to_owned(), "correct those first".to_owned());
-            self.errors.push(Problem { severity: Severity::Error, place, message, remedy });
+            self.errors.push(ConfigProblem { severity: Severity::Error, place, message, remedy });
         }
         self.errors.append(&mut self.warnings);
         Err(self.errors)

@@ -1,25 +1,26 @@
-//! `--print-config`: every setting and where it came from, as a file that says the same.
+//! `--print-config`: every setting and its origin, as an equivalent file.
 
 use std::fmt::Write;
 
-use super::origin::Given;
-use super::table::{Said, Secret, Setting};
+use super::origin::SettingValue;
+use super::table::{Secrecy, Setting, SettingScope};
 use super::text::{HIDDEN, without_password};
 use super::values::Values;
 
-/// How far the comments are moved to the right at most: a long value has its comment behind it.
-const WIDEST: usize = 48;
+/// The widest value with which comments are aligned.
+const MAX_VALUE_WIDTH: usize = 48;
 
 /// The settings as a `tollgate.yaml`.
 pub(super) fn print(values: &Values) -> String {
     let lines: Vec<(String, String)> = values
         .iter()
-        .filter(|(setting, _)| setting.said == Said::Everywhere)
-        .map(|(setting, given)| {
-            (format!("{}: {}", setting.name, scalar(&shown(setting, given))), given.origin.to_string())
+        .filter(|(setting, _)| setting.scope == SettingScope::Everywhere)
+        .map(|(setting, value)| {
+            (format!("{}: {}", setting.name, scalar(&shown(setting, value))), value.origin.to_string())
         })
         .collect();
-    let width = lines.iter().map(|(line, _)| line.chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0);
+    let width =
+        lines.iter().map(|(line, _)| line.chars().count()).filter(|width| *width <= MAX_VALUE_WIDTH).max().unwrap_or(0);
     let mut text = String::new();
     for (line, origin) in lines {
         let _ = writeln!(text, "{line:width$}  # {}", comment(&origin));
@@ -27,17 +28,17 @@ pub(super) fn print(values: &Values) -> String {
     text
 }
 
-/// The value as it may be shown.
-fn shown(setting: &Setting, given: &Given) -> String {
-    let text = given.text.as_deref().unwrap_or_default().trim();
+/// The value without secrets.
+fn shown(setting: &Setting, value: &SettingValue) -> String {
+    let text = value.text.as_deref().unwrap_or_default().trim();
     match setting.secret {
-        Secret::Password => without_password(text),
-        Secret::Everything if text != setting.default => HIDDEN.to_owned(),
-        Secret::Everything | Secret::Nothing => text.to_owned(),
+        Secrecy::Password => without_password(text),
+        Secrecy::Everything if text != setting.default => HIDDEN.to_owned(),
+        Secrecy::Everything | Secrecy::Nothing => text.to_owned(),
     }
 }
 
-/// A text as a YAML scalar: in quotes, unless nothing in it could mean anything else.
+/// A text as a YAML scalar, in quotes if necessary.
 fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:,=+%-".contains(c);
     let nothing = ["null", "Null", "NULL"].contains(&text);
@@ -59,12 +60,12 @@ fn scalar(text: &str) -> String {
     quoted
 }
 
-/// Whether YAML lets a character stand as it is; line breaks that are not ASCII would be taken for a space.
+/// Whether YAML allows a character without an escape; line breaks outside ASCII would become spaces.
 fn is_printable(c: char) -> bool {
     !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// The name of a file may hold anything; a comment ends with its line.
+/// A text as a comment: a file name may contain any character, but a comment ends with its line.
 fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || !is_printable(c) { '?' } else { c }).collect()
 }

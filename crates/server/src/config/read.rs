@@ -1,25 +1,25 @@
-//! Reads the texts of settings by their kinds, and keeps what is wrong with them.
+//! Parses the texts of settings by their kinds and collects the problems.
 
 use std::time::Duration;
 
 use http::HeaderName;
-use tollgate_rules::problem::Fault;
+use tollgate_rules::problem::TextFault;
 
-use super::origin::{Given, Problems};
+use super::origin::{ConfigProblems, SettingValue};
 use super::settings::Percent;
-use super::table::Kind;
+use super::table::SettingKind;
 use super::text;
 use super::values::Values;
 
-/// Reads values. Every method that returns `None` has told why.
-pub(super) struct Reader<'v> {
+/// Parses values. Every method that returns `None` has reported an error.
+pub(super) struct SettingsReader<'v> {
     pub(super) values: &'v Values,
-    problems: &'v mut Problems,
+    problems: &'v mut ConfigProblems,
 }
 
-impl<'v> Reader<'v> {
-    pub(super) fn new(values: &'v Values, problems: &'v mut Problems) -> Reader<'v> {
-        Reader { values, problems }
+impl<'v> SettingsReader<'v> {
+    pub(super) fn new(values: &'v Values, problems: &'v mut ConfigProblems) -> SettingsReader<'v> {
+        SettingsReader { values, problems }
     }
 
     pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
@@ -29,16 +29,16 @@ impl<'v> Reader<'v> {
     pub(super) fn count<N: TryFrom<u64>>(&mut self, name: &str) -> Option<N> {
         self.read(name, |text, kind| {
             let count = match kind {
-                Kind::Number { least, most } => text::number(text, least, most)?,
-                Kind::Size { least, most } => text::size(text, least, most)?,
+                SettingKind::Number { min, max } => text::number(text, min, max)?,
+                SettingKind::Size { min, max } => text::size(text, min, max)?,
                 _ => return Err(mismatch()),
             };
-            N::try_from(count).map_err(|_| Fault::new("it is too large for this machine", "write a smaller number"))
+            N::try_from(count).map_err(|_| TextFault::new("it is too large for this machine", "write a smaller number"))
         })
     }
 
     pub(super) fn time(&mut self, name: &str) -> Option<Duration> {
-        self.read(name, time_of)
+        self.read(name, parse_time)
     }
 
     pub(super) fn percent(&mut self, name: &str) -> Option<Percent> {
@@ -49,28 +49,28 @@ impl<'v> Reader<'v> {
         self.read(name, |text, _| text::header(text))
     }
 
-    /// The name of a header, as it was written.
+    /// The name of a header, with its capitals.
     pub(super) fn header_text(&mut self, name: &str) -> Option<String> {
         self.read(name, |text, _| text::header(text).map(|_| text.to_owned()))
     }
 
-    pub(super) fn word<T: Copy>(&mut self, name: &str, words: &[&'static str], meanings: &[T]) -> Option<T> {
+    pub(super) fn word<T: Copy>(&mut self, name: &str, words: &[&'static str], values: &[T]) -> Option<T> {
         self.read(name, |text, _| {
-            let place = text::word(text, words)?;
-            meanings.get(place).copied().ok_or_else(mismatch)
+            let position = text::word(text, words)?;
+            values.get(position).copied().ok_or_else(mismatch)
         })
     }
 
-    pub(super) fn list<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Option<Vec<T>> {
+    pub(super) fn list<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, TextFault>) -> Option<Vec<T>> {
         self.read(name, |text, _| text::list(text)?.into_iter().map(&read).collect())
     }
 
-    /// A value, or the word that says that there is none.
+    /// A value, or `None` for the word `none`.
     pub(super) fn or<T>(
         &mut self,
         name: &str,
         none: &str,
-        read: impl FnOnce(&str, Kind) -> Result<T, Fault>,
+        read: impl FnOnce(&str, SettingKind) -> Result<T, TextFault>,
     ) -> Option<Option<T>> {
         self.read(name, |text, kind| {
             if text == none {
@@ -78,44 +78,49 @@ impl<'v> Reader<'v> {
             }
             read(text, kind)
                 .map(Some)
-                .map_err(|fault| Fault::new(fault.message, format!("{}, or {none}", fault.remedy)))
+                .map_err(|fault| TextFault::new(fault.message, format!("{}, or {none}", fault.remedy)))
         })
     }
 
-    pub(super) fn read<T>(&mut self, name: &str, read: impl FnOnce(&str, Kind) -> Result<T, Fault>) -> Option<T> {
+    pub(super) fn read<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str, SettingKind) -> Result<T, TextFault>,
+    ) -> Option<T> {
         let read = match self.values.find(name) {
-            Some((setting, Given { text: Ok(text), .. })) => match text.trim() {
-                "" => {
-                    Err(Fault::new("it is empty", format!("write a value such as {}, or remove it", setting.default)))
-                }
+            Some((setting, SettingValue { text: Ok(text), .. })) => match text.trim() {
+                "" => Err(TextFault::new(
+                    "it is empty",
+                    format!("write a value such as {}, or remove it", setting.default),
+                )),
                 text => read(text, setting.kind),
             },
-            Some((_, Given { text: Err(fault), .. })) => Err(fault.clone()),
+            Some((_, SettingValue { text: Err(fault), .. })) => Err(fault.clone()),
             None => Err(mismatch()),
         };
         match read {
             Ok(value) => Some(value),
-            Err(Fault { message, remedy }) => {
-                self.refuse(name, Fault::new(format!("`{name}`: {message}"), remedy));
+            Err(TextFault { message, remedy }) => {
+                self.reject(name, TextFault::new(format!("`{name}`: {message}"), remedy));
                 None
             }
         }
     }
 
-    pub(super) fn refuse(&mut self, name: &str, fault: Fault) {
-        let place = self.values.given(name).map_or_else(String::new, |given| given.origin.place());
+    pub(super) fn reject(&mut self, name: &str, fault: TextFault) {
+        let place = self.values.get(name).map_or_else(String::new, |value| value.origin.place());
         self.problems.error(place, fault);
     }
 }
 
-pub(super) fn time_of(text: &str, kind: Kind) -> Result<Duration, Fault> {
+pub(super) fn parse_time(text: &str, kind: SettingKind) -> Result<Duration, TextFault> {
     match kind {
-        Kind::Time { least, most, .. } => text::time(text, least, most),
+        SettingKind::Time { min, max, .. } => text::time(text, min, max),
         _ => Err(mismatch()),
     }
 }
 
-/// The table and its readers disagree. A test reads every setting, so nobody is told this.
-pub(super) fn mismatch() -> Fault {
-    Fault::new("the program does not know how to read it", "report this as a defect")
+/// The table and the parsers disagree. A test parses every setting, so users never get this error.
+pub(super) fn mismatch() -> TextFault {
+    TextFault::new("the program can't parse it", "report this as a bug")
 }

@@ -1,321 +1,320 @@
-//! The settings of `tollgate serve`, read and checked. Plain data: no text is left to be understood, and no two of them
-//! contradict each other.
+//! The settings of `tollgate serve` as plain data, parsed and checked for contradictions.
 
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_store::redis::{Address as RedisAddress, Password};
+use tollgate_redis::{Address as RedisAddress, Password};
 
-use crate::admin::auth::Identity;
-use crate::net::Address;
-use tollgate::told::{Dialects, ScopeValues};
+use tollgate_admin::auth::Identity;
+use tollgate_http::response::{Dialects, ScopeValues};
+use tollgate_net::Address;
 
-use crate::wire::http::AuthorizeSettings;
+use tollgate_wire::http::AuthorizeSettings;
 
-/// Everything that the server is told at its start.
+/// All settings of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) rules: RulesSettings,
-    pub(crate) grpc: GrpcSettings,
-    pub(crate) http: HttpSettings,
-    pub(crate) admin: AdminSettings,
-    pub(crate) resp: RespSettings,
-    pub(crate) store: Store,
-    /// The most counters that are kept in memory.
-    pub(crate) max_keys: usize,
-    pub(crate) data: Data,
-    /// How often the counters are written to the data directory.
-    pub(crate) snapshot_interval: Duration,
-    pub(crate) workers: Workers,
-    /// How long what is in flight may take once the server is told to stop.
-    pub(crate) shutdown_timeout: Duration,
-    /// Every refusal is told and nothing is refused.
-    pub(crate) shadow_mode: bool,
-    pub(crate) control: ControlSettings,
-    pub(crate) receipt_keys: KeysFrom,
-    pub(crate) idempotency: Idempotency,
-    pub(crate) observe: ObserveSettings,
+pub struct ServerSettings {
+    pub rules: RulesSettings,
+    pub grpc: GrpcSettings,
+    pub http: HttpSettings,
+    pub admin: AdminSettings,
+    pub resp: RespSettings,
+    pub store: StoreSettings,
+    /// The maximum number of counters in memory.
+    pub max_keys: usize,
+    pub data: DataSettings,
+    /// The time between snapshots of the counters.
+    pub snapshot_interval: Duration,
+    pub workers: WorkerSettings,
+    /// The wait for requests in flight at shutdown.
+    pub shutdown_timeout: Duration,
+    /// Denials are reported and nothing is denied.
+    pub shadow_mode: bool,
+    pub control: ControlSettings,
+    pub receipt_keys: ReceiptKeySource,
+    pub idempotency: IdempotencySettings,
+    pub observe: ObserveSettings,
 }
 
-/// Which rules, and how they are followed.
+/// The rule files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RulesSettings {
+pub struct RulesSettings {
     /// Files and directories; none means the built-in example rules.
-    pub(crate) paths: Vec<PathBuf>,
-    /// Files of the same domain are one.
-    pub(crate) merge_domains: bool,
-    /// In a directory every file is one of rules, whatever its name.
-    pub(crate) every_file: bool,
-    /// How often the files are looked at, besides being watched.
-    pub(crate) poll: Duration,
+    pub paths: Vec<PathBuf>,
+    /// Whether several files may have the same domain.
+    pub merge_domains: bool,
+    /// Whether every file in a directory is a rule file, whatever its name.
+    pub every_file: bool,
+    /// The time between polls of the files, which are watched as well.
+    pub poll: Duration,
 }
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listen {
-    pub(crate) address: Address,
-    /// `None` takes connections in the clear.
-    pub(crate) tls: Option<Tls>,
-    /// The most connections at a time; others are closed at once.
-    pub(crate) max_connections: usize,
+pub struct ListenSettings {
+    pub address: Address,
+    /// `None` means no TLS.
+    pub tls: Option<TlsSettings>,
+    /// The maximum number of connections; others are closed at once.
+    pub max_connections: usize,
 }
 
-/// How a listener proves who it is.
+/// TLS of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// The certificate and those that vouch for it, in PEM.
-    pub(crate) cert: PathBuf,
+pub struct TlsSettings {
+    /// The certificate with its chain, in PEM.
+    pub cert: PathBuf,
     /// The certificate's private key, in PEM.
-    pub(crate) key: PathBuf,
-    /// `None` lets clients in without a certificate.
-    pub(crate) clients: Option<TlsClients>,
+    pub key: PathBuf,
+    /// `None` accepts clients without a certificate.
+    pub clients: Option<ClientAuthSettings>,
 }
 
-/// Which clients a listener lets in.
+/// The certificates that clients must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsClients {
-    /// Those whose certificates come from these, in PEM.
-    pub(crate) ca: PathBuf,
-    /// Of them only those with one of these names; none means all.
-    pub(crate) sans: Vec<String>,
+pub struct ClientAuthSettings {
+    /// The CA of client certificates, in PEM.
+    pub ca: PathBuf,
+    /// The allowed names; empty means all.
+    pub sans: Vec<String>,
 }
 
-/// Envoy's protocol.
+/// Envoy's protocol over gRPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GrpcSettings {
-    pub(crate) listen: Listen,
-    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
-    pub(crate) max_in_flight: usize,
+pub struct GrpcSettings {
+    pub listen: ListenSettings,
+    /// The maximum number of concurrent checks; others are answered by the policies of their rules. 0 sheds everything.
+    pub max_in_flight: usize,
     /// The longest message, in bytes.
-    pub(crate) max_message: usize,
-    /// The most calls at a time on a connection.
-    pub(crate) max_streams: u32,
-    /// How long a connection is kept before it is asked to end; `None` is for ever.
-    pub(crate) max_connection_age: Option<Duration>,
-    /// How long a connection that was asked to end may still take.
-    pub(crate) max_connection_age_grace: Duration,
-    /// How often a silent connection is asked whether it is still there.
-    pub(crate) keepalive: Duration,
-    /// How long it may take to answer that.
-    pub(crate) keepalive_timeout: Duration,
-    /// `None` adds no headers to the caller's response.
-    pub(crate) response_headers: Option<ResponseHeaders>,
-    /// Whether the metadata of rules is in the answer.
-    pub(crate) dynamic_metadata: bool,
-    pub(crate) auth: DataAuth,
+    pub max_message: usize,
+    /// The maximum number of concurrent calls on a connection.
+    pub max_streams: u32,
+    /// The age at which a connection is closed gracefully; `None` means never.
+    pub max_connection_age: Option<Duration>,
+    /// The time for calls in flight after that.
+    pub max_connection_age_grace: Duration,
+    /// The time between pings on an idle connection.
+    pub keepalive: Duration,
+    /// The timeout of a ping.
+    pub keepalive_timeout: Duration,
+    /// `None` adds no headers to the response.
+    pub response_headers: Option<ResponseHeaders>,
+    /// Whether the response has the metadata of rules.
+    pub dynamic_metadata: bool,
+    pub auth: DataAuth,
 }
 
-/// The names of the headers that Envoy is asked to add.
+/// The names of the headers that Envoy adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResponseHeaders {
-    /// As written, also in its capitals.
-    pub(crate) limit: String,
-    pub(crate) remaining: String,
-    pub(crate) reset: String,
+pub struct ResponseHeaders {
+    /// As written, with its capitals.
+    pub limit: String,
+    pub remaining: String,
+    pub reset: String,
 }
 
 /// JSON over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HttpSettings {
-    pub(crate) listen: Listen,
-    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
-    pub(crate) max_in_flight: usize,
-    /// How long a connection may be silent between requests.
-    pub(crate) idle_timeout: Duration,
-    /// How long the head and the body of a request may take to arrive.
-    pub(crate) body_timeout: Duration,
-    pub(crate) headers: Dialects,
-    /// By how much of the wait `Retry-After` is spread; `None` tells the wait as it is.
-    pub(crate) retry_jitter: Option<Percent>,
-    pub(crate) scope_values: ScopeValues,
-    pub(crate) authorize: AuthorizeSettings,
-    pub(crate) auth: DataAuth,
+pub struct HttpSettings {
+    pub listen: ListenSettings,
+    /// The maximum number of concurrent checks; others are answered by the policies of their rules. 0 sheds everything.
+    pub max_in_flight: usize,
+    /// The longest idle time between requests.
+    pub idle_timeout: Duration,
+    /// The longest time for the head and the body of a request to arrive.
+    pub body_timeout: Duration,
+    pub headers: Dialects,
+    /// The jitter of `Retry-After`, as a share of the wait; `None` adds none.
+    pub retry_jitter: Option<Percent>,
+    pub scope_values: ScopeValues,
+    pub authorize: AuthorizeSettings,
+    pub auth: DataAuth,
 }
 
-/// What operators see.
+/// The admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminSettings {
-    pub(crate) listen: Listen,
-    /// A file with a token that may do everything.
-    pub(crate) token_file: Option<PathBuf>,
-    /// What the names in clients' certificates may.
-    pub(crate) identities: Vec<Identity>,
-    /// The address is what envoyproxy/ratelimit's environment says, or does not say.
-    pub(crate) as_envoy: bool,
+pub struct AdminSettings {
+    pub listen: ListenSettings,
+    /// A file with a token that has every scope.
+    pub token_file: Option<PathBuf>,
+    /// The scopes of names in client certificates.
+    pub identities: Vec<Identity>,
+    /// Whether the address comes from envoyproxy/ratelimit's environment or defaults.
+    pub as_envoy: bool,
 }
 
-/// Whom a wire lets in.
+/// Access control of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataAuth {
-    /// Whoever can reach it.
+pub enum DataAuth {
+    /// Everyone who can reach it.
     Off,
-    /// Those who show a token that may check.
+    /// Only clients with a token that has the scope `check`.
     Token,
 }
 
-/// Redis's protocol.
+/// Redis's protocol, RESP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RespSettings {
-    pub(crate) listen: Listen,
-    /// The most checks at a time; others are answered by the policy of their rules. 0 sheds everything.
-    pub(crate) max_in_flight: usize,
+pub struct RespSettings {
+    pub listen: ListenSettings,
+    /// The maximum number of concurrent checks; others are answered by the policies of their rules. 0 sheds everything.
+    pub max_in_flight: usize,
 }
 
-/// Where counters are kept.
+/// The store of the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
+pub enum StoreSettings {
     Memory,
     Redis(Box<RedisSettings>),
 }
 
-/// A Redis, several or a cluster, and how they are treated.
+/// Redis, alone, with Sentinel or as a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RedisSettings {
-    /// May have a user and a password in it, which it does not show.
-    pub(crate) address: RedisAddress,
-    pub(crate) access: Access,
-    /// What every key begins with.
-    pub(crate) prefix: String,
-    /// Connections to each server.
-    pub(crate) pool: usize,
-    /// How long a check waits.
-    pub(crate) deadline: Duration,
-    /// How long a server that failed is left alone.
-    pub(crate) cool_down: Duration,
-    /// Requests a second that may pass uncounted; `None` sets no bound.
-    pub(crate) last_resort: Option<u64>,
+pub struct RedisSettings {
+    /// May contain a user and a password; `Display` hides them.
+    pub address: RedisAddress,
+    pub access: RedisAccess,
+    /// The prefix of every key.
+    pub prefix: String,
+    /// Connections per node.
+    pub pool: usize,
+    /// The timeout of a check.
+    pub deadline: Duration,
+    /// The time before a node that failed is tried again.
+    pub cool_down: Duration,
+    /// Requests per second that may pass uncounted; `None` means no bound.
+    pub last_resort: Option<u64>,
 }
 
-/// Who we are to Redis, and how we know that it is Redis.
+/// Authentication with Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<PasswordFrom>,
-    /// In PEM; `None` is the authorities that the system trusts.
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) certificate: Option<Certificate>,
+pub struct RedisAccess {
+    pub user: Option<String>,
+    pub password: Option<PasswordSource>,
+    /// In PEM; `None` means the CAs of the system.
+    pub ca: Option<PathBuf>,
+    pub certificate: Option<ClientCertificate>,
 }
 
-/// Where a password is found.
+/// The source of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PasswordFrom {
+pub enum PasswordSource {
     Text(Password),
     File(PathBuf),
 }
 
-/// What we show to those who ask for a certificate.
+/// The certificate that the server presents to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Certificate {
+pub struct ClientCertificate {
     /// In PEM.
-    pub(crate) cert: PathBuf,
+    pub cert: PathBuf,
     /// Its private key, in PEM.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
 }
 
-/// What outlives the process: counters, the last good rules.
+/// The directory for state that outlives the process: counters, the last good rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
-    /// Nothing does.
+pub enum DataSettings {
+    /// No state is saved.
     Off,
     Directory {
         path: PathBuf,
-        /// Someone asked for this one. The default need not be writable; what was asked for must be.
-        asked_for: bool,
+        /// Whether a setting names it. The default need not be writable; an explicit one must be.
+        is_explicit: bool,
     },
 }
 
-/// Where what operators decide is kept.
+/// The control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ControlSettings {
-    pub(crate) place: ControlPlace,
-    /// A directory that servers share for snapshots.
-    pub(crate) snapshots: Option<PathBuf>,
+pub struct ControlSettings {
+    pub place: ControlPlace,
+    /// A directory for snapshots that servers share.
+    pub snapshots: Option<PathBuf>,
 }
 
-/// Where the store of record is.
+/// The store of record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ControlPlace {
-    /// In the data directory, if there is one.
+pub enum ControlPlace {
+    /// A file in the data directory, if there is one.
     Auto,
-    /// There is none.
+    /// None.
     Off,
     At(tollgate_control::Place),
 }
 
-/// How many threads serve connections.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workers {
-    /// One for each core.
+pub enum WorkerSettings {
+    /// One per core.
     Auto,
     Count(NonZeroUsize),
 }
 
-/// Where the keys are found that sign receipts.
+/// The source of the keys that sign receipts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeysFrom {
-    /// Nobody gave any: one is made.
-    Nobody,
+pub enum ReceiptKeySource {
+    /// No key is set: one is generated.
+    Generated,
     Texts(Vec<SecretText>),
     File(PathBuf),
 }
 
-/// A text that does not show itself.
+/// A text that `Debug` hides.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SecretText(pub(super) String);
+pub struct SecretText(pub(super) String);
 
-/// Requests that are decided once.
+/// Idempotency keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Idempotency {
-    /// How long answers are kept.
-    pub(crate) ttl: Duration,
-    /// The most answers that are kept in memory.
-    pub(crate) max: usize,
+pub struct IdempotencySettings {
+    /// How long responses are stored.
+    pub ttl: Duration,
+    /// The maximum number of stored responses in memory.
+    pub max: usize,
 }
 
-/// Logs and traces.
+/// Logs, traces, metrics and the decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ObserveSettings {
-    /// A level, or directives of `tracing_subscriber::EnvFilter`; known to be readable.
-    pub(crate) log_level: String,
-    pub(crate) log_format: LogFormat,
-    /// Where traces are sent, by OTLP over gRPC; `None` traces nothing.
-    pub(crate) otlp_endpoint: Option<Url>,
+pub struct ObserveSettings {
+    /// A level, or directives of `tracing_subscriber::EnvFilter`; known to be valid.
+    pub log_level: String,
+    pub log_format: LogFormat,
+    /// The collector of traces, by OTLP over gRPC; `None` means no traces.
+    pub otlp_endpoint: Option<Url>,
     /// The share of requests that are traced.
-    pub(crate) otlp_sample: Percent,
-    /// What the server is called in traces.
-    pub(crate) service_name: String,
-    /// What it is called among others; `None` is the name of the machine.
-    pub(crate) server_name: Option<String>,
-    /// Where it is.
-    pub(crate) region: Option<String>,
-    /// Callers' keys may be labels of metrics.
-    pub(crate) metrics_show_keys: bool,
-    pub(crate) decisions: DecisionLogSettings,
+    pub otlp_sample: Percent,
+    /// The service name in traces.
+    pub service_name: String,
+    /// The name of this server in the fleet; `None` means the host name.
+    pub server_name: Option<String>,
+    /// The region of this server.
+    pub region: Option<String>,
+    /// Whether callers' keys may be labels of metrics.
+    pub metrics_show_keys: bool,
+    pub decisions: DecisionLogSettings,
 }
 
 /// The decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DecisionLogSettings {
-    pub(crate) place: DecisionLogPlace,
-    /// Of decisions that are no refusals.
-    pub(crate) sample: Percent,
-    /// Of callers about whom everything is logged.
-    pub(crate) callers: Percent,
-    /// Where files are; `None` is in the data directory.
-    pub(crate) directory: Option<PathBuf>,
-    pub(crate) file_size: u64,
-    pub(crate) files: usize,
-    pub(crate) keep: Duration,
-    /// Rows in the control store.
-    pub(crate) max: u64,
+pub struct DecisionLogSettings {
+    pub place: DecisionLogPlace,
+    /// The share of allowed decisions that are logged.
+    pub sample: Percent,
+    /// The share of callers whose decisions are all logged.
+    pub callers: Percent,
+    /// The directory of files; `None` means the data directory.
+    pub directory: Option<PathBuf>,
+    pub file_size: u64,
+    pub files: usize,
+    pub keep: Duration,
+    /// The maximum number of rows in the control store.
+    pub max: u64,
 }
 
-/// Where decisions are logged.
+/// The destination of the decision log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DecisionLogPlace {
-    /// In the control store, else in files, else in memory: whatever there is.
+pub enum DecisionLogPlace {
+    /// The control store, else files, else memory, whichever is available.
     Auto,
     Control,
     Files,
@@ -323,39 +322,39 @@ pub(crate) enum DecisionLogPlace {
     Off,
 }
 
-/// How a line of the log looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     Text,
     Json,
 }
 
 /// A share from 0 % to 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Percent {
-    /// Of 10,000.
-    pub(crate) parts: u16,
+pub struct Percent {
+    /// In basis points: 10,000 is 100 %.
+    pub bps: u16,
 }
 
-/// An http or https URL. Its password is not shown.
+/// An http or https URL. `Debug` hides its password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Url(pub(super) String);
+pub struct Url(pub(super) String);
 
 // === impl Percent ===
 
 impl Percent {
     /// 100 %
-    pub(crate) const WHOLE: u16 = 10_000;
+    pub const WHOLE: u16 = 10_000;
 
     /// From 0 to 1.
-    pub(crate) fn as_fraction(self) -> f64 {
-        f64::from(self.parts) / f64::from(Percent::WHOLE)
+    pub fn as_fraction(self) -> f64 {
+        f64::from(self.bps) / f64::from(Percent::WHOLE)
     }
 }
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.parts / 100, self.parts % 100) {
+        match (self.bps / 100, self.bps % 100) {
             (whole, 0) => write!(f, "{whole}%"),
             (whole, rest) if rest % 10 == 0 => write!(f, "{whole}.{}%", rest / 10),
             (whole, rest) => write!(f, "{whole}.{rest:02}%"),
@@ -367,7 +366,7 @@ impl fmt::Display for Percent {
 
 impl SecretText {
     /// The text itself.
-    pub(crate) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -381,8 +380,8 @@ impl fmt::Debug for SecretText {
 // === impl Url ===
 
 impl Url {
-    /// With its password.
-    pub(crate) fn as_str(&self) -> &str {
+    /// The URL with its password.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -1,4 +1,4 @@
-//! The table of settings. Flags, variables, keys of the file, help, `--print-config` and the reference page come from it.
+//! The table of settings: the source of flags, variables, keys of the file, help, `--print-config` and the reference page.
 
 mod rows;
 
@@ -6,37 +6,37 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// A setting. Its value is a text until it is read by its kind.
+/// A setting. Its value is a text that is parsed by its kind.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub(super) struct Setting {
     /// As in the file: `grpc_tls_cert`. The flag is `--grpc-tls-cert`, the variable `TOLLGATE_GRPC_TLS_CERT`.
-    pub(crate) name: Cow<'static, str>,
-    /// The heading under which it is found.
-    pub(crate) group: &'static str,
-    pub(crate) kind: Kind,
-    /// Its value if nobody says otherwise, as one would write it.
-    pub(crate) default: &'static str,
-    /// A sentence without its full stop.
-    pub(crate) help: Cow<'static, str>,
-    /// Where it can be said.
-    pub(crate) said: Said,
-    /// What of it is never shown.
-    pub(crate) secret: Secret,
+    pub name: Cow<'static, str>,
+    /// Its heading in the help and on the page.
+    pub group: &'static str,
+    pub kind: SettingKind,
+    /// The default, as one would write it.
+    pub default: &'static str,
+    /// The help text, without a full stop.
+    pub help: Cow<'static, str>,
+    /// Where it can be set.
+    pub scope: SettingScope,
+    /// The part of its value that is never shown.
+    pub secret: Secrecy,
 }
 
-/// What of a setting is never shown.
+/// The part of a value that is never shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Secret {
+pub(super) enum Secrecy {
     Nothing,
     /// The password of a URL.
     Password,
-    /// All of it.
+    /// The whole value.
     Everything,
 }
 
-/// What the text of a setting means.
+/// The syntax of a setting's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(super) enum SettingKind {
     /// `true` or `false`
     Switch,
     Address,
@@ -48,24 +48,24 @@ pub(crate) enum Kind {
     Text,
     /// Texts, or `none`
     Texts,
-    /// A text that is always there
+    /// A text that may not be `none`
     Name,
     Number {
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     },
     /// Bytes
     Size {
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     },
     Time {
-        least: Duration,
-        most: Duration,
+        min: Duration,
+        max: Duration,
         /// `off` may be written.
         off: bool,
     },
-    /// A share
+    /// A percentage
     Percent {
         /// `off` may be written.
         off: bool,
@@ -78,67 +78,67 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// `attribute=Header-Name` pairs, or `none`
     Attributes,
-    /// `memory`, or where a Redis is
+    /// `memory`, or the address of Redis
     Store,
-    /// `auto`, `off`, or where the store of record is
+    /// `auto`, `off`, or the address of the store of record
     Control,
-    /// The beginning of keys
+    /// The prefix of keys
     Prefix,
-    /// So many a second, or `off`
+    /// A number per second, or `off`
     Rate {
-        most: u64,
+        max: u64,
     },
     /// A directory, or `off`
     Directory,
     /// A number up to this, or `auto`
     Workers {
-        most: u64,
+        max: u64,
     },
     LogLevel,
     /// An http or https URL, or `none`
     Url,
 }
 
-/// Where a setting can be said.
+/// Where a setting can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(super) enum SettingScope {
     Everywhere,
-    /// Not in the file: it says which file.
+    /// Not in the file: it names the file.
     Outside,
-    /// As a flag only: it says what to do now.
+    /// As a flag only: it is a command.
     Flag,
 }
 
-/// How variables of Tollgate's own begin.
-pub(crate) const PREFIX: &str = "TOLLGATE_";
+/// The prefix of Tollgate's variables.
+pub(super) const PREFIX: &str = "TOLLGATE_";
 
-/// Headers that clients are told their limits in.
-pub(crate) const DIALECTS: &[&str] =
+/// Header dialects that report limits to clients.
+pub(super) const DIALECTS: &[&str] =
     &["x-ratelimit", "x-ratelimit-policy", "x-ratelimit-bucket", "ratelimit", "denied-by", "signal"];
-/// How the values of a key are shown.
-pub(crate) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
-/// How a line of the log looks.
-pub(crate) const LOG_FORMATS: &[&str] = &["text", "json"];
-/// Whom a wire lets in.
-pub(crate) const DATA_AUTH: &[&str] = &["off", "token"];
-/// Where decisions are logged.
-pub(crate) const DECISION_LOGS: &[&str] = &["auto", "control", "files", "stdout", "off"];
-/// How much is logged.
-pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
-/// The file that is read if it is there and nobody names another.
-pub(crate) const DEFAULT_FILE: &str = "tollgate.yaml";
-/// The default of `authorize_attributes`: what proxies send by themselves, or with a line for each.
-pub(crate) const AUTHORIZE_ATTRIBUTES: &str = crate::wire::http::AuthorizeSettings::ATTRIBUTES;
+/// The forms in which values of a key are shown.
+pub(super) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
+/// The formats of log lines.
+pub(super) const LOG_FORMATS: &[&str] = &["text", "json"];
+/// Access control of a wire.
+pub(super) const DATA_AUTH: &[&str] = &["off", "token"];
+/// Destinations of the decision log.
+pub(super) const DECISION_LOGS: &[&str] = &["auto", "control", "files", "stdout", "off"];
+/// Log levels.
+pub(super) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
+/// The default settings file.
+pub(super) const DEFAULT_FILE: &str = "tollgate.yaml";
+/// The default of `authorize_attributes`: headers that proxies send by default, or with one line of configuration each.
+pub(super) const AUTHORIZE_ATTRIBUTES: &str = tollgate_wire::http::AuthorizeSettings::ATTRIBUTES;
 
 static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(rows::all);
 
 /// All settings, in the order in which they are shown.
-pub(crate) fn table() -> &'static [Setting] {
+pub(super) fn table() -> &'static [Setting] {
     &TABLE
 }
 
 /// The setting of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Setting> {
+pub(super) fn find(name: &str) -> Option<&'static Setting> {
     TABLE.iter().find(|setting| setting.name == name)
 }
 
@@ -146,53 +146,60 @@ pub(crate) fn find(name: &str) -> Option<&'static Setting> {
 
 impl Setting {
     /// `--grpc-tls-cert`
-    pub(crate) fn flag(&self) -> String {
+    pub(super) fn flag(&self) -> String {
         format!("--{}", self.long())
     }
 
     /// The flag without its dashes.
-    pub(crate) fn long(&self) -> String {
+    pub(super) fn long(&self) -> String {
         self.name.replace('_', "-")
     }
 
     /// `TOLLGATE_GRPC_TLS_CERT`
-    pub(crate) fn variable(&self) -> String {
+    pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.to_ascii_uppercase())
     }
 }
 
-// === impl Kind ===
+// === impl SettingKind ===
 
-impl Kind {
-    /// Stands for the value in help.
-    pub(crate) fn hint(self) -> String {
+impl SettingKind {
+    /// The placeholder of the value in the help.
+    pub(super) fn hint(self) -> String {
         let hint = match self {
-            Kind::Switch => "true|false",
-            Kind::Address => "ADDR",
-            Kind::Path | Kind::Paths => "PATH",
-            Kind::Text | Kind::Name => "TEXT",
-            Kind::Texts => "TEXT,…",
-            Kind::Number { .. } | Kind::Workers { .. } => "N",
-            Kind::Size { .. } => "SIZE",
-            Kind::Time { .. } => "TIME",
-            Kind::Percent { .. } => "PERCENT",
-            Kind::Header => "HEADER",
-            Kind::Word(words) => return words.join("|"),
-            Kind::Words(_) => "NAME,…",
-            Kind::Attributes => "NAME=HEADER,…",
-            Kind::Store => "memory|URL,…",
-            Kind::Control => "auto|off|URL",
-            Kind::Prefix => "TEXT",
-            Kind::Rate { .. } => "N/second",
-            Kind::Directory => "DIR",
-            Kind::LogLevel => "LEVEL",
-            Kind::Url => "URL",
+            SettingKind::Switch => "true|false",
+            SettingKind::Address => "ADDR",
+            SettingKind::Path | SettingKind::Paths => "PATH",
+            SettingKind::Text | SettingKind::Name => "TEXT",
+            SettingKind::Texts => "TEXT,…",
+            SettingKind::Number { .. } | SettingKind::Workers { .. } => "N",
+            SettingKind::Size { .. } => "SIZE",
+            SettingKind::Time { .. } => "TIME",
+            SettingKind::Percent { .. } => "PERCENT",
+            SettingKind::Header => "HEADER",
+            SettingKind::Word(words) => return words.join("|"),
+            SettingKind::Words(_) => "NAME,…",
+            SettingKind::Attributes => "NAME=HEADER,…",
+            SettingKind::Store => "memory|URL,…",
+            SettingKind::Control => "auto|off|URL",
+            SettingKind::Prefix => "TEXT",
+            SettingKind::Rate { .. } => "N/second",
+            SettingKind::Directory => "DIR",
+            SettingKind::LogLevel => "LEVEL",
+            SettingKind::Url => "URL",
         };
         hint.to_owned()
     }
 
-    /// Whether it takes several values, parted by commas.
-    pub(crate) fn is_list(self) -> bool {
-        matches!(self, Kind::Paths | Kind::Texts | Kind::Words(_) | Kind::Attributes | Kind::Store)
+    /// Whether it takes several values, separated by commas.
+    pub(super) fn is_list(self) -> bool {
+        matches!(
+            self,
+            SettingKind::Paths
+                | SettingKind::Texts
+                | SettingKind::Words(_)
+                | SettingKind::Attributes
+                | SettingKind::Store
+        )
     }
 }

@@ -2,16 +2,16 @@
 
 mod envoy;
 mod errors;
-mod printed;
+mod print;
 mod random;
 mod sources;
 mod store;
 
 use std::fs;
 
-use super::{Gathered, command, gather};
+use super::{LoadedSettings, command, load};
 
-/// What one start of the server is given.
+/// The inputs of one start.
 #[derive(Clone, Debug, Default)]
 struct Start {
     flags: Vec<String>,
@@ -30,7 +30,7 @@ fn start(flags: &[&str], variables: &[&str], file: &str) -> Start {
 }
 
 impl Start {
-    fn gather(&self) -> Result<Gathered, Vec<String>> {
+    fn load(&self) -> Result<LoadedSettings, Vec<String>> {
         let directory = tempfile::tempdir().unwrap();
         if let Some(text) = &self.file {
             fs::write(directory.path().join("tollgate.yaml"), text).unwrap();
@@ -39,33 +39,33 @@ impl Start {
         let matches = command(clap::Command::new("tollgate")).try_get_matches_from(arguments).unwrap();
         let variables = self.variables.iter().map(|(name, value)| (name.into(), value.into()));
         let home = format!("{}/", directory.path().display());
-        gather(&matches, variables, directory.path())
+        load(&matches, variables, directory.path())
             .map_err(|problems| problems.iter().map(|problem| problem.to_string().replace(&home, "")).collect())
     }
 
-    fn gathered(&self) -> Gathered {
-        self.gather().unwrap_or_else(|problems| panic!("{self:?}: {problems:#?}"))
+    fn loaded(&self) -> LoadedSettings {
+        self.load().unwrap_or_else(|problems| panic!("{self:?}: {problems:#?}"))
     }
 
     fn problems(&self) -> Vec<String> {
-        self.gather().map(|gathered| gathered.settings).expect_err(&format!("{self:?}"))
+        self.load().map(|loaded| loaded.settings).expect_err(&format!("{self:?}"))
     }
 
-    /// What is told although it starts.
+    /// The warnings of a successful start.
     fn warnings(&self) -> Vec<String> {
-        self.gathered().warnings.iter().map(ToString::to_string).collect()
+        self.loaded().warnings.iter().map(ToString::to_string).collect()
     }
 
     /// The text and the origin of a setting.
     fn value(&self, name: &str) -> (String, String) {
-        let gathered = self.gathered();
-        let given = gathered.values.given(name).unwrap();
-        let origin = given.origin.to_string();
+        let loaded = self.loaded();
+        let value = loaded.values.get(name).unwrap();
+        let origin = value.origin.to_string();
         let origin = origin
             .rsplit_once('/')
             .filter(|(_, rest)| rest.starts_with("tollgate.yaml"))
             .map(|(_, rest)| rest.to_owned())
             .unwrap_or(origin);
-        (given.text.clone().unwrap(), origin)
+        (value.text.clone().unwrap(), origin)
     }
 }

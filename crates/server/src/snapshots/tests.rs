@@ -1,22 +1,22 @@
-//! Real files, and a clock that is moved by hand.
+//! Real files, with a manual clock.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, PoisonError};
 
-use tollgate::{Descriptor, LoadOptions, ManualClock, Request, Ruleset, Timestamp, now};
-use tollgate_rules::{Source, load_sources};
+use tollgate::{Descriptor, LoadOptions, ManualClock, Request, Ruleset, Timestamp, poll_once};
+use tollgate_rules::{RuleFile, load_sources};
 
 use super::*;
-use crate::net::closing::Closer;
-use crate::observe::metrics::Metrics;
+use tollgate_net::closing::Closer;
+use tollgate_telemetry::metrics::Metrics;
 
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 const CONFIG: MemoryConfig = MemoryConfig { max_keys: 1_000, max_once: 10, grace: Span::ZERO };
 
-type Limits = Limiter<MemoryStore<ManualClock>>;
+type TestLimiter = Limiter<MemoryStore<ManualClock>>;
 
-impl InMemory for Limits {
+impl MemoryCounters for TestLimiter {
     type Clock = ManualClock;
 
     fn memory(&self) -> Option<&MemoryStore<ManualClock>> {
@@ -24,42 +24,42 @@ impl InMemory for Limits {
     }
 }
 
-fn limiter(store: MemoryStore<ManualClock>) -> Arc<Limits> {
+fn limiter(store: MemoryStore<ManualClock>) -> Arc<TestLimiter> {
     let text = "domain: d\nrules:\n  - {name: r, key: [k], limit: 10/h}\n".to_owned();
-    let loaded = load_sources(&[Source { name: "rules.yaml".to_owned(), text }], &LoadOptions::default()).unwrap();
+    let loaded = load_sources(&[RuleFile { name: "rules.yaml".to_owned(), text }], &LoadOptions::default()).unwrap();
     Arc::new(Limiter::new(Ruleset::compile(loaded.domains, 1).unwrap(), store))
 }
 
-fn fresh() -> Arc<Limits> {
+fn fresh() -> Arc<TestLimiter> {
     limiter(CONFIG.build_with(ManualClock::at(START)))
 }
 
-/// Takes so many, and says how many are left.
-fn take(limiter: &Limits, cost: u64) -> u64 {
+/// Takes units, and returns the number that is left.
+fn take(limiter: &TestLimiter, cost: u64) -> u64 {
     let descriptors = [Descriptor::new(&[("k", "a")])];
     let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
-    now(limiter.check(&request)).unwrap().unwrap().tightest().unwrap().reading.remaining
+    poll_once(limiter.check_request(&request)).unwrap().unwrap().tightest().unwrap().reading.remaining
 }
 
-fn load(snapshots: &Snapshots, at: Timestamp) -> (Arc<Limits>, LoadOutcome) {
+fn load(snapshots: &Snapshots, at: Timestamp) -> (Arc<TestLimiter>, LoadOutcome) {
     let (store, outcome) = snapshots.load_with(CONFIG, || ManualClock::at(at));
     (limiter(store), outcome)
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+fn names(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
 }
 
-/// What is logged while this lives, on this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
-    fn begin() -> (Log, tracing::subscriber::DefaultGuard) {
-        let log = Log::default();
+impl CapturedLog {
+    fn begin() -> (CapturedLog, tracing::subscriber::DefaultGuard) {
+        let log = CapturedLog::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         (log, tracing::subscriber::set_default(lines))
@@ -71,7 +71,7 @@ impl Log {
     }
 }
 
-impl Write for Log {
+impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
@@ -83,14 +83,14 @@ impl Write for Log {
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
-fn watched(health: &Arc<Health>) -> Watched {
-    Watched { health: Arc::clone(health), metrics: Metrics::new().snapshots().clone() }
+fn reporter(health: &Arc<Health>) -> SnapshotReporter {
+    SnapshotReporter { health: Arc::clone(health), metrics: Metrics::new().snapshots().clone() }
 }
 
 #[test]
 fn what_was_saved_is_loaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
     let (first, outcome) = load(&snapshots, START);
     assert!(matches!(outcome, LoadOutcome::Fresh), "{outcome:?}");
     take(&first, 4);
@@ -100,56 +100,56 @@ fn what_was_saved_is_loaded() {
     let LoadOutcome::Restored(restored) = outcome else { panic!("{outcome:?}") };
     assert_eq!((restored.snapshot.counters, restored.written_at), (1, START));
     assert_eq!(take(&second, 1), 5);
-    assert_eq!(names(folder.path()), [NAME]);
+    assert_eq!(names(directory.path()), [NAME]);
     let mode = fs::metadata(snapshots.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has a secret in it");
 }
 
 #[test]
 fn a_save_replaces_what_a_crash_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
-    let unfinished = folder.path().join(UNFINISHED);
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
+    let unfinished = directory.path().join(UNFINISHED);
     fs::write(&unfinished, "half").unwrap();
     fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644)).unwrap();
     snapshots.save(fresh().store()).unwrap();
-    assert_eq!(names(folder.path()), [NAME]);
+    assert_eq!(names(directory.path()), [NAME]);
     assert_eq!(fs::metadata(snapshots.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn a_save_that_fails_leaves_the_last_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
+fn a_failed_save_leaves_the_previous_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
     let limiter = fresh();
     take(&limiter, 4);
     snapshots.save(limiter.store()).unwrap();
-    // A folder in its way, which can't be removed as a file.
-    fs::create_dir(folder.path().join(UNFINISHED)).unwrap();
+    // A directory in its place, which can't be removed as a file.
+    fs::create_dir(directory.path().join(UNFINISHED)).unwrap();
     take(&limiter, 4);
     snapshots.save(limiter.store()).unwrap_err();
     assert_eq!(take(&load(&snapshots, START).0, 0), 6);
 }
 
 #[test]
-fn what_can_not_be_used_is_set_aside_and_the_newest_three_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
-    let (log, _guard) = Log::begin();
-    fs::write(folder.path().join("counters.snapshot.damaged-by-me"), "mine").unwrap();
+fn damaged_snapshots_are_renamed_and_the_newest_three_retained() {
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
+    let (log, _guard) = CapturedLog::begin();
+    fs::write(directory.path().join("counters.snapshot.damaged-by-me"), "mine").unwrap();
     for second in 0..5 {
         fs::write(snapshots.path(), format!("damaged {second}")).unwrap();
         let at = START.after(Span::from_secs(second));
         let (limiter, outcome) = load(&snapshots, at);
-        assert_eq!(take(&limiter, 1), 9, "it starts afresh");
-        let LoadOutcome::SetAside { reason, kept_as: Some(kept_as) } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(take(&limiter, 1), 9, "it starts from zero");
+        let LoadOutcome::Damaged { reason, renamed_to: Some(renamed_to) } = outcome else { panic!("{outcome:?}") };
         assert_eq!(reason, "it is not a snapshot of counters");
-        assert_eq!(fs::read_to_string(kept_as).unwrap(), format!("damaged {second}"));
+        assert_eq!(fs::read_to_string(renamed_to).unwrap(), format!("damaged {second}"));
         assert!(matches!(load(&snapshots, at).1, LoadOutcome::Fresh));
     }
-    let kept = [2, 3, 4].map(|second| format!("{SET_ASIDE}{}", 1_767_225_600 + second));
-    assert_eq!(names(folder.path())[..3], kept);
-    assert_eq!(names(folder.path()).len(), 4, "what has no such name is not ours");
+    let retained = [2, 3, 4].map(|second| format!("{DAMAGED_PREFIX}{}", 1_767_225_600 + second));
+    assert_eq!(names(directory.path())[..3], retained);
+    assert_eq!(names(directory.path()).len(), 4, "files with other names are not touched");
     fs::write(snapshots.path(), "damaged").unwrap();
     let health = Health::default();
     snapshots.load(MemoryConfig::default(), &health);
@@ -158,13 +158,13 @@ fn what_can_not_be_used_is_set_aside_and_the_newest_three_are_kept() {
 }
 
 #[test]
-fn a_truncated_file_is_set_aside() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
+fn a_truncated_file_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
     snapshots.save(fresh().store()).unwrap();
     let file = OpenOptions::new().write(true).open(snapshots.path()).unwrap();
     file.set_len(file.metadata().unwrap().len() - 1).unwrap();
-    let LoadOutcome::SetAside { reason, .. } = load(&snapshots, START).1 else { panic!() };
+    let LoadOutcome::Damaged { reason, .. } = load(&snapshots, START).1 else { panic!() };
     assert!(reason.starts_with("it is truncated"), "{reason}");
 }
 
@@ -177,58 +177,60 @@ fn saving_takes_a_tenth_of_the_time_at_most() {
     }
 }
 
-/// Time stands still but for sleeping, and does not pass while a snapshot is written.
+/// The clock advances only in `sleep`.
 #[tokio::test(start_paused = true)]
 async fn snapshots_are_saved_every_interval_if_anything_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let snapshots = Snapshots::within(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::in_directory(directory.path());
     let (limiter, health) = (fresh(), Arc::new(Health::default()));
     let (closer, closing) = Closer::new();
-    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, watched(&health), closing));
+    let saving =
+        tokio::spawn(snapshots.clone().save_periodically(Arc::clone(&limiter), INTERVAL, reporter(&health), closing));
     take(&limiter, 4);
     tokio::time::sleep(INTERVAL - Duration::from_millis(1)).await;
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert_eq!(take(&load(&snapshots, START).0, 0), 6);
 
     fs::remove_file(snapshots.path()).unwrap();
     take(&limiter, 0);
     tokio::time::sleep(3 * INTERVAL).await;
-    assert_eq!(names(folder.path()), [""; 0], "nothing has changed");
+    assert_eq!(names(directory.path()), [""; 0], "nothing has changed");
     take(&limiter, 1);
     tokio::time::sleep(INTERVAL).await;
     assert_eq!(take(&load(&snapshots, START).0, 0), 5);
 
     closer.close();
-    keeping.await.unwrap();
+    saving.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_once_until_it_is_over() {
+async fn a_failure_is_logged_once_until_it_is_over() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("data");
-    let snapshots = Snapshots::within(&folder);
-    let (log, _guard) = Log::begin();
+    let directory = parent.path().join("data");
+    let snapshots = Snapshots::in_directory(&directory);
+    let (log, _guard) = CapturedLog::begin();
     let (limiter, health) = (fresh(), Arc::new(Health::default()));
     let (closer, closing) = Closer::new();
-    let keeping = tokio::spawn(snapshots.clone().keep(Arc::clone(&limiter), INTERVAL, watched(&health), closing));
+    let saving =
+        tokio::spawn(snapshots.clone().save_periodically(Arc::clone(&limiter), INTERVAL, reporter(&health), closing));
     take(&limiter, 4);
     tokio::time::sleep(5 * INTERVAL).await;
     let conditions = health.conditions();
     assert_eq!(conditions.len(), 1);
     assert!(conditions[0].0 == "snapshots" && conditions[0].1.contains("can't be written"), "{conditions:?}");
-    assert_eq!(log.lines_with("can't be saved"), 1);
+    assert_eq!(log.lines_with("saving the counters failed"), 1);
 
-    fs::create_dir(&folder).unwrap();
+    fs::create_dir(&directory).unwrap();
     tokio::time::sleep(2 * INTERVAL).await;
     assert_eq!(health.conditions(), []);
-    assert_eq!(log.lines_with("saved again"), 1);
-    assert_eq!(take(&load(&snapshots, START).0, 0), 6, "what changed before the failure was over is saved");
+    assert_eq!(log.lines_with("works again"), 1);
+    assert_eq!(take(&load(&snapshots, START).0, 0), 6, "changes during the failure are saved");
 
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     take(&limiter, 1);
     tokio::time::sleep(2 * INTERVAL).await;
-    assert_eq!(log.lines_with("can't be saved"), 2);
+    assert_eq!(log.lines_with("saving the counters failed"), 2);
     closer.close();
-    keeping.await.unwrap();
+    saving.await.unwrap();
 }

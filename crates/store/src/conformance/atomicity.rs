@@ -1,12 +1,13 @@
-//! All of a claim or nothing, and a refusal leaves no trace.
+//! A claim is settled completely or not at all, and a refusal changes nothing.
 //!
-//! What no look shows could still differ inside a store. So two stores get the same history, one of them refused claims as
-//! well, and from then on both must answer alike for as long as anything is remembered.
+//! Differences inside a store could be invisible to a peek. Two stores therefore get the same history, one of them
+//! with additional refused claims, and from then on both must give the same answers for as long as anything is
+//! stored.
 
 use tollgate_core::{Ask, Charge, Mode, Span, Wait};
 
 use super::Subject;
-use super::world::{Counter, START, claim, look, one_of_each, settle, settle_one};
+use super::world::{START, TestCounter, claim, one_of_each, peek, settle, settle_one};
 
 const VALUES: [&str; 3] = ["x", "y", "z"];
 const AMOUNT: u64 = 10;
@@ -32,9 +33,9 @@ pub fn a_refusal_changes_nothing<S: Subject>(make: impl Fn() -> S) {
             }
             subject.set_now(START.after(Span::from_micros(1)));
         }
-        let before = look(&refused, &counters, &VALUES);
-        for (id, asked) in (2000..).zip([1, 2, AMOUNT, AMOUNT + 1, u64::MAX]) {
-            let settlement = settle(&refused, &claim(id, on_everything(&counters, full, asked)));
+        let before = peek(&refused, &counters, &VALUES);
+        for (id, requested) in (2000..).zip([1, 2, AMOUNT, AMOUNT + 1, u64::MAX]) {
+            let settlement = settle(&refused, &claim(id, on_everything(&counters, full, requested)));
             assert!(
                 settlement.readings.iter().all(|reading| reading.taken == 0),
                 "{}: a refused claim took units: {:?}",
@@ -44,7 +45,7 @@ pub fn a_refusal_changes_nothing<S: Subject>(make: impl Fn() -> S) {
         }
         assert_eq!(
             before,
-            look(&refused, &counters, &VALUES),
+            peek(&refused, &counters, &VALUES),
             "{}: a refused claim changed a counter",
             full.scope.rule()
         );
@@ -52,20 +53,20 @@ pub fn a_refusal_changes_nothing<S: Subject>(make: impl Fn() -> S) {
             let now = START.after(Span::from_micros(step * 500_009));
             refused.set_now(now);
             spared.set_now(now);
-            let (one, other) = (look(&refused, &counters, &VALUES), look(&spared, &counters, &VALUES));
+            let (one, other) = (peek(&refused, &counters, &VALUES), peek(&spared, &counters, &VALUES));
             assert_eq!(one, other, "{}: a refused claim shows at {now:?}", full.scope.rule());
         }
     }
 }
 
-/// In a claim over several partitions, one counter without room stops all; once it has room, all pay.
+/// In a claim on several partitions, one counter without room refuses the claim; once it has room, all pay.
 pub fn one_without_room_stops_all<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
         subject.set_now(START);
         fill(&subject, &counter, "y");
-        let asked = || claim(77, VALUES.iter().map(|value| counter.take(value, 1)));
-        let refused = settle(&subject, &asked());
+        let requested = || claim(77, VALUES.iter().map(|value| counter.take(value, 1)));
+        let refused = settle(&subject, &requested());
         let admits: Vec<bool> = refused.readings.iter().map(|reading| reading.admits).collect();
         assert_eq!(admits, [true, false, true], "{}: only one is full", counter.scope.rule());
         assert!(refused.readings.iter().all(|reading| reading.taken == 0), "{}: none may pay", counter.scope.rule());
@@ -73,15 +74,15 @@ pub fn one_without_room_stops_all<S: Subject>(make: impl Fn() -> S) {
             panic!("{}: a full counter gave the wait {:?}", counter.scope.rule(), refused.readings[1].wait)
         };
         subject.set_now(START.after(Span::from_micros(wait.as_micros() - 1)));
-        let early = settle(&subject, &asked());
+        let early = settle(&subject, &requested());
         assert!(!early.readings[1].admits, "{}: admitted before its wait was over", counter.scope.rule());
         subject.set_now(START.after(wait));
-        let paid = settle(&subject, &asked());
+        let paid = settle(&subject, &requested());
         assert!(paid.readings.iter().all(|reading| reading.taken == 1), "{}: all must pay", counter.scope.rule());
     }
 }
 
-/// Two charges on one key are one with the sum.
+/// Two charges on one key act as one with the sum.
 pub fn charges_on_one_key_are_summed<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT).iter().filter(|counter| counter.scope.rule() != "holds") {
         let subject = make();
@@ -97,8 +98,8 @@ pub fn charges_on_one_key_are_summed<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// Takes all there is.
-fn fill<S: Subject>(subject: &S, counter: &Counter, value: &str) {
+/// Takes all available units.
+fn fill<S: Subject>(subject: &S, counter: &TestCounter, value: &str) {
     for id in 0..u128::from(AMOUNT) {
         let reading = settle_one(subject, id, counter.take(value, 1));
         assert!(reading.admits, "{}: no room for unit {id} of {AMOUNT}", counter.scope.rule());
@@ -107,14 +108,14 @@ fn fill<S: Subject>(subject: &S, counter: &Counter, value: &str) {
 }
 
 /// Charges of every kind that a refusal must undo, and the one that refuses.
-fn on_everything<'a>(counters: &'a [Counter], full: &'a Counter, asked: u64) -> Vec<Charge<'a>> {
+fn on_everything<'a>(counters: &'a [TestCounter], full: &'a TestCounter, requested: u64) -> Vec<Charge<'a>> {
     let mut charges = Vec::new();
     for counter in counters {
-        charges.push(counter.take("x", asked));
-        charges.push(counter.charge("z", Ask::UpTo, asked, Mode::Enforce));
-        charges.push(counter.charge("z", Ask::Exactly, asked, Mode::Soft));
-        charges.push(counter.charge("z", Ask::Exactly, asked, Mode::Shadow));
-        charges.push(counter.charge("x", Ask::Exactly, asked, Mode::AnyOf));
+        charges.push(counter.take("x", requested));
+        charges.push(counter.charge("z", Ask::UpTo, requested, Mode::Enforce));
+        charges.push(counter.charge("z", Ask::Exactly, requested, Mode::Soft));
+        charges.push(counter.charge("z", Ask::Exactly, requested, Mode::Shadow));
+        charges.push(counter.charge("x", Ask::Exactly, requested, Mode::AnyOf));
     }
     charges.push(full.take("y", 1));
     charges

@@ -1,4 +1,4 @@
-//! Threads on the same keys: never more than the limit, never less, no deadlock.
+//! Concurrent threads on the same keys: never more than the limit, never less, no deadlock.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     exactly_the_limit_over_partitions(&make);
 }
 
-/// Threads that take one unit each from one key are admitted exactly as often as the limit says.
+/// Threads that take one unit each from one key are admitted exactly as often as the limit allows.
 pub fn exactly_the_limit<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
@@ -30,7 +30,7 @@ pub fn exactly_the_limit<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// Leases and claims of several units add up to the limit, too.
+/// Leases and claims of several units also add up to the limit.
 pub fn exactly_the_limit_in_pieces<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT).iter().filter(|counter| counter.scope.rule() != "holds") {
         let subject = make();
@@ -46,7 +46,7 @@ pub fn exactly_the_limit_in_pieces<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// Claims over the same partitions in different orders: what one counter gave, the other gave.
+/// Claims on the same partitions in different orders take the same number of units from both counters.
 pub fn exactly_the_limit_over_partitions<S: Subject>(make: impl Fn() -> S) {
     for (narrow, wide) in one_of_each(AMOUNT).iter().zip(&one_of_each(2 * AMOUNT)) {
         let subject = make();
@@ -67,7 +67,7 @@ pub fn exactly_the_limit_over_partitions<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// Calls `each` with many ids from several threads that begin together, and adds up what it gives.
+/// Calls `each` with many ids from several threads that start together, and returns the sum of the results.
 pub(super) fn in_threads(each: impl Fn(u128) -> u64 + Sync) -> u64 {
     let start = Barrier::new(THREADS as usize);
     let total = AtomicU64::new(0);

@@ -1,22 +1,22 @@
-//! A counter that is stale equals a fresh one; one that is not is never forgotten.
+//! A stale counter equals a fresh one; a live counter is never dropped.
 
 use tollgate_core::{Ask, Mode, Span};
 
 use super::Subject;
-use super::world::{START, look, one_of_each, settle_one};
+use super::world::{START, one_of_each, peek, settle_one};
 
 const AMOUNT: u64 = 10;
 const KEYS: u64 = 2_000;
-/// Long enough that everything of ten seconds is over.
+/// Long enough that every state of ten seconds is stale.
 const LATER: Span = Span::from_secs(1_000);
 
 /// Runs this part.
 pub fn run<S: Subject>(make: impl Fn() -> S) {
     what_is_stale_is_fresh(&make);
-    what_is_live_is_kept(&make);
+    live_counters_are_retained(&make);
 }
 
-/// Long after, a counter that was used and even stood past its limit answers like one that never was.
+/// Long after its use, a counter that was even past its limit answers like one that was never used.
 pub fn what_is_stale_is_fresh<S: Subject>(make: impl Fn() -> S) {
     let counters = one_of_each(AMOUNT);
     let (used, fresh) = (make(), make());
@@ -29,12 +29,12 @@ pub fn what_is_stale_is_fresh<S: Subject>(make: impl Fn() -> S) {
     for now in [START.after(LATER), START.after(Span::from_micros(LATER.as_micros() + 1_234_567))] {
         used.set_now(now);
         fresh.set_now(now);
-        assert_eq!(look(&used, &counters, &["x"]), look(&fresh, &counters, &["x"]), "a stale counter is not fresh");
+        assert_eq!(peek(&used, &counters, &["x"]), peek(&fresh, &counters, &["x"]), "a stale counter is not fresh");
     }
 }
 
-/// Many keys come, and none of the counters that still matter is lost; nor when the stale ones go.
-pub fn what_is_live_is_kept<S: Subject>(make: impl Fn() -> S) {
+/// Many new keys do not evict live counters, even when stale ones are removed.
+pub fn live_counters_are_retained<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
         for (round, now) in [START, START.after(LATER)].into_iter().enumerate() {

@@ -1,14 +1,14 @@
-//! Claims that are settled once: the same name is answered what was answered first, and nothing changes.
+//! Idempotent claims: a repetition with the same key gets the first answer and changes nothing.
 
 use tollgate_core::{Ask, Claim, Mode, Once, Replay, Settlement, Span, Wait};
 
 use super::Subject;
 use super::concurrency::in_threads;
-use super::world::{Counter, START, claim, look, one_of_each, settle, settle_one};
+use super::world::{START, TestCounter, claim, one_of_each, peek, settle, settle_one};
 
 const KEEP: Span = Span::from_secs(600);
 const AMOUNT: u64 = 10;
-/// Of the first who ask.
+/// The terms of the first claim.
 const TERMS: u64 = 1 << 63 | 5;
 const AGAIN: Replay = Replay::Again { terms: TERMS, passed: true };
 
@@ -17,14 +17,14 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     the_same_name_is_answered_alike(&make);
     another_body_is_a_conflict(&make);
     a_refusal_lasts_for_its_wait(&make);
-    other_terms_are_told_of_the_first(&make);
+    other_terms_get_the_first_answer(&make);
     one_that_leaves_no_record_is_settled_unless_another_was(&make);
     one_without_charges_is_recorded(&make);
-    facts_are_told_once(&make);
+    settlements_take_effect_once(&make);
     together_they_pay_once(&make);
 }
 
-/// While the record lasts, the first answer comes again and nothing is consumed; after that it is a new claim.
+/// While the record lasts, a repetition gets the first answer and takes nothing. After that it is a new claim.
 pub fn the_same_name_is_answered_alike<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
@@ -35,7 +35,7 @@ pub fn the_same_name_is_answered_alike<S: Subject>(make: impl Fn() -> S) {
         for now in [START, START.after(Span::from_secs(5)), last] {
             subject.set_now(now);
             let before = settle_one(&subject, u128::MAX, counter.take("x", 0));
-            // Another id, as after a crash: the name is what counts.
+            // Another id, as after a crash: only the key matters.
             let again = settle(&subject, &once(&counter, 2, "order-1", 7));
             assert_eq!(again, Settlement { replay: AGAIN, ..first.clone() }, "{}", counter.scope.rule());
             let after = settle_one(&subject, u128::MAX, counter.take("x", 0));
@@ -49,7 +49,7 @@ pub fn the_same_name_is_answered_alike<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// The same name for something else is refused and consumes nothing.
+/// The same key with a different request is refused and takes nothing.
 pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
@@ -66,7 +66,7 @@ pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// A refusal is repeated until its wait is over, and not a moment longer.
+/// A refusal is repeated until its wait is over, and not longer.
 pub fn a_refusal_lasts_for_its_wait<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
@@ -88,16 +88,16 @@ pub fn a_refusal_lasts_for_its_wait<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// Rules change while a record lasts. Who asks the same by other terms is told of the first, by its terms: as many readings as there
-/// were charges then, in their order, whatever is charged now.
-pub fn other_terms_are_told_of_the_first<S: Subject>(make: impl Fn() -> S) {
+/// Rules may change while a record lasts. A repetition by other terms gets the first answer and its terms: as many
+/// readings as the first claim had charges, in their order, whatever the charges are now.
+pub fn other_terms_get_the_first_answer<S: Subject>(make: impl Fn() -> S) {
     let counters = one_of_each(AMOUNT);
     let names = &counters[0];
     let asking = |id: u128, name: &'static str, terms: u64, charged: &[usize]| {
         let charges = charged.iter().map(|at| counters[*at].take("x", 1 + *at as u64));
         Claim { once: Some(Once { key: names.key(name), body: 7, terms, keep: KEEP }), ..claim(id, charges) }
     };
-    // A claim that passes, and one that does not for the sake of its last charge.
+    // A claim that passes, and one that is refused by its last charge.
     let full = counters.len() - 1;
     for (name, charged, passed) in
         [("passes", &[0, 1, 2, 3, 4, 5][..], true), ("waits", &[0, 2, full], false), ("none", &[], true)]
@@ -112,18 +112,18 @@ pub fn other_terms_are_told_of_the_first<S: Subject>(make: impl Fn() -> S) {
         let first = settle(&subject, &asking(1, name, TERMS, charged));
         assert_eq!((first.replay, first.readings.len()), (Replay::First, charged.len()), "{name}");
         subject.set_now(START.after(Span::from_secs(1)));
-        let before = look(&subject, &counters, &["x"]);
+        let before = peek(&subject, &counters, &["x"]);
         for (terms, other) in [(TERMS, charged), (8, &[0][..]), (9, &[5, 4, 3, 2, 1, 0]), (10, &[6, 6, 6]), (11, &[])] {
             let again = settle(&subject, &asking(2, name, terms, other));
             let replay = Replay::Again { terms: TERMS, passed };
-            assert_eq!(again, Settlement { replay, ..first.clone() }, "{name}: asked by terms {terms}");
+            assert_eq!(again, Settlement { replay, ..first.clone() }, "{name}: by terms {terms}");
         }
-        assert_eq!(before, look(&subject, &counters, &["x"]), "{name}: a replay changed a counter");
+        assert_eq!(before, peek(&subject, &counters, &["x"]), "{name}: a replay changed a counter");
     }
 }
 
-/// A claim that is kept for no time is settled as often as it is asked, until another claim was settled under its name, and again
-/// when the record of that is over. It leaves nothing for others to find.
+/// A claim with a `keep` of zero is settled each time, unless another claim with its key has a record. It leaves no
+/// record itself.
 pub fn one_that_leaves_no_record_is_settled_unless_another_was<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let rule = counter.scope.rule();
@@ -138,7 +138,7 @@ pub fn one_that_leaves_no_record_is_settled_unless_another_was<S: Subject>(make:
         for taken in 1..=3 {
             let settled = unrecorded(u128::from(taken), 8);
             assert_eq!((settled.replay, settled.readings[0].taken), (Replay::First, 1), "{rule}");
-            assert_eq!(left(), AMOUNT - taken, "{rule}: it takes as often as it is asked");
+            assert_eq!(left(), AMOUNT - taken, "{rule}: it takes each time");
         }
         let first = settle(&subject, &once(&counter, 4, "order-1", 7));
         assert_eq!(first.replay, Replay::First, "{rule}: it left a record");
@@ -153,7 +153,7 @@ pub fn one_that_leaves_no_record_is_settled_unless_another_was<S: Subject>(make:
     }
 }
 
-/// A claim of no charges has a record all the same: it says that the name is taken.
+/// A claim without charges has a record as well: it says that the key is in use.
 pub fn one_without_charges_is_recorded<S: Subject>(make: impl Fn() -> S) {
     let counter = &one_of_each(AMOUNT)[0];
     let subject = make();
@@ -161,30 +161,30 @@ pub fn one_without_charges_is_recorded<S: Subject>(make: impl Fn() -> S) {
         let once = Once { key: counter.key("order-1"), body, terms: TERMS, keep };
         settle(&subject, &Claim { once: Some(once), ..claim(1, []) })
     };
-    let told = |settlement: Settlement| (settlement.replay, settlement.readings.len(), settlement.at);
+    let summary = |settlement: Settlement| (settlement.replay, settlement.readings.len(), settlement.at);
     subject.set_now(START);
-    assert_eq!(told(empty(7, Span::ZERO)), (Replay::First, 0, START));
-    assert_eq!(told(empty(7, KEEP)), (Replay::First, 0, START), "one that leaves no record left one");
+    assert_eq!(summary(empty(7, Span::ZERO)), (Replay::First, 0, START));
+    assert_eq!(summary(empty(7, KEEP)), (Replay::First, 0, START), "one that leaves no record left one");
     let later = START.after(Span::from_secs(5));
     subject.set_now(later);
     for keep in [KEEP, Span::ZERO] {
-        assert_eq!(told(empty(7, keep)), (AGAIN, 0, START));
-        assert_eq!(told(empty(8, keep)), (Replay::Conflict, 0, later));
+        assert_eq!(summary(empty(7, keep)), (AGAIN, 0, START));
+        assert_eq!(summary(empty(8, keep)), (Replay::Conflict, 0, later));
     }
     let charged = settle(&subject, &once(counter, 2, "order-1", 8));
     assert_eq!((charged.replay, charged.readings.len()), (Replay::Conflict, 1));
     assert_eq!(settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining, AMOUNT);
     subject.set_now(START.after(KEEP));
-    assert_eq!(told(empty(8, KEEP)), (Replay::First, 0, START.after(KEEP)));
+    assert_eq!(summary(empty(8, KEEP)), (Replay::First, 0, START.after(KEEP)));
 }
 
-/// What a request that has ended gives back and what it used more is told once, wherever its counters are: also if the same is told
-/// again later, also from several threads, and not if something else was told before.
-pub fn facts_are_told_once<S: Subject>(make: impl Fn() -> S) {
+/// The returns and debits of a request that has ended are settled once, wherever its counters live: also if they are
+/// repeated later or from several threads, and not if a different settlement was recorded before.
+pub fn settlements_take_effect_once<S: Subject>(make: impl Fn() -> S) {
     for (back, more) in one_of_each(AMOUNT).into_iter().zip(one_of_each(AMOUNT).into_iter().rev()) {
         let case = format!("{} given back, {} used", back.scope.rule(), more.scope.rule());
         let subject = make();
-        let look = || ["x", "y"].map(|value| look(&subject, &[back.clone(), more.clone()], &[value]));
+        let peek = || ["x", "y"].map(|value| peek(&subject, &[back.clone(), more.clone()], &[value]));
         let taken = |id: u128, units: u64| settle(&subject, &claim(id, [back.take("x", units), more.take("y", units)]));
         let end = |body: u64| {
             let charges = [
@@ -197,25 +197,25 @@ pub fn facts_are_told_once<S: Subject>(make: impl Fn() -> S) {
         subject.set_now(START);
         let (first, second) = (taken(1, 4), taken(2, 1));
         assert!(first.readings.iter().chain(&second.readings).all(|reading| reading.admits), "{case}");
-        let before = look();
-        let told = end(1);
-        assert_eq!((told.replay, told.readings.len()), (Replay::First, 2), "{case}");
-        assert!(told.readings.iter().all(|reading| reading.admits && reading.taken > 0), "{case}: {told:?}");
-        let after = look();
+        let before = peek();
+        let first = end(1);
+        assert_eq!((first.replay, first.readings.len()), (Replay::First, 2), "{case}");
+        assert!(first.readings.iter().all(|reading| reading.admits && reading.taken > 0), "{case}: {first:?}");
+        let after = peek();
         assert_ne!(before, after, "{case}");
         let replay = Replay::Again { terms: 0, passed: true };
         let firsts = in_threads(|_| {
             let again = end(1);
-            assert_eq!(again, Settlement { replay, ..told.clone() }, "{case}");
+            assert_eq!(again, Settlement { replay, ..first.clone() }, "{case}");
             let conflict = end(2);
             assert_eq!((conflict.replay, conflict.readings.len()), (Replay::Conflict, 2), "{case}");
             u64::from(again.replay == Replay::First)
         });
-        assert_eq!((firsts, look()), (0, after), "{case}: told twice");
+        assert_eq!((firsts, peek()), (0, after), "{case}: settled twice");
     }
 }
 
-/// The same name from several threads at once is paid once.
+/// The same key from several threads at once is charged once.
 pub fn together_they_pay_once<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
@@ -231,7 +231,7 @@ pub fn together_they_pay_once<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-fn once<'a>(counter: &'a Counter, id: u128, name: &'a str, body: u64) -> Claim<'a> {
+fn once<'a>(counter: &'a TestCounter, id: u128, name: &'a str, body: u64) -> Claim<'a> {
     let once = Once { key: counter.key(name), body, terms: TERMS, keep: KEEP };
     Claim { once: Some(once), ..claim(id, [counter.take("x", 1)]) }
 }

@@ -1,16 +1,18 @@
 //! The suite that every [`Store`] must pass.
 //!
-//! [`run`] takes a function that makes fresh, empty stores and panics with a sentence at the first thing that is wrong. Each
-//! part can be called alone. What a store must answer is written down in `tests/traces/*.trace`, one case a line; what rows
-//! can't say (threads, differences between two stores) is code here.
+//! [`run`] takes a function that makes fresh, empty stores and panics at the first violation. Each part can be called
+//! alone. The expected answers are in `tests/traces/*.trace`, one case a line; what rows cannot express (threads,
+//! differences between two stores) is code here.
 
 #![allow(clippy::panic, reason = "a suite reports what is wrong by panicking, as every test does")]
 
 pub mod atomicity;
 pub mod concurrency;
 pub mod expiry;
+pub mod gated;
 pub mod idempotency;
 pub mod reference;
+pub mod steps;
 pub mod trace;
 mod world;
 
@@ -24,19 +26,19 @@ use tollgate_core::Timestamp;
 
 use crate::Store;
 
-/// A store under test, with a clock that is moved by hand.
+/// A store under test, with a clock that is set by hand.
 pub trait Subject: Sync {
-    /// What is tested.
+    /// The type of the store.
     type Store: Store;
 
     /// The store.
     fn store(&self) -> &Self::Store;
 
-    /// Moves its clock, forward or back.
+    /// Sets its clock, forward or back.
     fn set_now(&self, now: Timestamp);
 }
 
-/// Runs every part on stores that `make` makes, each fresh and empty.
+/// Runs every part, each on fresh stores from `make`.
 pub fn run<S: Subject>(make: impl Fn() -> S) {
     trace::run(&make);
     atomicity::run(&make);
@@ -45,7 +47,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     expiry::run(&make);
 }
 
-/// Waits for a future on this thread. The suite needs no executor; a store that does brings its own to `settle`.
+/// Waits for a future on this thread. The suite needs no executor; a store that does has its own.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,7 +1,7 @@
-//! Traces: what a store must answer, as rows of text. How they are written is said in `tests/traces/README.md`.
+//! Traces: the expected answers of a store as rows of text. `tests/traces/README.md` describes the notation.
 
+mod notation;
 mod parse;
-mod words;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,28 +10,28 @@ use std::sync::Arc;
 use tollgate_core::{Ask, Claim, ClaimId, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Wait};
 
 use super::Subject;
-use super::world::{Counter, settle};
+use super::world::{TestCounter, settle};
 
 pub use parse::parse;
 
 /// A sequence of claims on one fresh store.
 #[derive(Debug)]
 pub struct Case {
-    /// What it shows.
+    /// What the case shows.
     pub name: String,
-    rows: Vec<Row>,
+    rows: Vec<TraceRow>,
 }
 
-/// One claim and what must be answered.
+/// A claim and the expected answer.
 #[derive(Debug)]
-struct Row {
+struct TraceRow {
     line: usize,
     at: Timestamp,
     id: ClaimId,
     once: Option<OnceRow>,
     charges: Vec<ChargeRow>,
     again: bool,
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedReading>,
 }
 
 #[derive(Debug)]
@@ -43,16 +43,16 @@ struct OnceRow {
 
 #[derive(Debug)]
 struct ChargeRow {
-    counter: Arc<Counter>,
+    counter: Arc<TestCounter>,
     value: String,
     ask: Ask,
     units: u64,
     mode: Mode,
 }
 
-/// A reading as a row states it; where it says nothing of the reset, any will do.
+/// A reading as a row states it. If it does not state the reset, any reset is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Expected {
+struct ExpectedReading {
     admits: bool,
     took: u64,
     left: u64,
@@ -85,7 +85,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     assert!(rows > 0, "no traces in {}", directory.display());
 }
 
-/// Runs a case on a fresh store. The error begins with the line at which it went wrong.
+/// Runs a case on a fresh store. The error begins with the line of the first difference.
 pub fn check<S: Subject>(case: &Case, subject: &S) -> Result<(), String> {
     case.rows.iter().try_for_each(|row| {
         subject.set_now(row.at);
@@ -112,7 +112,7 @@ fn read(directory: &Path) -> Vec<(String, String)> {
     traces
 }
 
-impl Row {
+impl TraceRow {
     fn settle<S: Subject>(&self, subject: &S) -> Settlement {
         let charges =
             self.charges.iter().map(|row| row.counter.charge(&row.value, row.ask, row.units, row.mode)).collect();
@@ -123,7 +123,7 @@ impl Row {
             terms: once.body,
             keep: once.keep,
         });
-        settle(subject, &Claim { id: self.id, charges, once, patience: None })
+        settle(subject, &Claim { id: self.id, charges, once, timeout: None })
     }
 
     fn compare(&self, settlement: &Settlement) -> Result<(), String> {
@@ -136,7 +136,7 @@ impl Row {
             return Err(format!("{} charges got {} readings", self.expected.len(), settlement.readings.len()));
         }
         for (index, (expected, reading)) in self.expected.iter().zip(&settlement.readings).enumerate() {
-            let actual = Expected::of(reading, expected.reset.is_some());
+            let actual = ExpectedReading::from_reading(reading, expected.reset.is_some());
             if actual != *expected {
                 return Err(format!("charge {}: expected\n    {expected}\n  got\n    {actual}", index + 1));
             }
@@ -145,9 +145,9 @@ impl Row {
     }
 }
 
-impl Expected {
-    fn of(reading: &Reading, with_reset: bool) -> Expected {
-        Expected {
+impl ExpectedReading {
+    fn from_reading(reading: &Reading, with_reset: bool) -> ExpectedReading {
+        ExpectedReading {
             admits: reading.admits,
             took: reading.taken,
             left: reading.remaining,

@@ -1,4 +1,4 @@
-//! What the suite asks for: counters of every algorithm, and claims on them.
+//! Counters of every algorithm for the suite, and claims on them.
 
 use smallvec::smallvec;
 use tollgate_core::key::Home;
@@ -10,28 +10,28 @@ use tollgate_core::{
 use super::{Subject, block_on};
 use crate::Store;
 
-/// When the parts that are code begin: a moment at which every window of theirs begins, too.
+/// The start time of the parts that are code. All of their windows begin at this time.
 pub(super) const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
-/// A rule's counters, one for each value.
+/// The counters of a rule, one for each value.
 #[derive(Clone, Debug)]
-pub(super) struct Counter {
+pub(super) struct TestCounter {
     pub(super) scope: Scope,
     pub(super) limit: Limit,
 }
 
-impl Counter {
-    pub(super) fn new(rule: &str, limit: Limit, home: Home) -> Counter {
+impl TestCounter {
+    pub(super) fn new(rule: &str, limit: Limit, home: Home) -> TestCounter {
         let scope = Scope::new("conformance", rule, limit.algorithm(), limit.period(), home);
-        Counter { scope, limit }
+        TestCounter { scope, limit }
     }
 
-    /// So many units in ten seconds.
-    pub(super) fn in_ten_seconds(rule: &str, amount: u64, algorithm: Algorithm) -> Counter {
+    /// A limit of `amount` units in ten seconds.
+    pub(super) fn in_ten_seconds(rule: &str, amount: u64, algorithm: Algorithm) -> TestCounter {
         let limit = Period::fixed(Span::from_secs(10)).and_then(|period| Limit::new(amount, period, algorithm));
         match limit {
-            Ok(limit) => Counter::new(rule, limit, Home::Caller(0)),
-            Err(error) => panic!("the suite asks for a limit that can't be: {error}"),
+            Ok(limit) => TestCounter::new(rule, limit, Home::Caller(0)),
+            Err(error) => panic!("the suite uses an invalid limit: {error}"),
         }
     }
 
@@ -51,14 +51,14 @@ impl Counter {
         }
     }
 
-    /// Units or nothing, enforced.
+    /// Takes the units or nothing, enforced.
     pub(super) fn take<'a>(&'a self, value: &'a str, units: u64) -> Charge<'a> {
         self.charge(value, Ask::Exactly, units, Mode::Enforce)
     }
 }
 
 /// A counter of each algorithm, `amount` in ten seconds.
-pub(super) fn one_of_each(amount: u64) -> Vec<Counter> {
+pub(super) fn one_of_each(amount: u64) -> Vec<TestCounter> {
     [
         ("token", Algorithm::Bucket { burst: amount, paced: false }),
         ("leaky", Algorithm::Bucket { burst: amount, paced: true }),
@@ -69,12 +69,12 @@ pub(super) fn one_of_each(amount: u64) -> Vec<Counter> {
         ("holds", Algorithm::Concurrency),
     ]
     .into_iter()
-    .map(|(rule, algorithm)| Counter::in_ten_seconds(rule, amount, algorithm))
+    .map(|(rule, algorithm)| TestCounter::in_ten_seconds(rule, amount, algorithm))
     .collect()
 }
 
 pub(super) fn claim<'a>(id: u128, charges: impl IntoIterator<Item = Charge<'a>>) -> Claim<'a> {
-    Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None, patience: None }
+    Claim { id: ClaimId(id), charges: charges.into_iter().collect(), once: None, timeout: None }
 }
 
 pub(super) fn settle<S: Subject>(subject: &S, claim: &Claim<'_>) -> Settlement {
@@ -90,8 +90,8 @@ pub(super) fn settle_one<S: Subject>(subject: &S, id: u128, charge: Charge<'_>) 
     }
 }
 
-/// What every counter says of every value to one who takes nothing.
-pub(super) fn look<S: Subject>(subject: &S, counters: &[Counter], values: &[&str]) -> Vec<Reading> {
+/// The readings of all counters for all values, without taking units.
+pub(super) fn peek<S: Subject>(subject: &S, counters: &[TestCounter], values: &[&str]) -> Vec<Reading> {
     let charges = counters.iter().flat_map(|counter| values.iter().map(|value| counter.take(value, 0)));
     charges.map(|charge| settle_one(subject, u128::MAX, charge)).collect()
 }

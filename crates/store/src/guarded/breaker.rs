@@ -1,4 +1,4 @@
-//! A breaker for each shard: what failed several times is left alone until a probe says that it is well.
+//! A breaker for each shard. A shard that failed repeatedly is not called until a probe succeeds.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,22 +10,22 @@ use tollgate_core::{Span, Timestamp};
 use super::status::Circuit;
 use crate::sharded::{Failure, ShardId};
 
-/// The most shards with a breaker of their own. Past it they share.
-pub(super) const MOST_SHARDS: usize = 1_024;
-/// So many failures open a breaker …
+/// The maximum number of shards with a breaker of their own. Further shards share breakers.
+pub(super) const MAX_SHARDS: usize = 1_024;
+/// This number of failures opens a breaker …
 const FAILURES: usize = 5;
-/// … if they come within this time.
+/// … if they occur within this time.
 const WINDOW: Span = Span::from_secs(10);
-/// The longest error that is kept, in characters.
-const LONGEST_ERROR: usize = 300;
-/// The reasons that are counted, as `Failure::reason` has them. A claim that is pending is no failure.
+/// The maximum length of a stored error, in characters.
+const MAX_ERROR_CHARS: usize = 300;
+/// The counted reasons, as returned by `Failure::reason`. A pending claim is not a failure.
 const REASONS: [&str; 3] = ["timeout", "unreachable", "refused"];
 
 /// The breakers of all shards.
 #[derive(Debug)]
 pub(super) struct Breakers(Box<[Breaker]>);
 
-/// Whether claims go to a shard. While all is well a claim only reads `circuit`.
+/// Whether claims are sent to a shard. In normal operation a claim only reads `circuit`.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     circuit: AtomicU8,
@@ -35,12 +35,12 @@ pub(super) struct Breaker {
 
 #[derive(Debug, Default)]
 struct History {
-    /// The shard that failed last: the one to probe.
+    /// The shard that failed last, which is the one to probe.
     shard: Option<ShardId>,
-    /// When the failures were that count.
+    /// The times of the counted failures.
     failures: SmallVec<[Timestamp; FAILURES]>,
-    /// Since when it is left alone, and for how long.
-    resting: (Timestamp, Span),
+    /// Since when it is open, and for how long.
+    open_since: (Timestamp, Span),
     last_error: Option<String>,
 }
 
@@ -50,11 +50,11 @@ const HALF_OPEN: u8 = 2;
 
 impl Breakers {
     pub(super) fn new() -> Breakers {
-        Breakers((0..MOST_SHARDS).map(|_| Breaker::default()).collect())
+        Breakers((0..MAX_SHARDS).map(|_| Breaker::default()).collect())
     }
 
-    pub(super) fn of(&self, shard: ShardId) -> &Breaker {
-        &self.0[shard.0 as usize % MOST_SHARDS]
+    pub(super) fn for_shard(&self, shard: ShardId) -> &Breaker {
+        &self.0[shard.0 as usize % MAX_SHARDS]
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Breaker> {
@@ -75,69 +75,76 @@ impl Breaker {
         }
     }
 
-    /// Counts a failure and says whether it was the one that opened the breaker, which then rests for so long.
+    /// Counts a failure and returns whether it opened the breaker, which then stays open for the cool-down.
     ///
-    /// All claims that wait when a shard stalls fail together. That is one hiccup, so what comes within a deadline of the last
-    /// failure that counted does not count again.
-    pub(super) fn failed(&self, shard: ShardId, failure: &Failure, now: Timestamp, hiccup: Span, rest: Span) -> bool {
+    /// When a shard stalls, all waiting claims fail together. That is one incident: a failure within one deadline of
+    /// the last counted failure is not counted again.
+    pub(super) fn record_failure(
+        &self,
+        shard: ShardId,
+        failure: &Failure,
+        now: Timestamp,
+        incident: Span,
+        cool_down: Span,
+    ) -> bool {
         let Some(reason) = REASONS.iter().position(|reason| *reason == failure.reason()) else {
             return false;
         };
         self.errors[reason].fetch_add(1, Ordering::Relaxed);
         let mut history = self.history();
         history.note(shard, failure);
-        // A clock that was set back makes the times of earlier failures meaningless.
+        // After the clock was set back, the times of earlier failures are meaningless.
         history.failures.retain(|at| *at <= now && now.since(*at) < WINDOW);
-        if !self.is_closed() || history.failures.last().is_some_and(|last| now.since(*last) < hiccup) {
+        if !self.is_closed() || history.failures.last().is_some_and(|last| now.since(*last) < incident) {
             return false;
         }
         history.failures.push(now);
         let opens = history.failures.len() >= FAILURES;
         if opens {
-            history.resting = (now, rest);
+            history.open_since = (now, cool_down);
             self.circuit.store(OPEN, Ordering::Release);
         }
         opens
     }
 
-    /// The shard to probe now, if its rest is over. It rests for as long again while it is probed, so that a probe of which nothing
-    /// more is heard is not the last.
+    /// The shard to probe now, if its cool-down is over. The cool-down starts again with the probe, so that there is
+    /// another probe if this one never completes.
     pub(super) fn due(&self, now: Timestamp) -> Option<ShardId> {
         if self.is_closed() {
             return None;
         }
         let mut history = self.history();
-        let (since, rest) = history.resting;
-        let rests = since <= now && now < since.after(rest);
-        let shard = history.shard.filter(|_| !rests)?;
-        history.resting = (now, rest);
+        let (since, cool_down) = history.open_since;
+        let is_cooling = since <= now && now < since.after(cool_down);
+        let shard = history.shard.filter(|_| !is_cooling)?;
+        history.open_since = (now, cool_down);
         self.circuit.store(HALF_OPEN, Ordering::Release);
         Some(shard)
     }
 
-    /// What a probe found: the breaker closes, or rests again for so long.
-    pub(super) fn probed(&self, shard: ShardId, found: &Result<(), Failure>, now: Timestamp, rest: Span) {
+    /// Records the result of a probe: the breaker closes, or stays open for another cool-down.
+    pub(super) fn record_probe(&self, shard: ShardId, result: &Result<(), Failure>, now: Timestamp, cool_down: Span) {
         let mut history = self.history();
-        match found {
+        match result {
             Ok(()) => {
                 history.failures.clear();
                 self.circuit.store(CLOSED, Ordering::Release);
             }
             Err(failure) => {
                 history.note(shard, failure);
-                history.resting = (now, rest);
+                history.open_since = (now, cool_down);
                 self.circuit.store(OPEN, Ordering::Release);
             }
         }
     }
 
-    /// How long until the next probe.
-    pub(super) fn rests_for(&self, now: Timestamp) -> Span {
-        let (since, rest) = self.history().resting;
-        since.after(rest).since(now).min(rest)
+    /// The time until the next probe.
+    pub(super) fn cool_down_left(&self, now: Timestamp) -> Span {
+        let (since, cool_down) = self.history().open_since;
+        since.after(cool_down).since(now).min(cool_down)
     }
 
-    /// How often it failed, by reason, and how it failed last.
+    /// The number of failures by reason, and the last error.
     pub(super) fn errors(&self) -> (Vec<(&'static str, u64)>, Option<String>) {
         let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
         (REASONS.into_iter().zip(counts).collect(), self.history().last_error.clone())
@@ -151,11 +158,11 @@ impl Breaker {
 impl History {
     fn note(&mut self, shard: ShardId, failure: &Failure) {
         self.shard = Some(shard);
-        self.last_error = Some(failure.to_string().chars().take(LONGEST_ERROR).collect());
+        self.last_error = Some(failure.to_string().chars().take(MAX_ERROR_CHARS).collect());
     }
 }
 
-/// A cool-down, give or take a fifth: servers that lost a shard together should not come back to it together.
+/// The cool-down plus or minus a fifth, so that servers that lost a shard together do not return to it together.
 pub(super) fn jittered(cool_down: Duration) -> Span {
     let micros = u64::try_from(cool_down.as_micros()).unwrap_or(u64::MAX);
     Span::from_micros((micros / 1_000).saturating_mul(fastrand::u64(800..=1_200)))
@@ -166,12 +173,12 @@ mod tests {
     use super::*;
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
-    const HICCUP: Span = Span::from_micros(8_000);
-    const REST: Span = Span::from_secs(5);
+    const INCIDENT: Span = Span::from_micros(8_000);
+    const COOL_DOWN: Span = Span::from_secs(5);
     const SHARD: ShardId = ShardId(7);
 
     fn fail(breaker: &Breaker, now: Timestamp) -> bool {
-        breaker.failed(SHARD, &Failure::Timeout, now, HICCUP, REST)
+        breaker.record_failure(SHARD, &Failure::Timeout, now, INCIDENT, COOL_DOWN)
     }
 
     fn opened(now: Timestamp) -> Breaker {
@@ -183,29 +190,32 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_the_cool_down_give_or_take_a_fifth() {
-        let rests: Vec<u64> = (0..2_000).map(|_| jittered(Duration::from_secs(5)).as_micros()).collect();
-        assert!(rests.iter().all(|rest| (4_000_000..=6_000_000).contains(rest)));
-        assert!(rests.iter().any(|rest| *rest < 4_200_000) && rests.iter().any(|rest| *rest > 5_800_000));
+    fn the_cool_down_is_jittered_by_a_fifth() {
+        let cool_downs: Vec<u64> = (0..2_000).map(|_| jittered(Duration::from_secs(5)).as_micros()).collect();
+        assert!(cool_downs.iter().all(|cool_down| (4_000_000..=6_000_000).contains(cool_down)));
+        assert!(
+            cool_downs.iter().any(|cool_down| *cool_down < 4_200_000)
+                && cool_downs.iter().any(|cool_down| *cool_down > 5_800_000)
+        );
     }
 
     #[test]
-    fn it_is_probed_once_when_its_rest_is_over() {
+    fn it_is_probed_once_after_its_cool_down() {
         let breaker = opened(START);
         assert_eq!(breaker.due(START.after(Span::from_micros(4_999_999))), None);
-        assert_eq!(breaker.rests_for(START.after(Span::from_secs(1))), Span::from_secs(4));
-        let due = START.after(REST);
+        assert_eq!(breaker.cool_down_left(START.after(Span::from_secs(1))), Span::from_secs(4));
+        let due = START.after(COOL_DOWN);
         assert_eq!((breaker.due(due), breaker.due(due)), (Some(SHARD), None));
         assert_eq!(breaker.circuit(), Circuit::HalfOpen);
-        // Nothing was heard of that probe.
-        let due = due.after(REST);
+        // That probe never completed.
+        let due = due.after(COOL_DOWN);
         assert_eq!((breaker.due(due), breaker.due(due)), (Some(SHARD), None));
-        breaker.probed(SHARD, &Err(Failure::Timeout), due, REST);
+        breaker.record_probe(SHARD, &Err(Failure::Timeout), due, COOL_DOWN);
         assert_eq!((breaker.circuit(), breaker.due(due)), (Circuit::Open, None));
-        assert_eq!(breaker.due(due.after(REST)), Some(SHARD));
-        breaker.probed(SHARD, &Ok(()), due.after(REST), REST);
+        assert_eq!(breaker.due(due.after(COOL_DOWN)), Some(SHARD));
+        breaker.record_probe(SHARD, &Ok(()), due.after(COOL_DOWN), COOL_DOWN);
         assert!(breaker.is_closed());
-        assert!(!fail(&breaker, due.after(REST)), "what was before it closed no longer counts");
+        assert!(!fail(&breaker, due.after(COOL_DOWN)), "what was before it closed no longer counts");
     }
 
     #[test]
@@ -223,7 +233,13 @@ mod tests {
     fn a_claim_that_is_pending_is_no_failure() {
         let breaker = Breaker::default();
         for second in 0..20 {
-            assert!(!breaker.failed(SHARD, &Failure::Pending, START.after(Span::from_secs(second)), HICCUP, REST));
+            assert!(!breaker.record_failure(
+                SHARD,
+                &Failure::Pending,
+                START.after(Span::from_secs(second)),
+                INCIDENT,
+                COOL_DOWN
+            ));
         }
         assert_eq!(breaker.errors().1, None);
     }
@@ -231,15 +247,15 @@ mod tests {
     #[test]
     fn shards_past_the_bound_share_breakers() {
         let breakers = Breakers::new();
-        assert!(std::ptr::eq(breakers.of(ShardId(3)), breakers.of(ShardId(3 + MOST_SHARDS as u32))));
-        assert_eq!(breakers.all().count(), MOST_SHARDS);
-        breakers.of(ShardId(u32::MAX));
+        assert!(std::ptr::eq(breakers.for_shard(ShardId(3)), breakers.for_shard(ShardId(3 + MAX_SHARDS as u32))));
+        assert_eq!(breakers.all().count(), MAX_SHARDS);
+        breakers.for_shard(ShardId(u32::MAX));
     }
 
     #[test]
     fn errors_are_cut() {
         let breaker = Breaker::default();
-        breaker.failed(SHARD, &Failure::Refused("é".repeat(10_000)), START, HICCUP, REST);
-        assert_eq!(breaker.errors().1.unwrap().chars().count(), LONGEST_ERROR);
+        breaker.record_failure(SHARD, &Failure::Refused("é".repeat(10_000)), START, INCIDENT, COOL_DOWN);
+        assert_eq!(breaker.errors().1.unwrap().chars().count(), MAX_ERROR_CHARS);
     }
 }

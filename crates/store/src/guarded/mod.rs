@@ -1,21 +1,22 @@
-//! A store of shards that keeps deciding while some of them are away.
+//! A store of shards that keeps deciding while some of its shards are unavailable.
 //!
-//! A claim whose keys live in one place is one call. One whose keys live in several is a call for each, at the same time, and the
-//! votes of all are counted here: `split`. A shard that fails is left alone by its `breaker`; meanwhile its charges are read by
-//! their policies (`policy`), those that are to be counted here in `local` memory. `tend` brings all of that back in order. Claims that
-//! only record what has happened go a way of their own: `facts`.
+//! A claim whose keys live in one location is one call. A claim whose keys live in several locations is one call for
+//! each of them, concurrently, and the votes are counted here (`split`). A `breaker` stops calls to a shard that
+//! failed. Meanwhile the shard's charges are answered by their policies (`policy`), some of them by counting in
+//! `local` memory. `maintenance` sends heartbeats, probes shards and drains the `outbox`. Idempotent claims that only
+//! record facts take a path of their own (`settlements`).
 
 mod breaker;
-mod errands;
-mod facts;
+mod deferred;
+mod join;
 mod last_resort;
 mod local;
-mod owned;
+mod maintenance;
+mod outbox;
 mod policy;
+mod settlements;
 mod split;
 mod status;
-mod tend;
-mod together;
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -25,31 +26,30 @@ use tollgate_core::{Ask, Claim, Settlement, Source, Span, Timestamp, settle_into
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
-use crate::sharded::{Failure, Place, Record, ShardId, Sharded};
+use crate::sharded::{Failure, Location, OnceRecord, ShardId, Sharded};
 use breaker::{Breakers, jittered};
-use errands::Errands;
 use last_resort::LastResort;
 use local::Local;
-use split::Places;
-use status::{FailOpen, Why};
-use together::in_time;
+use outbox::Outbox;
+use split::ClaimLocations;
+use status::{FailOpen, UnavailableReason};
 
 pub use status::{Circuit, GuardStatus, Level, ShardStatus};
 
-/// How a guarded store treats its shards.
+/// The configuration of a guarded store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// How long a claim waits for the store. Less where its asker waits less.
+    /// How long a claim waits for the store, unless the caller's own timeout is shorter.
     pub deadline: Duration,
-    /// How long a shard that failed is left alone before it is tried again, give or take a fifth.
+    /// How long an open breaker stays open before the shard is probed, plus or minus a fifth.
     pub cool_down: Duration,
-    /// How many requests a second may pass that nobody counted. Without it there is no bound.
+    /// The maximum number of requests per second that may pass uncounted. Unbounded if `None`.
     pub last_resort: Option<u64>,
-    /// The most counters that are kept in memory while shards are away.
+    /// The maximum number of counters in local memory while shards are unavailable.
     pub local_keys: usize,
 }
 
-/// A store that answers every claim: by its shards while they answer, by the charges' policies while they do not.
+/// A store that answers every claim: from its shards while they answer, otherwise by the charges' policies.
 #[derive(Debug)]
 pub struct Guarded<S, C = SystemClock> {
     inner: S,
@@ -57,23 +57,23 @@ pub struct Guarded<S, C = SystemClock> {
     clock: C,
     breakers: Breakers,
     local: Local,
-    errands: Errands,
+    outbox: Outbox,
     last_resort: Option<LastResort>,
-    /// Servers that live, as last heard.
+    /// The number of running servers at the last heartbeats.
     replicas: AtomicU64,
-    /// Why the last heartbeat failed, if it did.
-    unheard: Mutex<Option<Failure>>,
+    /// The error of the last heartbeat, if it failed.
+    heartbeat_error: Mutex<Option<Failure>>,
     fail_open: FailOpen,
-    /// When a request last passed that nobody counted, in microseconds.
+    /// When a request last passed uncounted, in microseconds.
     uncounted_at: AtomicU64,
 }
 
-/// What an answer takes from here to whoever asked: the store must have answered by then.
-const WAY_BACK: Duration = Duration::from_millis(3);
-/// With less time than this the store is not asked.
-const LEAST: Duration = Duration::from_millis(1);
-/// When to ask again for a claim that somebody else is settling.
-const ASK_AGAIN: Duration = Duration::from_millis(1);
+/// The time for the answer to get from here to the caller. The store must have answered before.
+const RESPONSE_MARGIN: Duration = Duration::from_millis(3);
+/// With less time than this the store is not called.
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+/// The pause before a claim that another caller is settling is sent again.
+const PENDING_RETRY: Duration = Duration::from_millis(1);
 
 impl Default for GuardConfig {
     fn default() -> GuardConfig {
@@ -87,14 +87,14 @@ impl Default for GuardConfig {
 }
 
 impl<S: Sharded> Guarded<S> {
-    /// Guards this store, by the machine's clock.
+    /// Guards a store, using the system clock.
     pub fn new(inner: S, config: GuardConfig) -> Self {
         Self::with_clock(inner, config, SystemClock::default())
     }
 }
 
 impl<S: Sharded, C: Clock> Guarded<S, C> {
-    /// Guards this store, by a clock of the caller's.
+    /// Guards a store, using the given clock.
     pub fn with_clock(inner: S, config: GuardConfig, clock: C) -> Self {
         Guarded {
             inner,
@@ -102,105 +102,114 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             clock,
             breakers: Breakers::new(),
             local: Local::new(config.local_keys),
-            errands: Errands::default(),
+            outbox: Outbox::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
             replicas: AtomicU64::new(1),
-            unheard: Mutex::default(),
+            heartbeat_error: Mutex::default(),
             fail_open: FailOpen::default(),
             uncounted_at: AtomicU64::new(0),
         }
     }
 
-    /// The store that is guarded.
+    /// The guarded store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// How long the store has to answer a claim, if there is time to ask it at all.
-    fn within(&self, claim: &Claim<'_>) -> Option<Duration> {
-        let within = match claim.patience {
+    /// The time that the store has to answer a claim. `None` if that is too short for a call.
+    fn timeout_of(&self, claim: &Claim<'_>) -> Option<Duration> {
+        let timeout = match claim.timeout {
             None => self.config.deadline,
-            Some(patience) => {
-                Duration::from_micros(patience.as_micros()).saturating_sub(WAY_BACK).min(self.config.deadline)
+            Some(timeout) => {
+                Duration::from_micros(timeout.as_micros()).saturating_sub(RESPONSE_MARGIN).min(self.config.deadline)
             }
         };
-        (within >= LEAST).then_some(within)
+        (timeout >= MIN_TIMEOUT).then_some(timeout)
     }
 
-    /// What is left of that time.
-    fn left(&self, within: Duration, began: Timestamp) -> Option<Duration> {
+    /// The rest of that time. `None` if it is too short for a call.
+    fn time_left(&self, timeout: Duration, began: Timestamp) -> Option<Duration> {
         let gone = Duration::from_micros(self.clock.now().since(began).as_micros());
-        let left = within.saturating_sub(gone);
-        (left >= LEAST).then_some(left)
+        let left = timeout.saturating_sub(gone);
+        (left >= MIN_TIMEOUT).then_some(left)
     }
 
-    /// Settles a claim whose keys all live in one place.
-    async fn settle_whole(&self, place: Place, claim: &Claim<'_>, within: Duration, settlement: &mut Settlement) {
-        if !self.breakers.of(place.shard).is_closed() {
-            return self.do_without(claim, Why::Open, Some(place.shard), settlement);
+    /// Settles a claim whose keys all live in one location.
+    async fn settle_single(
+        &self,
+        location: Location,
+        claim: &Claim<'_>,
+        timeout: Duration,
+        settlement: &mut Settlement,
+    ) {
+        if !self.breakers.for_shard(location.shard).is_closed() {
+            return self.answer_by_policy(claim, UnavailableReason::Open, None, Some(location.shard), settlement);
         }
         let answer = match claim.once {
-            None => self.ask(place, claim, Record::Whole, within, settlement).await,
-            Some(_) => self.ask_patiently(place, claim, Record::Whole, within, settlement).await,
+            None => self.call(location, claim, OnceRecord::Whole, timeout, settlement).await,
+            Some(_) => self.call_until_settled(location, claim, OnceRecord::Whole, timeout, settlement).await,
         };
         match answer {
             Ok(()) => {}
-            Err(Failure::Pending) => policy::refuse_for_now(claim, self.clock.now(), settlement),
-            Err(failure) => self.do_without(claim, Why::of(&failure), Some(place.shard), settlement),
+            Err(Failure::Pending) => policy::refuse_as_pending(claim, self.clock.now(), settlement),
+            Err(failure) => {
+                self.answer_by_policy(claim, UnavailableReason::from(&failure), None, Some(location.shard), settlement)
+            }
         }
     }
 
-    /// Asks a place, again and again while somebody else is settling the same claim.
-    async fn ask_patiently(
+    /// Calls a location, repeatedly while another caller is settling the same claim.
+    async fn call_until_settled(
         &self,
-        place: Place,
+        location: Location,
         claim: &Claim<'_>,
-        record: Record<'_>,
-        within: Duration,
+        record: OnceRecord<'_>,
+        timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
         let began = self.clock.now();
-        let most = within.as_micros() / ASK_AGAIN.as_micros();
-        for _ in 0..most {
-            let Some(left) = self.left(within, began) else { break };
-            match self.ask(place, claim, record, left, settlement).await {
-                Err(Failure::Pending) => tokio::time::sleep(ASK_AGAIN).await,
+        let attempts = timeout.as_micros() / PENDING_RETRY.as_micros();
+        for _ in 0..attempts {
+            let Some(left) = self.time_left(timeout, began) else { break };
+            match self.call(location, claim, record, left, settlement).await {
+                Err(Failure::Pending) => tokio::time::sleep(PENDING_RETRY).await,
                 answer => return answer,
             }
         }
         Err(Failure::Pending)
     }
 
-    /// Asks a place, and remembers if it failed.
-    async fn ask(
+    /// Calls a location and records a failure in its breaker.
+    async fn call(
         &self,
-        place: Place,
+        location: Location,
         claim: &Claim<'_>,
-        record: Record<'_>,
-        within: Duration,
+        record: OnceRecord<'_>,
+        timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
-        let answer = in_time(within, self.inner.settle_at(place, claim, record, within, settlement)).await;
+        let answer = self.inner.settle_at(location, claim, record, timeout, settlement).await;
         if let Err(failure) = &answer {
-            // Who had little patience learned little of the shard. Else impatient callers could have it left alone.
-            let was_hasty = *failure == Failure::Timeout && within < self.config.deadline / 2;
-            if !was_hasty {
-                self.note(place.shard, failure);
+            // A timeout much shorter than the deadline says little about the shard. Otherwise impatient callers could
+            // open its breaker.
+            let is_inconclusive = *failure == Failure::Timeout && timeout < self.config.deadline / 2;
+            if !is_inconclusive {
+                self.note_failure(location.shard, failure);
             }
         }
         answer
     }
 
     #[cold]
-    fn note(&self, shard: ShardId, failure: &Failure) {
-        let hiccup = Span::from_micros(u64::try_from(self.config.deadline.as_micros()).unwrap_or(u64::MAX));
-        let rest = jittered(self.config.cool_down);
-        if self.breakers.of(shard).failed(shard, failure, self.clock.now(), hiccup, rest) {
-            tracing::warn!(shard = self.name(shard), error = %failure, "a shard of the store is left alone: it failed too often");
+    fn note_failure(&self, shard: ShardId, failure: &Failure) {
+        let incident = Span::from_micros(u64::try_from(self.config.deadline.as_micros()).unwrap_or(u64::MAX));
+        let cool_down = jittered(self.config.cool_down);
+        if self.breakers.for_shard(shard).record_failure(shard, failure, self.clock.now(), incident, cool_down) {
+            tracing::warn!(shard = self.name(shard), error = %failure, "the breaker of a store shard opened after repeated failures");
         }
     }
 
-    /// What people call a shard.
+    /// The shard's name in logs.
     fn name(&self, shard: ShardId) -> String {
         let info = self.inner.shards().into_iter().find(|info| info.id == shard);
         info.map_or_else(|| shard.0.to_string(), |info| info.name)
@@ -212,29 +221,31 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
         if claim.charges.iter().any(policy::is_release) {
             self.release(claim);
         }
-        if let Some(once) = facts::named(claim) {
-            return Box::pin(self.settle_facts(claim, once, settlement)).await;
+        if let Some(once) = settlements::settlement_key(claim) {
+            return Box::pin(self.settle_once(claim, once, settlement)).await;
         }
-        let Some(within) = self.within(claim) else {
-            return self.do_without(claim, Why::Timeout, None, settlement);
+        let Some(timeout) = self.timeout_of(claim) else {
+            return self.answer_by_policy(claim, UnavailableReason::Timeout, None, None, settlement);
         };
         let resets = claim.charges.iter().any(|charge| charge.ask == Ask::Reset);
-        match Places::of(&self.inner, claim) {
-            Places::None => settle_into(claim, &mut [], self.clock.now(), settlement),
-            Places::One(place) => self.settle_whole(place, claim, within, settlement).await,
-            // On the heap: it is large, and the futures of other claims need not be.
-            Places::Several(parts) => Box::pin(self.settle_split(claim, parts, within, settlement)).await,
+        match ClaimLocations::find(&self.inner, claim) {
+            ClaimLocations::None => settle_into(claim, &mut [], self.clock.now(), settlement),
+            ClaimLocations::One(location) => self.settle_single(location, claim, timeout, settlement).await,
+            // Boxed, because it is large and the futures of other claims should stay small.
+            ClaimLocations::Several(locations) => {
+                Box::pin(self.settle_split(claim, locations, timeout, settlement)).await
+            }
         }
         if resets {
-            self.forget_reset(claim, settlement);
+            self.drop_reset_counters(claim, settlement);
         }
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
-        if let Some(once) = facts::named(claim) {
-            return self.put_off(claim, once, source, settlement);
+        if let Some(once) = settlements::settlement_key(claim) {
+            return self.defer(claim, once, source, settlement);
         }
-        let why = if source == Source::Shed { Why::Shed } else { Why::Panic };
-        self.answer(claim, why, Some(source), None, settlement);
+        let reason = if source == Source::Shed { UnavailableReason::Shed } else { UnavailableReason::Panic };
+        self.answer_by_policy(claim, reason, Some(source), None, settlement);
     }
 }

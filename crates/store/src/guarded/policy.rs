@@ -1,4 +1,4 @@
-//! What charges read that no shard answers for.
+//! The answers to charges that no shard answered: by their policies, in local memory where the policy allows it.
 
 use std::sync::atomic::Ordering;
 
@@ -8,81 +8,76 @@ use tollgate_core::{
 };
 
 use super::Guarded;
-use super::status::Why;
+use super::status::UnavailableReason;
 use crate::clock::Clock;
 use crate::sharded::{ShardId, Sharded};
 
-/// Some charges of a claim, by their places in it.
+/// Indices of some of a claim's charges.
 pub(super) type Charges = SmallVec<[usize; 4]>;
 
-/// The charges of a claim that no shard answered for.
+/// The charges of a claim that no shard answered.
 #[derive(Debug, Default)]
-pub(super) struct Absent {
+pub(super) struct UnansweredCharges {
     /// Why the first of them has no answer.
-    pub(super) why: Option<Why>,
-    /// Those that were counted in local memory.
+    pub(super) reason: Option<UnavailableReason>,
+    /// The charges that were counted in local memory.
     local: Charges,
-    /// Those that are enforced, have units, and admit although nobody counted them.
+    /// Enforced charges with units that admit although they were not counted.
     uncounted: Charges,
-    /// When local memory was asked.
+    /// The time of the local settlement.
     at: Timestamp,
 }
 
 /// Why and for how long there is no answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Silence {
-    pub(super) why: Why,
-    /// Marks the readings, where it is not the store that is silent.
+pub(super) struct Unavailable {
+    pub(super) reason: UnavailableReason,
+    /// The source of the readings, if it is not the store that is unavailable.
     pub(super) source: Option<Source>,
-    /// When to come back.
+    /// When to retry.
     pub(super) wait: Span,
 }
 
 impl<S: Sharded, C: Clock> Guarded<S, C> {
-    /// Answers a whole claim without the store.
-    pub(super) fn do_without(&self, claim: &Claim<'_>, why: Why, shard: Option<ShardId>, settlement: &mut Settlement) {
-        self.answer(claim, why, None, shard, settlement);
-    }
-
-    /// Answers a whole claim without the store, with readings that are marked with a source.
-    pub(super) fn answer(
+    /// Answers a whole claim without the store. The readings are marked with the source, if there is one.
+    pub(super) fn answer_by_policy(
         &self,
         claim: &Claim<'_>,
-        why: Why,
+        reason: UnavailableReason,
         source: Option<Source>,
         shard: Option<ShardId>,
         settlement: &mut Settlement,
     ) {
         let now = self.clock.now();
-        let silence = Silence { why, source, wait: self.next_try(shard, now) };
-        let mut absent = Absent::default();
+        let unavailable = Unavailable { reason, source, wait: self.retry_after(shard, now) };
+        let mut unanswered = UnansweredCharges::default();
         prepare(claim, now, settlement);
         let all: Charges = (0..claim.charges.len()).collect();
-        self.stand_in(claim, &all, silence, now, &mut absent, &mut settlement.readings);
-        self.decide(claim, &mut absent, &mut settlement.readings);
+        self.read_by_policy(claim, &all, unavailable, now, &mut unanswered, &mut settlement.readings);
+        self.decide(claim, &mut unanswered, &mut settlement.readings);
     }
 
-    /// When to come back to a shard that does not answer: after its next probe, and not at once.
-    pub(super) fn next_try(&self, shard: Option<ShardId>, now: Timestamp) -> Span {
-        let rests = shard.map(|shard| self.breakers.of(shard)).filter(|breaker| !breaker.is_closed());
-        rests.map_or(Span::ZERO, |breaker| breaker.rests_for(now)).max(Reading::TRY_AGAIN)
+    /// The wait for a shard that does not answer: until its next probe, but at least [`Reading::RETRY_AFTER`].
+    pub(super) fn retry_after(&self, shard: Option<ShardId>, now: Timestamp) -> Span {
+        let open = shard.map(|shard| self.breakers.for_shard(shard)).filter(|breaker| !breaker.is_closed());
+        open.map_or(Span::ZERO, |breaker| breaker.cool_down_left(now)).max(Reading::RETRY_AFTER)
     }
 
     /// Reads these charges by their policies.
-    pub(super) fn stand_in(
+    pub(super) fn read_by_policy(
         &self,
         claim: &Claim<'_>,
         charges: &[usize],
-        silence: Silence,
+        unavailable: Unavailable,
         now: Timestamp,
-        absent: &mut Absent,
+        unanswered: &mut UnansweredCharges,
         readings: &mut [Reading],
     ) {
         if charges.is_empty() {
             return;
         }
-        absent.why.get_or_insert(silence.why);
-        absent.at = now;
+        unanswered.reason.get_or_insert(unavailable.reason);
+        unanswered.at = now;
         let local: Charges = charges.iter().copied().filter(|at| counts_locally(&claim.charges[*at])).collect();
         let mut counted = match local.is_empty() {
             true => SmallVec::new(),
@@ -93,53 +88,59 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             let charge = &claim.charges[*at];
             let found = if local.contains(at) { counted.next().flatten() } else { None };
             readings[*at] = match found {
-                Some(reading) => Reading { source: silence.source.unwrap_or(Source::Local), ..reading },
-                None => assumed(charge, silence),
+                Some(reading) => Reading { source: unavailable.source.unwrap_or(Source::Local), ..reading },
+                None => assumed(charge, unavailable),
             };
             if found.is_some() {
-                absent.local.push(*at);
+                unanswered.local.push(*at);
             } else if readings[*at].admits && is_enforced(charge) {
-                absent.uncounted.push(*at);
+                unanswered.uncounted.push(*at);
             }
         }
     }
 
-    /// Counts the votes, and what passes uncounted. If the claim does not pass, nothing of it stays in local memory.
-    pub(super) fn decide(&self, claim: &Claim<'_>, absent: &mut Absent, readings: &mut [Reading]) -> bool {
+    /// Counts the votes, and the requests that pass uncounted. If the claim does not pass, its units in local memory
+    /// are given back.
+    pub(super) fn decide(
+        &self,
+        claim: &Claim<'_>,
+        unanswered: &mut UnansweredCharges,
+        readings: &mut [Reading],
+    ) -> bool {
         let mut passes = vote(claim, readings);
-        if passes && !absent.uncounted.is_empty() {
-            passes = self.last_resort.as_ref().is_none_or(|last_resort| last_resort.takes(absent.at));
+        if passes && !unanswered.uncounted.is_empty() {
+            passes = self.last_resort.as_ref().is_none_or(|last_resort| last_resort.try_take(unanswered.at));
             if passes {
-                self.uncounted_at.store(absent.at.as_micros(), Ordering::Relaxed);
+                self.uncounted_at.store(unanswered.at.as_micros(), Ordering::Relaxed);
             } else {
-                for at in &absent.uncounted {
-                    let wait = Wait::For(Reading::TRY_AGAIN);
+                for at in &unanswered.uncounted {
+                    let wait = Wait::For(Reading::RETRY_AFTER);
                     readings[*at] = Reading { admits: false, remaining: 0, wait, ..readings[*at] };
                 }
             }
         }
-        match (passes, absent.why) {
-            (true, Some(why)) => self.fail_open.count(why),
+        match (passes, unanswered.reason) {
+            (true, Some(reason)) => self.fail_open.count(reason),
             (true, None) => {}
-            (false, _) => self.forget(claim, absent, readings),
+            (false, _) => self.return_local(claim, unanswered, readings),
         }
         passes
     }
 
-    /// Gives back what a claim took from local memory.
-    pub(super) fn forget(&self, claim: &Claim<'_>, absent: &mut Absent, readings: &mut [Reading]) {
-        let (took, giving_back) = giving_back(claim, &absent.local, readings, absent.at);
-        absent.local.clear();
+    /// Gives back the units that a claim took in local memory.
+    pub(super) fn return_local(&self, claim: &Claim<'_>, unanswered: &mut UnansweredCharges, readings: &mut [Reading]) {
+        let (took, returns) = returns_of(claim, &unanswered.local, readings, unanswered.at);
+        unanswered.local.clear();
         if took.is_empty() {
             return;
         }
-        let returned = self.local.settle(&giving_back, self.replicas.load(Ordering::Relaxed), absent.at);
-        given_back(claim, &took, returned, readings);
+        let returned = self.local.settle(&returns, self.replicas.load(Ordering::Relaxed), unanswered.at);
+        apply_returns(claim, &took, returned, readings);
     }
 
-    /// Forgets what was counted here of counters that the store has just reset, and was to be told of.
+    /// Drops the local counters that the store has just reset, with their pending debits.
     #[cold]
-    pub(super) fn forget_reset(&self, claim: &Claim<'_>, settlement: &Settlement) {
+    pub(super) fn drop_reset_counters(&self, claim: &Claim<'_>, settlement: &Settlement) {
         if settlement.replay != Replay::First {
             return;
         }
@@ -150,7 +151,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
     }
 
-    /// Lets go of what is held here under a claim's name, if it gives that back: the store may not know of it.
+    /// Releases local holds of a claim. The store may not know of them.
     #[cold]
     pub(super) fn release(&self, claim: &Claim<'_>) {
         let holds: Charges = (0..claim.charges.len()).filter(|at| is_release(&claim.charges[*at])).collect();
@@ -158,7 +159,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 }
 
-/// Makes room for a claim's readings. Each will be overwritten.
+/// Resizes the readings for a claim. Every reading is overwritten later.
 pub(super) fn prepare(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) {
     settlement.readings.clear();
     settlement.readings.extend(claim.charges.iter().map(|charge| Reading::assumed(charge, Source::Assumed)));
@@ -166,47 +167,27 @@ pub(super) fn prepare(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settle
     settlement.replay = Replay::First;
 }
 
-/// Answers a claim that somebody else is settling and has not settled in time.
-pub(super) fn refuse_for_now(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) {
+/// Refuses a claim that another caller is settling and has not settled in time.
+pub(super) fn refuse_as_pending(claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) {
     settlement.at = now;
     settlement.replay = Replay::First;
-    refuse(claim, Wait::For(Reading::TRY_AGAIN), settlement);
-}
-
-/// Answers a claim whose name another has.
-pub(super) fn conflict(claim: &Claim<'_>, settlement: &mut Settlement) {
-    settlement.replay = Replay::Conflict;
-    refuse(claim, Wait::Forever, settlement);
-}
-
-/// Refuses every charge, without a word on its counter.
-fn refuse(claim: &Claim<'_>, wait: Wait, settlement: &mut Settlement) {
-    let refusal = Reading {
-        admits: false,
-        taken: 0,
-        remaining: 0,
-        wait,
-        reset_after: Span::ZERO,
-        delay: Span::ZERO,
-        source: Source::Store,
-    };
     settlement.readings.clear();
-    settlement.readings.extend(claim.charges.iter().map(|_| refusal));
+    settlement.readings.extend(claim.charges.iter().map(|_| Reading::refusal(Wait::For(Reading::RETRY_AFTER))));
 }
 
-/// Some charges of a claim as a claim of its own, in which only the enforced ones have a vote: whether one of mode `AnyOf` has
-/// room is known when all have answered, so that until then it pays if it has.
+/// Some charges of a claim as a claim of their own. Only the enforced ones vote. Whether a charge of mode `AnyOf`
+/// refuses is known only when all parts have answered; until then it pays if it has room.
 pub(super) fn part_of<'a>(claim: &Claim<'a>, charges: &[usize]) -> Claim<'a> {
     let charges = charges.iter().map(|at| {
         let charge = claim.charges[*at].clone();
         let mode = if charge.mode == Mode::AnyOf { Mode::Shadow } else { charge.mode };
         Charge { mode, ..charge }
     });
-    Claim { id: claim.id, charges: charges.collect(), once: None, patience: claim.patience }
+    Claim { id: claim.id, charges: charges.collect(), once: None, timeout: claim.timeout }
 }
 
-/// What some charges took, and the claim that gives it back. What was recorded as a fact stays.
-pub(super) fn giving_back<'a>(
+/// The charges that took units, and the claim that gives them back. Recorded facts stay.
+pub(super) fn returns_of<'a>(
     claim: &Claim<'a>,
     charges: &[usize],
     readings: &[Reading],
@@ -221,8 +202,8 @@ pub(super) fn giving_back<'a>(
     (took, part)
 }
 
-/// What was taken was given back: the counters of those charges stand as that says, if it is known.
-pub(super) fn given_back(
+/// Updates the readings after units were given back, with the state of the counters where it is known.
+pub(super) fn apply_returns(
     claim: &Claim<'_>,
     took: &[usize],
     returned: impl IntoIterator<Item = Option<Reading>>,
@@ -249,24 +230,24 @@ pub(super) fn vote(claim: &Claim<'_>, readings: &[Reading]) -> bool {
     vote.passes()
 }
 
-/// What a charge reads that nobody counts.
-fn assumed(charge: &Charge<'_>, silence: Silence) -> Reading {
-    let reading = Reading::assumed(charge, silence.source.unwrap_or(Source::Assumed));
+/// The reading of a charge that is not counted.
+fn assumed(charge: &Charge<'_>, unavailable: Unavailable) -> Reading {
+    let reading = Reading::assumed(charge, unavailable.source.unwrap_or(Source::Assumed));
     match charge.ask {
-        // They ask for no room.
+        // Facts need no room.
         Ask::Regardless | Ask::Return { .. } => Reading { admits: true, wait: Wait::None, ..reading },
-        _ if !reading.admits => Reading { wait: Wait::For(silence.wait), ..reading },
+        _ if !reading.admits => Reading { wait: Wait::For(unavailable.wait), ..reading },
         _ => reading,
     }
 }
 
-/// Whether a charge gives back a hold.
+/// Whether a charge releases a hold.
 pub(super) fn is_release(charge: &Charge<'_>) -> bool {
     matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
 }
 
-/// Facts are kept whatever the policy: the store is told of them later. Orders are done now or not at all, and whoever gave one is told
-/// that it was not done.
+/// Facts are recorded whatever the policy, because they are sent to the store later. Orders are carried out now or
+/// not at all; the reading then says that nothing was done.
 fn counts_locally(charge: &Charge<'_>) -> bool {
     match charge.ask {
         Ask::Exactly | Ask::UpTo => charge.on_failure == OnFailure::Local,

@@ -1,8 +1,8 @@
-//! A claim whose keys live in several places: settled in parts, at the same time, all or nothing.
+//! Claims whose keys live in several locations: settled in parts, concurrently, all or nothing.
 //!
-//! Each part takes what it has room for. If the claim as a whole does not pass, what was taken is given back: for an instant less
-//! is admitted than could be, never more. What can't be given back in time waits among the errands, also if the caller goes away
-//! meanwhile; a give-back whose outcome is not known is not repeated.
+//! Each part takes the units that it has room for. If the claim as a whole does not pass, these units are given back:
+//! for a moment less is admitted than could be, never more. Returns that cannot be sent in time go to the outbox,
+//! also if the caller goes away meanwhile. A return of unknown outcome is not repeated.
 
 use std::time::Duration;
 
@@ -10,45 +10,45 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait};
 
 use super::Guarded;
-use super::owned::{Errand, Pronounced};
-use super::policy::{self, Absent, Charges, Silence};
-use super::status::Why;
-use super::together::together;
+use super::deferred::{DeferredClaim, DeferredVerdict};
+use super::join::join_all;
+use super::policy::{self, Charges, UnansweredCharges, Unavailable};
+use super::status::UnavailableReason;
 use crate::clock::Clock;
-use crate::sharded::{Failure, Place, Record, Sharded};
+use crate::sharded::{Failure, Location, OnceRecord, Sharded};
 
-/// Where the keys of a claim live.
-pub(super) enum Places {
+/// The locations of a claim's keys.
+pub(super) enum ClaimLocations {
     None,
-    One(Place),
-    /// The home of the record comes first, if the claim is settled once.
-    Several(SmallVec<[(Place, Charges); 2]>),
+    One(Location),
+    /// The location of the record comes first, if the claim is idempotent.
+    Several(SmallVec<[(Location, Charges); 2]>),
 }
 
-/// What is asked of one place.
-struct Part<'a> {
-    place: Place,
-    /// Which charges of the claim live there.
+/// The part of a claim that belongs to one location.
+struct ClaimPart<'a> {
+    location: Location,
+    /// The indices of the claim's charges that live there.
     charges: Charges,
     claim: Claim<'a>,
     settlement: Settlement,
-    outcome: Outcome,
+    outcome: PartOutcome,
 }
 
 #[derive(PartialEq, Eq)]
-enum Outcome {
-    /// Not known yet.
+enum PartOutcome {
+    /// Not sent, or not answered yet.
     Unknown,
-    /// Its shard is away: it is not asked.
-    Away,
+    /// Its shard is unavailable, so it is not sent.
+    Unavailable,
     Settled,
     Failed(Failure),
 }
 
-/// What a part took, on its way back.
-struct GiveBack<'p, 'a> {
-    part: &'p Part<'a>,
-    /// Which charges of the claim took something.
+/// The units that a part took and that are being returned.
+struct PartReturn<'p, 'a> {
+    part: &'p ClaimPart<'a>,
+    /// The indices of the claim's charges that took units.
     took: Charges,
     claim: Claim<'a>,
     settlement: Settlement,
@@ -58,40 +58,40 @@ struct GiveBack<'p, 'a> {
 struct Split<'g, 'a, S: Sharded, C: Clock> {
     guard: &'g Guarded<S, C>,
     claim: &'g Claim<'a>,
-    parts: SmallVec<[Part<'a>; 2]>,
-    absent: Absent,
+    parts: SmallVec<[ClaimPart<'a>; 2]>,
+    unanswered: UnansweredCharges,
     readings: SmallVec<[Reading; 4]>,
-    /// What was taken must be given back, unless the claim passes.
-    unsettled: bool,
+    /// Whether the parts' units must be given back when this is dropped.
+    must_return: bool,
 }
 
-impl Places {
-    pub(super) fn of<S: Sharded>(store: &S, claim: &Claim<'_>) -> Places {
-        let mut one: Option<(Place, &Key<'_>)> = None;
+impl ClaimLocations {
+    pub(super) fn find<S: Sharded>(store: &S, claim: &Claim<'_>) -> ClaimLocations {
+        let mut one: Option<(Location, &Key<'_>)> = None;
         let keys = claim.once.iter().map(|once| &once.key).chain(claim.charges.iter().map(|charge| &charge.key));
         for key in keys {
             match one {
-                None => one = Some((store.place(key), key)),
-                Some((_, first)) if key.is_beside(first) => {}
-                Some((place, _)) if store.place(key) == place => {}
-                Some(_) => return Places::several(store, claim),
+                None => one = Some((store.locate(key), key)),
+                Some((_, first)) if key.shares_partition_with(first) => {}
+                Some((location, _)) if store.locate(key) == location => {}
+                Some(_) => return ClaimLocations::several(store, claim),
             }
         }
-        one.map_or(Places::None, |(place, _)| Places::One(place))
+        one.map_or(ClaimLocations::None, |(location, _)| ClaimLocations::One(location))
     }
 
     #[cold]
-    fn several<S: Sharded>(store: &S, claim: &Claim<'_>) -> Places {
-        let home = claim.once.as_ref().map(|once| (store.place(&once.key), Charges::new()));
-        let mut places: SmallVec<[(Place, Charges); 2]> = home.into_iter().collect();
+    fn several<S: Sharded>(store: &S, claim: &Claim<'_>) -> ClaimLocations {
+        let home = claim.once.as_ref().map(|once| (store.locate(&once.key), Charges::new()));
+        let mut locations: SmallVec<[(Location, Charges); 2]> = home.into_iter().collect();
         for (at, charge) in claim.charges.iter().enumerate() {
-            let place = store.place(&charge.key);
-            match places.iter_mut().find(|(known, _)| *known == place) {
+            let location = store.locate(&charge.key);
+            match locations.iter_mut().find(|(other, _)| *other == location) {
                 Some((_, charges)) => charges.push(at),
-                None => places.push((place, smallvec![at])),
+                None => locations.push((location, smallvec![at])),
             }
         }
-        Places::Several(places)
+        ClaimLocations::Several(locations)
     }
 }
 
@@ -99,49 +99,50 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     pub(super) async fn settle_split(
         &self,
         claim: &Claim<'_>,
-        places: SmallVec<[(Place, Charges); 2]>,
-        within: Duration,
+        locations: SmallVec<[(Location, Charges); 2]>,
+        timeout: Duration,
         settlement: &mut Settlement,
     ) {
         let began = self.clock.now();
         policy::prepare(claim, began, settlement);
-        let mut split = Split::new(self, claim, places, std::mem::take(&mut settlement.readings));
-        split.stand_in_for_open(began);
+        let mut split = Split::new(self, claim, locations, std::mem::take(&mut settlement.readings));
+        split.answer_for_open(began);
         if let Some(once) = &claim.once
-            && split.settle_home(once, within, settlement).await
+            && split.settle_home(once, timeout, settlement).await
         {
             return;
         }
-        split.settle_rest(self.left(within, began)).await;
+        split.settle_rest(self.time_left(timeout, began)).await;
         settlement.at = split.settled_at().unwrap_or(began);
         if !split.decide() {
-            split.give_back(self.left(within, began)).await;
+            split.give_back(self.time_left(timeout, began)).await;
         }
         settlement.readings = std::mem::take(&mut split.readings);
-        if let (Some(once), Some(place)) =
-            (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.recorded_at())
+        if let (Some(once), Some(location)) =
+            (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.record_location())
         {
-            self.pronounce(place, claim, once, settlement, self.left(within, began)).await;
+            self.record_verdict(location, claim, once, settlement, self.time_left(timeout, began)).await;
         }
     }
 
-    async fn settle_part(&self, part: &mut Part<'_>, left: Duration) {
-        part.outcome = match self.ask(part.place, &part.claim, Record::Whole, left, &mut part.settlement).await {
-            Ok(()) => Outcome::Settled,
-            Err(failure) => Outcome::Failed(failure),
+    async fn settle_part(&self, part: &mut ClaimPart<'_>, left: Duration) {
+        part.outcome = match self.call(part.location, &part.claim, OnceRecord::Whole, left, &mut part.settlement).await
+        {
+            Ok(()) => PartOutcome::Settled,
+            Err(failure) => PartOutcome::Failed(failure),
         };
     }
 
-    async fn give_back(&self, it: &mut GiveBack<'_, '_>, left: Duration) {
-        if self.ask(it.part.place, &it.claim, Record::Whole, left, &mut it.settlement).await.is_err() {
-            self.errands.drop_one();
+    async fn give_back(&self, it: &mut PartReturn<'_, '_>, left: Duration) {
+        if self.call(it.part.location, &it.claim, OnceRecord::Whole, left, &mut it.settlement).await.is_err() {
+            self.outbox.count_dropped();
         }
     }
 
-    /// Writes the verdict on a claim that is settled once: a refusal for no longer than its wait.
-    async fn pronounce<'a>(
+    /// Writes the verdict on an idempotent claim. The record of a refusal lasts no longer than its wait.
+    async fn record_verdict<'a>(
         &self,
-        place: Place,
+        location: Location,
         claim: &Claim<'a>,
         once: &Once<'a>,
         settlement: &Settlement,
@@ -153,14 +154,14 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             _ => once.keep,
         };
         let Some(left) = left else {
-            let pronounced = Pronounced::of(once, settlement, verdict.allowed, keep);
-            self.errands.push(Errand::pronounce(claim.id, pronounced, self.clock.now()));
+            let deferred = DeferredVerdict::new(once, settlement, verdict.allowed, keep);
+            self.outbox.push(DeferredClaim::verdict(claim.id, deferred, self.clock.now()));
             return;
         };
-        let written = Claim { once: Some(once.clone()), ..policy::part_of(claim, &[]) };
-        let record = Record::Verdict { settlement, passed: verdict.allowed, keep };
-        // Whether it failed is known to the breaker; a record that stays pending is asked for again.
-        let _ = self.ask(place, &written, record, left, &mut Settlement::default()).await;
+        let record_claim = Claim { once: Some(once.clone()), ..policy::part_of(claim, &[]) };
+        let record = OnceRecord::Verdict { settlement, passed: verdict.allowed, keep };
+        // The breaker has recorded a failure. A record that stays pending makes callers retry.
+        let _ = self.call(location, &record_claim, record, left, &mut Settlement::default()).await;
     }
 }
 
@@ -168,59 +169,74 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     fn new(
         guard: &'g Guarded<S, C>,
         claim: &'g Claim<'a>,
-        places: SmallVec<[(Place, Charges); 2]>,
+        locations: SmallVec<[(Location, Charges); 2]>,
         readings: SmallVec<[Reading; 4]>,
     ) -> Self {
-        let part = |(place, charges): (Place, Charges)| {
+        let part = |(location, charges): (Location, Charges)| {
             let claim = policy::part_of(claim, &charges);
-            Part { place, charges, claim, settlement: Settlement::default(), outcome: Outcome::Unknown }
+            ClaimPart { location, charges, claim, settlement: Settlement::default(), outcome: PartOutcome::Unknown }
         };
-        let parts = places.into_iter().map(part).collect();
-        Split { guard, claim, parts, absent: Absent::default(), readings, unsettled: true }
+        let parts = locations.into_iter().map(part).collect();
+        Split { guard, claim, parts, unanswered: UnansweredCharges::default(), readings, must_return: true }
     }
 
-    /// Answers for the shards that are known to be away. If the claim can't pass for their sake, the others are only looked at,
-    /// so that nothing has to be given back.
-    fn stand_in_for_open(&mut self, now: Timestamp) {
-        let mut is_lost = false;
+    /// Answers for the shards whose breakers are open. If they refuse the claim, the other parts only peek, so that
+    /// nothing has to be given back.
+    fn answer_for_open(&mut self, now: Timestamp) {
+        let mut is_refused = false;
         for part in &mut self.parts {
-            let shard = part.place.shard;
-            if self.guard.breakers.of(shard).is_closed() {
+            let shard = part.location.shard;
+            if self.guard.breakers.for_shard(shard).is_closed() {
                 continue;
             }
-            part.outcome = Outcome::Away;
-            let silence = Silence { why: Why::Open, source: None, wait: self.guard.next_try(Some(shard), now) };
-            self.guard.stand_in(self.claim, &part.charges, silence, now, &mut self.absent, &mut self.readings);
-            is_lost |= refuses(self.claim, &part.charges, &self.readings);
+            part.outcome = PartOutcome::Unavailable;
+            let unavailable = Unavailable {
+                reason: UnavailableReason::Open,
+                source: None,
+                wait: self.guard.retry_after(Some(shard), now),
+            };
+            self.guard.read_by_policy(
+                self.claim,
+                &part.charges,
+                unavailable,
+                now,
+                &mut self.unanswered,
+                &mut self.readings,
+            );
+            is_refused |= refuses(self.claim, &part.charges, &self.readings);
         }
-        if is_lost {
-            self.only_look();
+        if is_refused {
+            self.peek_only();
         }
     }
 
-    /// Settles the part in the place of the record. Whether that answered the whole claim, because it was settled before.
-    async fn settle_home(&mut self, once: &Once<'a>, within: Duration, settlement: &mut Settlement) -> bool {
-        let Some(home) = self.parts.first_mut().filter(|home| home.outcome == Outcome::Unknown) else { return false };
+    /// Settles the part in the location of the record. Returns true if the answer covers the whole claim, because it
+    /// was settled before.
+    async fn settle_home(&mut self, once: &Once<'a>, timeout: Duration, settlement: &mut Settlement) -> bool {
+        let Some(home) = self.parts.first_mut().filter(|home| home.outcome == PartOutcome::Unknown) else {
+            return false;
+        };
         home.claim.once = Some(once.clone());
-        let pending = Record::Pending;
-        let answer = self.guard.ask_patiently(home.place, &home.claim, pending, within, &mut home.settlement).await;
+        let pending = OnceRecord::Pending;
+        let answer =
+            self.guard.call_until_settled(home.location, &home.claim, pending, timeout, &mut home.settlement).await;
         match answer {
             Ok(()) if home.settlement.replay != Replay::First => {
                 settlement.clone_from(&home.settlement);
                 if settlement.replay == Replay::Conflict {
-                    policy::conflict(self.claim, settlement);
+                    *settlement = Settlement::conflict(self.claim, settlement.at);
                 }
                 return true;
             }
-            Ok(()) => home.outcome = Outcome::Settled,
+            Ok(()) => home.outcome = PartOutcome::Settled,
             Err(Failure::Pending) => {
-                policy::refuse_for_now(self.claim, self.guard.clock.now(), settlement);
+                policy::refuse_as_pending(self.claim, self.guard.clock.now(), settlement);
                 return true;
             }
-            Err(failure) => home.outcome = Outcome::Failed(failure),
+            Err(failure) => home.outcome = PartOutcome::Failed(failure),
         }
         if !policy::vote(&home.claim, &home.settlement.readings) {
-            self.only_look();
+            self.peek_only();
         }
         false
     }
@@ -228,103 +244,110 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     /// Settles the other parts, if there is time.
     async fn settle_rest(&mut self, left: Option<Duration>) {
         let guard = self.guard;
-        let rest = self.parts.iter_mut().filter(|part| part.outcome == Outcome::Unknown);
+        let rest = self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown);
         let Some(left) = left else {
-            return rest.for_each(|part| part.outcome = Outcome::Failed(Failure::Timeout));
+            return rest.for_each(|part| part.outcome = PartOutcome::Failed(Failure::Timeout));
         };
-        together(rest.map(|part| guard.settle_part(part, left))).await;
+        join_all(rest.map(|part| guard.settle_part(part, left))).await;
     }
 
-    /// Gathers the readings, stands in for what failed, and counts the votes.
+    /// Collects the readings, answers for failed parts by policy, and counts the votes.
     fn decide(&mut self) -> bool {
         let now = self.guard.clock.now();
         for part in &self.parts {
             match &part.outcome {
-                Outcome::Settled => {
+                PartOutcome::Settled => {
                     for (at, reading) in part.charges.iter().zip(&part.settlement.readings) {
                         self.readings[*at] = *reading;
                     }
                 }
-                Outcome::Failed(failure) => {
-                    let wait = self.guard.next_try(Some(part.place.shard), now);
-                    let silence = Silence { why: Why::of(failure), source: None, wait };
-                    self.guard.stand_in(self.claim, &part.charges, silence, now, &mut self.absent, &mut self.readings);
+                PartOutcome::Failed(failure) => {
+                    let wait = self.guard.retry_after(Some(part.location.shard), now);
+                    let unavailable = Unavailable { reason: UnavailableReason::from(failure), source: None, wait };
+                    self.guard.read_by_policy(
+                        self.claim,
+                        &part.charges,
+                        unavailable,
+                        now,
+                        &mut self.unanswered,
+                        &mut self.readings,
+                    );
                 }
-                Outcome::Unknown | Outcome::Away => {}
+                PartOutcome::Unknown | PartOutcome::Unavailable => {}
             }
         }
-        let passes = self.guard.decide(self.claim, &mut self.absent, &mut self.readings);
+        let passes = self.guard.decide(self.claim, &mut self.unanswered, &mut self.readings);
         if !passes {
-            // A part that had room did not know that.
+            // A part with room did not know that the claim is refused.
             self.readings.iter_mut().for_each(|reading| reading.delay = Span::ZERO);
         }
-        self.unsettled = !passes;
+        self.must_return = !passes;
         passes
     }
 
-    /// Gives back what was taken, now or, if there is no time, later.
+    /// Gives back the units that were taken: now or, without time left, through the outbox.
     async fn give_back(&mut self, left: Option<Duration>) {
-        let settled = self.parts.iter().filter(|part| part.outcome == Outcome::Settled);
-        let mut returns: Vec<GiveBack<'_, 'a>> = settled.filter_map(Part::give_back).collect();
+        let settled = self.parts.iter().filter(|part| part.outcome == PartOutcome::Settled);
+        let mut returns: Vec<PartReturn<'_, 'a>> = settled.filter_map(ClaimPart::give_back).collect();
         if let Some(left) = left {
             let guard = self.guard;
-            self.unsettled = false;
-            together(returns.iter_mut().map(|it| guard.give_back(it, left))).await;
+            self.must_return = false;
+            join_all(returns.iter_mut().map(|it| guard.give_back(it, left))).await;
         }
         for it in returns {
             let returned = it.settlement.readings.into_iter().map(Some).chain(std::iter::repeat(None));
-            policy::given_back(self.claim, &it.took, returned, &mut self.readings);
+            policy::apply_returns(self.claim, &it.took, returned, &mut self.readings);
         }
     }
 
-    /// Takes no units where nothing was asked yet.
-    fn only_look(&mut self) {
-        for part in self.parts.iter_mut().filter(|part| part.outcome == Outcome::Unknown) {
+    /// Sets the units of parts that were not sent yet to 0.
+    fn peek_only(&mut self) {
+        for part in self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown) {
             let asks = part.claim.charges.iter_mut().filter(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
             asks.for_each(|charge| charge.units = 0);
         }
     }
 
-    /// When the claim was settled, by the clock of the first place that did.
+    /// The time of the settlement, by the clock of the first location that settled.
     fn settled_at(&self) -> Option<Timestamp> {
-        self.parts.iter().find(|part| part.outcome == Outcome::Settled).map(|part| part.settlement.at)
+        self.parts.iter().find(|part| part.outcome == PartOutcome::Settled).map(|part| part.settlement.at)
     }
 
-    /// Where a record of it is pending.
-    fn recorded_at(&self) -> Option<Place> {
-        self.parts.first().filter(|home| home.outcome == Outcome::Settled).map(|home| home.place)
+    /// The location of the pending record.
+    fn record_location(&self) -> Option<Location> {
+        self.parts.first().filter(|home| home.outcome == PartOutcome::Settled).map(|home| home.location)
     }
 }
 
-impl<'a> Part<'a> {
-    /// What gives back what was taken there, if anything was.
-    fn give_back(&self) -> Option<GiveBack<'_, 'a>> {
+impl<'a> ClaimPart<'a> {
+    /// The return of the units that were taken there, if any.
+    fn give_back(&self) -> Option<PartReturn<'_, 'a>> {
         let answered: Charges = (0..self.settlement.readings.len().min(self.charges.len())).collect();
-        let (took, claim) = policy::giving_back(&self.claim, &answered, &self.settlement.readings, self.settlement.at);
+        let (took, claim) = policy::returns_of(&self.claim, &answered, &self.settlement.readings, self.settlement.at);
         let took: Charges = took.into_iter().map(|at| self.charges[at]).collect();
-        (!took.is_empty()).then(|| GiveBack { part: self, took, claim, settlement: Settlement::default() })
+        (!took.is_empty()).then(|| PartReturn { part: self, took, claim, settlement: Settlement::default() })
     }
 }
 
 impl<S: Sharded, C: Clock> Drop for Split<'_, '_, S, C> {
-    /// There was no time to give back what was taken, or the caller went away.
+    /// Runs if there was no time to give units back or if the caller went away.
     fn drop(&mut self) {
-        if !self.unsettled {
+        if !self.must_return {
             return;
         }
         let now = self.guard.clock.now();
-        for part in self.parts.iter().filter(|part| part.outcome == Outcome::Settled) {
+        for part in self.parts.iter().filter(|part| part.outcome == PartOutcome::Settled) {
             if let Some(it) = part.give_back() {
-                self.guard.errands.push(Errand::of(&it.claim, now));
+                self.guard.outbox.push(DeferredClaim::plain(&it.claim, now));
             }
         }
         if !self.readings.is_empty() {
-            self.guard.forget(self.claim, &mut self.absent, &mut self.readings);
+            self.guard.return_local(self.claim, &mut self.unanswered, &mut self.readings);
         }
     }
 }
 
-/// Whether one of these charges stops the claim.
+/// Whether one of these charges refuses the claim.
 fn refuses(claim: &Claim<'_>, charges: &[usize], readings: &[Reading]) -> bool {
     charges.iter().any(|at| {
         let charge = &claim.charges[*at];

@@ -1,76 +1,78 @@
-//! What a guarded store says of itself.
+//! The status of a guarded store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sharded::Failure;
 
-/// How the shards are, and what passed without them.
+/// The state of the shards, and the number of claims that passed without them.
 #[derive(Clone, Debug, Default)]
 pub struct GuardStatus {
-    /// In one word.
+    /// The overall level.
     pub level: Level,
-    /// Each shard.
+    /// The state of each shard.
     pub shards: Vec<ShardStatus>,
-    /// Servers that live, this one included, as last heard.
+    /// The number of running servers, including this one, at the last heartbeats.
     pub replicas: u64,
-    /// Why the last heartbeat failed, if it did: so a store that nobody asks anything is missed too.
-    pub unheard: Option<String>,
-    /// Claims that passed although the store did not answer all of them, by the reason why it did not, since the start.
+    /// The error of the last heartbeat, if it failed. Detects an unavailable store even without traffic.
+    pub heartbeat_error: Option<String>,
+    /// The number of claims since the start that passed although the store did not answer all of their charges, by
+    /// reason.
     pub fail_open: Vec<(&'static str, u64)>,
-    /// Counters in local memory.
+    /// The number of counters in local memory.
     pub local: usize,
-    /// Those of them with something that the store was not told yet.
+    /// Those of them with units that were not sent to the store yet.
     pub owed: usize,
-    /// What waits to be told: what has to be given back because a claim did not pass, and facts that were settled meanwhile.
+    /// The number of claims in the outbox: units to give back because a claim did not pass, and settlements.
     pub waiting: usize,
-    /// What could not be told or given back, and was dropped, since the start: the store counts a little more or less than passed.
+    /// The number of claims since the start that could not be sent and were dropped. Each makes the store count a
+    /// little too much or too little.
     pub dropped: u64,
 }
 
-/// How much of the store answers.
+/// How much of the store is available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// All of it.
+    /// All shards answer.
     #[default]
     Normal,
-    /// Some shards do not: their charges follow their policies.
+    /// Some shards are unavailable: their charges follow their policies.
     Degraded,
-    /// None does: local memory counts.
+    /// No shard is available: local memory counts.
     LocalOnly,
-    /// None does, and requests pass that nobody counts.
+    /// No shard is available, and requests pass uncounted.
     Open,
 }
 
-/// How a shard is.
+/// The state of a shard.
 #[derive(Clone, Debug)]
 pub struct ShardStatus {
-    /// What metrics call it: its address.
+    /// The name in metrics: its address.
     pub name: String,
-    /// Whether claims are sent to it.
+    /// The state of its breaker.
     pub circuit: Circuit,
-    /// How often it failed, by reason, since the start.
+    /// The number of failures since the start, by reason.
     pub errors: Vec<(&'static str, u64)>,
-    /// How it failed last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// What is not as it should be although it answers.
+    /// A problem although it answers.
     pub warning: Option<String>,
 }
 
-/// Whether claims are sent to a shard.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Circuit {
-    /// They are.
+    /// Claims are sent to the shard.
     #[default]
     Closed,
-    /// They are not: it failed too often.
+    /// No claims are sent: the shard failed repeatedly.
     Open,
-    /// They are not, and it is being tried.
+    /// No claims are sent, and the shard is being probed.
     HalfOpen,
 }
 
-/// Why a claim, or a part of it, was not settled by the store.
+/// Why the store did not settle a claim or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum UnavailableReason {
     Open,
     Timeout,
     Unreachable,
@@ -79,45 +81,57 @@ pub(super) enum Why {
     Panic,
 }
 
-/// How many claims passed although the store did not settle all of them.
+/// The number of claims that passed although the store did not settle all of them, by reason.
 #[derive(Debug, Default)]
-pub(super) struct FailOpen([AtomicU64; Why::ALL.len()]);
+pub(super) struct FailOpen([AtomicU64; UnavailableReason::ALL.len()]);
 
-impl Why {
-    const ALL: [Why; 6] = [Why::Open, Why::Timeout, Why::Unreachable, Why::Refused, Why::Shed, Why::Panic];
-
-    pub(super) fn of(failure: &Failure) -> Why {
-        match failure {
-            Failure::Timeout | Failure::Pending => Why::Timeout,
-            Failure::Unreachable(_) => Why::Unreachable,
-            Failure::Refused(_) => Why::Refused,
-        }
-    }
+impl UnavailableReason {
+    const ALL: [UnavailableReason; 6] = [
+        UnavailableReason::Open,
+        UnavailableReason::Timeout,
+        UnavailableReason::Unreachable,
+        UnavailableReason::Refused,
+        UnavailableReason::Shed,
+        UnavailableReason::Panic,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Why::Open => "open",
-            Why::Timeout => "timeout",
-            Why::Unreachable => "unreachable",
-            Why::Refused => "refused",
-            Why::Shed => "shed",
-            Why::Panic => "panic",
+            UnavailableReason::Open => "open",
+            UnavailableReason::Timeout => "timeout",
+            UnavailableReason::Unreachable => "unreachable",
+            UnavailableReason::Refused => "refused",
+            UnavailableReason::Shed => "shed",
+            UnavailableReason::Panic => "panic",
+        }
+    }
+}
+
+impl From<&Failure> for UnavailableReason {
+    fn from(failure: &Failure) -> UnavailableReason {
+        match failure {
+            Failure::Timeout | Failure::Pending => UnavailableReason::Timeout,
+            Failure::Unreachable(_) => UnavailableReason::Unreachable,
+            Failure::Refused(_) => UnavailableReason::Refused,
         }
     }
 }
 
 impl FailOpen {
-    pub(super) fn count(&self, why: Why) {
-        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count(&self, reason: UnavailableReason) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn by_reason(&self) -> Vec<(&'static str, u64)> {
-        Why::ALL.iter().map(|why| (why.name(), self.0[*why as usize].load(Ordering::Relaxed))).collect()
+        UnavailableReason::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.0[*reason as usize].load(Ordering::Relaxed)))
+            .collect()
     }
 }
 
 impl Level {
-    /// In one word, for answers, metrics and health.
+    /// The name in responses, metrics and health.
     pub fn name(self) -> &'static str {
         match self {
             Level::Normal => "normal",
@@ -129,7 +143,7 @@ impl Level {
 }
 
 impl Circuit {
-    /// In one word, for metrics and health.
+    /// The name in metrics and health.
     pub fn name(self) -> &'static str {
         match self {
             Circuit::Closed => "closed",

@@ -1,20 +1,20 @@
-//! How a key becomes a place: a keyed hash, so that callers can't choose values that collide.
+//! Keyed hashes of keys, so that callers cannot choose values that collide.
 
 use smallvec::SmallVec;
-use tollgate_core::key::{Key, Secret};
+use tollgate_core::key::{HashSecret, Key};
 use tollgate_core::{Charge, Claim};
 
 use crate::secret;
 
-/// Turns keys into places, with the secret of one store.
+/// Hashes keys with the secret of one store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hasher {
-    secret: Secret,
+pub(super) struct KeyHasher {
+    secret: HashSecret,
 }
 
-/// Where a key belongs: its partition names the shard, the whole of it the counter.
+/// The hash of a key: its partition selects the shard, the whole key the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print {
+pub(super) struct KeyHash {
     partition: u128,
     pub(super) key: Fingerprint,
 }
@@ -26,46 +26,46 @@ pub(super) struct Fingerprint {
     pub(super) low: u64,
 }
 
-impl Hasher {
-    /// One with the secret of an earlier store, whose places are the same.
-    pub(super) fn of(secret: Secret) -> Hasher {
-        Hasher { secret }
+impl KeyHasher {
+    /// A hasher with the secret of an earlier store. Its hashes are the same.
+    pub(super) fn from_secret(secret: HashSecret) -> KeyHasher {
+        KeyHasher { secret }
     }
 
-    pub(super) fn secret(&self) -> Secret {
+    pub(super) fn secret(&self) -> HashSecret {
         self.secret
     }
 
-    pub(super) fn random() -> Hasher {
-        Hasher { secret: secret::draw() }
+    pub(super) fn random() -> KeyHasher {
+        KeyHasher { secret: secret::random() }
     }
 
-    /// Adds the places of a claim's keys, in the order of its charges.
-    pub(super) fn print_all(&self, claim: &Claim<'_>, prints: &mut SmallVec<[Print; 4]>) {
+    /// Adds the hashes of a claim's keys, in the order of its charges.
+    pub(super) fn hash_all(&self, claim: &Claim<'_>, hashes: &mut SmallVec<[KeyHash; 4]>) {
         let mut before: Option<&Key<'_>> = None;
         for Charge { key, .. } in &claim.charges {
             // Most charges of a claim are in one caller's partition, which is hashed once.
-            let partition = match (before, prints.last()) {
-                (Some(before), Some(print)) if key.is_beside(before) => print.partition,
+            let partition = match (before, hashes.last()) {
+                (Some(before), Some(hash)) if key.shares_partition_with(before) => hash.partition,
                 _ => key.partition(self.secret),
             };
-            prints.push(self.within(partition, key));
+            hashes.push(self.hash_in(partition, key));
             before = Some(key);
         }
     }
 
-    /// The place of one key.
-    pub(super) fn print(&self, key: &Key<'_>) -> Print {
-        self.within(key.partition(self.secret), key)
+    /// The hash of one key.
+    pub(super) fn hash(&self, key: &Key<'_>) -> KeyHash {
+        self.hash_in(key.partition(self.secret), key)
     }
 
-    fn within(&self, partition: u128, key: &Key<'_>) -> Print {
-        let whole = key.whole(self.secret, partition);
-        Print { partition, key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 } }
+    fn hash_in(&self, partition: u128, key: &Key<'_>) -> KeyHash {
+        let whole = key.hash(self.secret, partition);
+        KeyHash { partition, key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 } }
     }
 }
 
-impl Print {
+impl KeyHash {
     /// The number of its shard among 2^`bits`.
     pub(super) fn shard(self, bits: u32) -> usize {
         self.partition.checked_shr(128 - bits).unwrap_or(0) as usize

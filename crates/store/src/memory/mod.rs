@@ -1,7 +1,7 @@
-//! The in-memory store: counters on one machine, exact under threads, bounded.
+//! The in-memory store: counters on one machine, exact with concurrent threads, bounded.
 //!
-//! A caller's counters share a shard, so a claim on them is one lock; a claim over several partitions takes its locks in
-//! order. The store never waits for anything else, so its future is ready at the first poll.
+//! A caller's counters share a shard, so a claim on them takes one lock. A claim on several partitions takes its
+//! locks in order. The store never waits for anything else, so its future is ready at the first poll.
 
 mod hash;
 mod once;
@@ -12,57 +12,57 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Once, Reading, Replay, Settlement, Slot, Source, Span, Timestamp, Wait, settle_into};
+use tollgate_core::{Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_into};
 
+use crate::Store;
 use crate::clock::{Clock, SystemClock};
-use crate::{Immediate, Store};
-use hash::{Hasher, Print};
-use shard::Shard;
+use hash::{KeyHash, KeyHasher};
+use shard::MemoryShard;
 
-pub use snapshot::{Restored, SnapshotError, SnapshotStats};
+pub use snapshot::{RestoreReport, SnapshotError, SnapshotStats};
 
 /// Counters in memory.
 #[derive(Debug)]
 pub struct MemoryStore<C = SystemClock> {
     clock: C,
-    hasher: Hasher,
-    shards: Box<[Lane]>,
+    hasher: KeyHasher,
+    shards: Box<[PaddedShard]>,
 }
 
-/// How large an in-memory store may become.
+/// The bounds of an in-memory store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// The most counters. Past it the stale ones go, and then those that would be stale soonest.
+    /// The maximum number of counters. Beyond it stale counters are removed, then those that would be stale soonest.
     pub max_keys: usize,
-    /// The most records of claims that are settled once. Past it the oldest go.
+    /// The maximum number of idempotency records. Beyond it the oldest are removed.
     pub max_once: usize,
-    /// How long a stale counter is kept while there is room: it matters again to a claim whose clock was read before, or was set
-    /// back, by no more than this.
+    /// How long a stale counter is retained while there is room. It is still needed by a claim whose clock was read
+    /// earlier, or after the clock was set back, by up to this time.
     pub grace: Span,
 }
 
-/// What an in-memory store holds and what it had to give up.
+/// The size of an in-memory store, and the number of removed entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Counters, stale ones that nobody has swept yet included.
+    /// Counters, including stale ones that were not swept yet.
     pub keys: usize,
     /// Stale counters that were removed.
     pub swept: u64,
-    /// Live counters that were removed because the store was full: their callers start afresh.
+    /// Live counters that were removed because the store was full. Their callers start with a fresh counter.
     pub evicted: u64,
-    /// Records of claims that are settled once.
+    /// Idempotency records.
     pub once: usize,
-    /// Such records that were removed before their time because there were too many.
+    /// Idempotency records that were removed before their expiry because there were too many.
     pub once_evicted: u64,
 }
 
-/// A shard on cache lines of its own, so that threads on different shards do not slow each other down.
+/// A shard on its own cache lines, so that threads on different shards do not slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lane(Mutex<Shard>);
+struct PaddedShard(Mutex<MemoryShard>);
 
-/// A power of two.
-const MOST_SHARDS: usize = 256;
+/// The maximum number of shards, a power of two.
+const MAX_SHARDS: usize = 256;
 
 impl Default for MemoryConfig {
     fn default() -> MemoryConfig {
@@ -79,18 +79,18 @@ impl MemoryConfig {
     /// A store of this size, on a clock of the caller's.
     pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
         const KEYS_WORTH_A_SHARD: usize = 1024;
-        let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MOST_SHARDS).next_power_of_two();
-        MemoryStore { clock, hasher: Hasher::random(), shards: self.lanes(shards) }
+        let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MAX_SHARDS).next_power_of_two();
+        MemoryStore { clock, hasher: KeyHasher::random(), shards: self.padded_shards(shards) }
     }
 
     /// Empty shards that share the bounds.
-    fn lanes(self, shards: usize) -> Box<[Lane]> {
-        let lane = |_| {
+    fn padded_shards(self, shards: usize) -> Box<[PaddedShard]> {
+        let padded_shard = |_| {
             let (max_keys, max_once) = (self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
-            let shard = Shard::new(max_keys, max_once, self.grace);
-            Lane(Mutex::new(shard))
+            let shard = MemoryShard::new(max_keys, max_once, self.grace);
+            PaddedShard(Mutex::new(shard))
         };
-        (0..shards).map(lane).collect()
+        (0..shards).map(padded_shard).collect()
     }
 }
 
@@ -114,38 +114,38 @@ impl<C: Clock> MemoryStore<C> {
         &self.clock
     }
 
-    fn settle_now(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+    pub(crate) fn settle_now(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         let now = self.clock.now();
-        let mut prints = SmallVec::new();
-        self.hasher.print_all(claim, &mut prints);
-        let prints = &prints[..];
-        let once = claim.once.as_ref().map(|once| (once, self.hasher.print(&once.key)));
-        let numbers = || prints.iter().chain(once.as_ref().map(|(_, print)| print)).map(|print| self.number(*print));
+        let mut hashes = SmallVec::new();
+        self.hasher.hash_all(claim, &mut hashes);
+        let hashes = &hashes[..];
+        let once = claim.once.as_ref().map(|once| (once, self.hasher.hash(&once.key)));
+        let numbers = || hashes.iter().chain(once.as_ref().map(|(_, hash)| hash)).map(|hash| self.number(*hash));
         let Some(first) = numbers().next() else {
             return settle_into(claim, &mut [], now, settlement);
         };
         if numbers().all(|number| number == first) {
-            settle_held(claim, prints, once, now, &mut *self.lock(first), settlement);
+            settle_locked(claim, hashes, once, now, &mut *self.lock(first), settlement);
         } else {
-            settle_held(claim, prints, once, now, &mut self.lock_all(numbers().collect()), settlement);
+            settle_locked(claim, hashes, once, now, &mut self.lock_all(numbers().collect()), settlement);
         }
     }
 
     /// Locks several shards, each once, in the order of their numbers.
-    fn lock_all(&self, mut numbers: Vec<usize>) -> Several<'_> {
+    fn lock_all(&self, mut numbers: Vec<usize>) -> SeveralShards<'_> {
         numbers.sort_unstable();
         numbers.dedup();
         let guards = numbers.into_iter().map(|number| (number, self.lock(number))).collect();
-        Several { bits: self.bits(), guards }
+        SeveralShards { bits: self.bits(), guards }
     }
 
-    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+    fn lock(&self, number: usize) -> MutexGuard<'_, MemoryShard> {
         // A panic in `settle` would leave the states it borrowed fresh, which is a state like any other.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn number(&self, print: Print) -> usize {
-        print.shard(self.bits())
+    fn number(&self, hash: KeyHash) -> usize {
+        hash.shard(self.bits())
     }
 
     fn bits(&self) -> u32 {
@@ -163,78 +163,62 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 }
 
-impl<C: Clock> Immediate for MemoryStore<C> {}
-
 /// The shards that a claim needs, held.
-trait Held {
-    fn shard(&mut self, print: Print) -> &mut Shard;
+trait LockedShards {
+    fn shard(&mut self, hash: KeyHash) -> &mut MemoryShard;
 }
 
 /// Most claims are in one partition.
-impl Held for Shard {
-    fn shard(&mut self, _print: Print) -> &mut Shard {
+impl LockedShards for MemoryShard {
+    fn shard(&mut self, _print: KeyHash) -> &mut MemoryShard {
         self
     }
 }
 
-struct Several<'a> {
+struct SeveralShards<'a> {
     bits: u32,
-    guards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    guards: Vec<(usize, MutexGuard<'a, MemoryShard>)>,
 }
 
-impl Held for Several<'_> {
-    fn shard(&mut self, print: Print) -> &mut Shard {
-        let number = print.shard(self.bits);
-        let at = self.guards.partition_point(|(held, _)| *held < number);
+impl LockedShards for SeveralShards<'_> {
+    fn shard(&mut self, hash: KeyHash) -> &mut MemoryShard {
+        let number = hash.shard(self.bits);
+        let at = self.guards.partition_point(|(locked, _)| *locked < number);
         &mut self.guards[at].1
     }
 }
 
-fn settle_held(
+fn settle_locked(
     claim: &Claim<'_>,
-    prints: &[Print],
-    once: Option<(&Once<'_>, Print)>,
+    hashes: &[KeyHash],
+    once: Option<(&Once<'_>, KeyHash)>,
     now: Timestamp,
-    held: &mut impl Held,
+    shards: &mut impl LockedShards,
     settlement: &mut Settlement,
 ) {
-    if let Some((once, print)) = once
-        && let Some(before) = held.shard(print).replay(print, once, claim, now)
+    if let Some((once, hash)) = once
+        && let Some(before) = shards.shard(hash).replay(hash, once, claim, now)
     {
         *settlement = before;
         return;
     }
-    if prints.len() > 1 {
-        for (print, charge) in prints.iter().zip(&claim.charges) {
-            held.shard(*print).touch(print.key, charge.limit);
+    if hashes.len() > 1 {
+        for (hash, charge) in hashes.iter().zip(&claim.charges) {
+            shards.shard(*hash).prefetch(hash.key, charge.limit);
         }
     }
-    let mut slots = SmallVec::<[Slot; 4]>::new();
-    for (at, (print, charge)) in prints.iter().zip(&claim.charges).enumerate() {
-        match prints[..at].iter().position(|other| other.key == print.key) {
-            None => held.shard(*print).lend(print.key, charge.limit, &mut slots),
-            Some(earlier) => slots.push(Slot::same_as(earlier)),
+    let mut slots = SmallVec::<[StateSlot; 4]>::new();
+    for (at, (hash, charge)) in hashes.iter().zip(&claim.charges).enumerate() {
+        match hashes[..at].iter().position(|other| other.key == hash.key) {
+            None => shards.shard(*hash).lend(hash.key, charge.limit, &mut slots),
+            Some(earlier) => slots.push(StateSlot::same_as(earlier)),
         }
     }
     settle_into(claim, &mut slots, now, settlement);
-    for (print, slot) in prints.iter().zip(&mut slots) {
-        held.shard(*print).take_back(print.key, slot, now);
+    for (hash, slot) in hashes.iter().zip(&mut slots) {
+        shards.shard(*hash).take_back(hash.key, slot, now);
     }
-    if let Some((once, print)) = once.filter(|(once, _)| once.keep > Span::ZERO) {
-        held.shard(print).remember(print, once, claim, settlement);
+    if let Some((once, hash)) = once.filter(|(once, _)| once.keep > Span::ZERO) {
+        shards.shard(hash).record_answer(hash, once, claim, settlement);
     }
-}
-
-/// A settlement that says that another claim has this name.
-fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
-    let refused = claim.charges.iter().map(|_| Reading {
-        admits: false,
-        taken: 0,
-        remaining: 0,
-        wait: Wait::Forever,
-        reset_after: Span::ZERO,
-        delay: Span::ZERO,
-        source: Source::Store,
-    });
-    Settlement { readings: refused.collect(), at: now, replay: Replay::Conflict }
 }

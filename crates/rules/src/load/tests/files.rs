@@ -1,13 +1,13 @@
-//! Paths in, problems or rules out.
+//! Paths and the resulting problems or rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::{LoadOptions, load_paths};
-use super::told;
+use super::text_of;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -31,12 +31,12 @@ impl Drop for Directory {
     }
 }
 
-/// The domains' names, and the problems with paths from `root`.
+/// The names of the domains, and the problems with paths relative to `root`.
 fn outcome(root: &Directory, paths: &[&Path]) -> (Vec<String>, String) {
-    let told = |problems: &[_]| told(problems).replace(&format!("{}/", root.0.display()), "");
+    let relative = |problems: &[_]| text_of(problems).replace(&format!("{}/", root.0.display()), "");
     match load_paths(paths, &LoadOptions::default()) {
-        Ok(loaded) => (loaded.domains.into_iter().map(|domain| domain.name).collect(), told(&loaded.warnings)),
-        Err(problems) => (Vec::new(), told(&problems)),
+        Ok(loaded) => (loaded.domains.into_iter().map(|domain| domain.name).collect(), relative(&loaded.warnings)),
+        Err(problems) => (Vec::new(), relative(&problems)),
     }
 }
 
@@ -48,14 +48,14 @@ fn a_directory_is_its_rule_files_by_name() {
         .write(".hidden.yaml", "[")
         .write("notes.txt", "[");
     fs::create_dir(root.0.join("more.yaml")).unwrap();
-    let (domains, told) = outcome(&root, &[&root.0]);
+    let (domains, reported) = outcome(&root, &[&root.0]);
     assert_eq!(domains, ["a", "b"]);
     assert_eq!(
-        told,
+        reported,
         "more.yaml:1: warning: ignored: directories within are not read; rename it, or name it on its own to load it\n\
          notes.txt:1: warning: ignored: the name does not end in .yaml or .yml; rename it, or name it on its own to load it"
     );
-    // A file that is named is read, whatever its name.
+    // A file that is named explicitly is read, whatever its name.
     root.write("rules.conf", "domain: c\n");
     assert_eq!(outcome(&root, &[&root.0.join("rules.conf"), &root.0.join("b.yaml")]).0, ["c", "b"]);
 }
@@ -79,16 +79,16 @@ fn a_config_map_of_kubernetes_is_followed_through_its_links() {
 }
 
 #[test]
-fn what_can_not_be_read_is_told_beside_everything_else() {
+fn unreadable_files_are_reported_with_all_other_problems() {
     let root = Directory::new();
     root.write("latin.yaml", b"domain: caf\xe9\n").write("rules.yaml", "domain: d\nrulez: []\n");
     let missing = root.0.join("missing.yaml");
-    let (domains, told) = outcome(&root, &[&root.0, &missing]);
+    let (domains, reported) = outcome(&root, &[&root.0, &missing]);
     assert_eq!(domains, [] as [String; 0]);
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(lines.len(), 3, "{told}");
+    let lines: Vec<_> = reported.lines().collect();
+    assert_eq!(lines.len(), 3, "{reported}");
     assert_eq!(lines[0], "latin.yaml:1: error: byte 11 is not UTF-8; save the file as UTF-8 text");
-    assert!(lines[1].starts_with("missing.yaml:1: error: the file can't be read: "), "{told}");
+    assert!(lines[1].starts_with("missing.yaml:1: error: the file can't be read: "), "{reported}");
     assert_eq!(lines[2], "rules.yaml:2: error: `rulez` is not a key of a domain; did you mean `rules`?");
 }
 
@@ -99,7 +99,7 @@ fn nothing_to_read_is_an_error() {
         format!("{}:1: error: there are no rule files in it; add a file that ends in .yaml", root.0.display());
     assert_eq!(outcome(&root, &[&root.0]).1, no_files);
     assert_eq!(
-        told(&load_paths::<&Path>(&[], &LoadOptions::default()).unwrap_err()),
+        text_of(&load_paths::<&Path>(&[], &LoadOptions::default()).unwrap_err()),
         "rules:1: error: no rule files were named; name a file or a directory"
     );
 }

@@ -1,4 +1,4 @@
-//! Sound files become the rules that they describe.
+//! Valid files and the resulting rules.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ fn rate(terms: &crate::model::Terms) -> (u64, u64) {
     (limit.amount(), limit.period().span().as_secs_ceil())
 }
 
-/// The rule that a few keys make.
+/// The rule of a few keys.
 fn rule(keys: &str) -> Rule {
     let text = format!("domain: d\nrules:\n  - {{name: r, {keys}}}\n");
     domain(&text).rules.into_iter().next().unwrap()
@@ -79,7 +79,7 @@ fn the_rules_form_says_all_of_it() {
 
     let tokens = rule("tokens");
     assert_eq!(tokens.cost, Cost::Attribute("tokens".to_owned()));
-    assert_eq!(tokens.terms.mode, RuleMode::Share { of_10_000: 1_000 });
+    assert_eq!(tokens.terms.mode, RuleMode::Share { bps: 1_000 });
     assert_eq!(tokens.terms.policy, Policy::Quota);
     let monthly = limit(&tokens.terms.caps[0]);
     assert_eq!(monthly.algorithm(), Algorithm::FixedWindow);
@@ -116,7 +116,7 @@ fn the_tree_form_is_what_envoy_users_have() {
     let wild = node("wild", Some("foo*"));
     assert!(wild.share_threshold && wild.detailed_metric && !wild.value_to_metric);
     assert_eq!(wild.value, Some(Pattern::Prefix("foo".to_owned())));
-    // No requests_per_unit blocks.
+    // Without requests_per_unit the limit blocks.
     assert_eq!(rate(&terms(wild)), (0, 7 * 86_400));
 
     let seven = node("7", Some("5"));
@@ -217,10 +217,10 @@ fn modes() {
         ("enabled: false", RuleMode::Off),
         ("enabled: true", RuleMode::Enforce),
         ("enabled: false, enforce: 5%", RuleMode::Off),
-        ("enforce: 0%", RuleMode::Share { of_10_000: 0 }),
-        ("enforce: 12.34%", RuleMode::Share { of_10_000: 1_234 }),
-        ("enforce: 0.5%", RuleMode::Share { of_10_000: 50 }),
-        ("enforce: 100%", RuleMode::Share { of_10_000: 10_000 }),
+        ("enforce: 0%", RuleMode::Share { bps: 0 }),
+        ("enforce: 12.34%", RuleMode::Share { bps: 1_234 }),
+        ("enforce: 0.5%", RuleMode::Share { bps: 50 }),
+        ("enforce: 100%", RuleMode::Share { bps: 10_000 }),
     ];
     for (keys, expected) in rows {
         assert_eq!(rule(&format!("key: [a], limit: 1/s, {keys}")).terms.mode, expected, "{keys}");

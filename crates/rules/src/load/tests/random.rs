@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::load;
 
-/// Pieces of rule files and of YAML, so that random texts get past the parser and deep into the readers.
+/// Fragments of rule files and of YAML, so that random texts get past the parser and deep into the readers.
 const PIECES: &[&str] = &[
     "domain: d\n",
     "rules:\n",
@@ -101,7 +101,7 @@ fn text_of_pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(PIECES), 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// A sound file with a few characters changed: close to right is where the readers have most to say.
+/// A valid file with a few characters changed: such files reach most error paths of the readers.
 fn damaged_file() -> impl Strategy<Value = String> {
     const FILES: [&str; 3] = [
         include_str!("../../../tests/files/design.yaml"),
@@ -120,7 +120,7 @@ fn damaged_file() -> impl Strategy<Value = String> {
     })
 }
 
-/// Problems stand on lines that are there, and none is without a remedy.
+/// Problems have existing lines, and each has a remedy.
 fn check(text: &str) -> Result<(), TestCaseError> {
     if let Err(problems) = load(text) {
         prop_assert!(!problems.is_empty());

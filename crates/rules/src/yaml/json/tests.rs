@@ -1,11 +1,11 @@
-//! What is JSON, what is not, and what it says.
+//! Which texts are JSON, and their values.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails may panic")]
 
 use super::{read, write};
 use crate::yaml;
 
-/// A text is JSON, and is written back as this.
+/// A text that is JSON, and its normalised form.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let (values, faults) = read(text).unwrap_or_else(|| panic!("{text} is not JSON"));
@@ -28,7 +28,7 @@ fn json_is_read_as_it_is_meant() {
     check(&format!("{{\"{long}\": 1}}"), &format!("{{\"{long}\":1}}"));
     for number in ["0", "-0", "10", "1.5", "1e9", "-1.25E-3"] {
         let (values, _) = read(number).unwrap();
-        assert!(matches!(&values[0].kind, yaml::Kind::Scalar(scalar) if scalar.plain && scalar.text == number));
+        assert!(matches!(&values[0].kind, yaml::YamlKind::Scalar(scalar) if scalar.plain && scalar.text == number));
     }
 }
 
@@ -77,14 +77,14 @@ fn lines_twins_and_depth_are_as_in_yaml() {
     let (_, as_yaml) = yaml::read(text);
     assert_eq!(faults, as_yaml);
     assert_eq!(faults[0].0, 3);
-    for depth in [yaml::DEEPEST, yaml::DEEPEST + 1, 100_000] {
+    for depth in [yaml::MAX_DEPTH, yaml::MAX_DEPTH + 1, 100_000] {
         let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let (_, faults) = read(&text).unwrap();
-        assert_eq!(faults.len(), usize::from(depth > yaml::DEEPEST), "{depth}");
+        assert_eq!(faults.len(), usize::from(depth > yaml::MAX_DEPTH), "{depth}");
     }
 }
 
-/// Whatever is JSON has the same meaning in YAML, where that can read it.
+/// A JSON text has the same value in YAML, if YAML can read it.
 #[test]
 fn both_readers_agree() {
     let texts = [

@@ -1,4 +1,4 @@
-//! The rows of the table.
+//! The rows of the table of settings.
 
 mod auth;
 mod control;
@@ -8,12 +8,12 @@ mod receipts;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, Kind, SCOPE_VALUES, Said, Secret, Setting};
+use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, SCOPE_VALUES, Secrecy, Setting, SettingKind, SettingScope};
 
-/// The most connections, or checks at a time, that can be asked for.
-const MOST_AT_ONCE: u64 = 1_000_000;
+/// The maximum of settings for connections and concurrent checks.
+const MAX_AT_ONCE: u64 = 1_000_000;
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order of the help.
 pub(super) fn all() -> Vec<Setting> {
     let groups = [
         general(),
@@ -39,35 +39,35 @@ fn general() -> Vec<Setting> {
     const GROUP: &str = "General";
     vec![
         Setting {
-            said: Said::Outside,
-            ..row(GROUP, "config", Kind::Path, DEFAULT_FILE, "The file of settings; the default is read if it is there")
+            scope: SettingScope::Outside,
+            ..row(
+                GROUP,
+                "config",
+                SettingKind::Path,
+                DEFAULT_FILE,
+                "The settings file; the default is read if it exists",
+            )
         },
         Setting {
-            said: Said::Flag,
-            ..row(GROUP, "print_config", Kind::Switch, "false", "Print every setting and where it came from, and end")
+            scope: SettingScope::Flag,
+            ..row(GROUP, "print_config", SettingKind::Switch, "false", "Print every setting and its origin, and exit")
         },
         row(
             GROUP,
             "envoy_env",
-            Kind::Switch,
+            SettingKind::Switch,
             "false",
-            "Read envoyproxy/ratelimit's environment too, with its defaults: weaker than all settings of Tollgate's own",
+            "Also read envoyproxy/ratelimit's environment, with its defaults; Tollgate's own settings override it",
         ),
         row(
             GROUP,
             "workers",
-            Kind::Workers { most: 256 },
+            SettingKind::Workers { max: 256 },
             "auto",
-            "Threads that serve connections; auto is one for each core",
+            "Threads that serve connections; auto is one per core",
         ),
-        row(
-            GROUP,
-            "shutdown_timeout",
-            time(0, 600_000),
-            "10s",
-            "How long what is in flight may take once the server is told to stop",
-        ),
-        row(GROUP, "shadow_mode", Kind::Switch, "false", "Tell every refusal and refuse nothing"),
+        row(GROUP, "shutdown_timeout", time(0, 600_000), "10s", "How long to wait for requests in flight at shutdown"),
+        row(GROUP, "shadow_mode", SettingKind::Switch, "false", "Report denials and deny nothing"),
     ]
 }
 
@@ -77,31 +77,31 @@ fn rules() -> Vec<Setting> {
         row(
             GROUP,
             "rules",
-            Kind::Paths,
+            SettingKind::Paths,
             "none",
-            "Rule files, or directories of them; none is the built-in example rules",
+            "Rule files, or directories of them; none uses the built-in example rules",
         ),
-        row(GROUP, "merge_domains", Kind::Switch, "false", "Let several files add to one domain"),
+        row(GROUP, "merge_domains", SettingKind::Switch, "false", "Let several files add to one domain"),
         row(
             GROUP,
             "every_file",
-            Kind::Switch,
+            SettingKind::Switch,
             "false",
-            "In a directory of rules read every file, not only those that end in .yaml or .yml",
+            "In a directory of rules, read every file, not only .yaml and .yml files",
         ),
         row(
             GROUP,
             "rules_poll",
             time(100, 3_600_000),
             "2s",
-            "How often rule files are looked at, besides being watched",
+            "How often rule files are polled, in addition to being watched",
         ),
     ]
 }
 
-/// What every listener has.
+/// The settings of every listener.
 fn listener(listener: &'static str) -> Vec<Setting> {
-    let (group, what, address, connections) = match listener {
+    let (group, purpose, address, connections) = match listener {
         "grpc" => ("gRPC", "Envoy's protocol", "127.0.0.1:8081", "4096"),
         "http" => ("HTTP", "checks as JSON", "127.0.0.1:8080", "4096"),
         "admin" => ("Admin", "metrics and health", "127.0.0.1:8070", "256"),
@@ -110,40 +110,40 @@ fn listener(listener: &'static str) -> Vec<Setting> {
     let mut settings = vec![
         Setting {
             name: Cow::Borrowed(listener),
-            ..row(group, "", Kind::Address, address, format!("Where to listen for {what}"))
+            ..row(group, "", SettingKind::Address, address, format!("Where to listen for {purpose}"))
         },
         part(
             listener,
             group,
             "tls_cert",
-            Kind::Path,
+            SettingKind::Path,
             "none",
-            "The listener's certificate, with those that vouch for it, in PEM",
+            "The listener's certificate with its chain, in PEM",
         ),
-        part(listener, group, "tls_key", Kind::Path, "none", "The private key of the certificate, in PEM"),
+        part(listener, group, "tls_key", SettingKind::Path, "none", "The private key of the certificate, in PEM"),
         part(
             listener,
             group,
             "tls_client_ca",
-            Kind::Path,
+            SettingKind::Path,
             "none",
-            "Let in only clients with a certificate from these authorities, in PEM",
+            "Accept only clients with a certificate of these CAs, in PEM",
         ),
         part(
             listener,
             group,
             "tls_client_sans",
-            Kind::Texts,
+            SettingKind::Texts,
             "none",
-            "Of those clients, let in only the ones whose certificate has one of these names",
+            "Of those clients, accept only certificates with one of these names",
         ),
         part(
             listener,
             group,
             "max_connections",
-            Kind::Number { least: 1, most: MOST_AT_ONCE },
+            SettingKind::Number { min: 1, max: MAX_AT_ONCE },
             connections,
-            "The most connections at a time; others are closed at once",
+            "The maximum number of connections; others are closed at once",
         ),
     ];
     if listener != "admin" {
@@ -151,9 +151,9 @@ fn listener(listener: &'static str) -> Vec<Setting> {
             listener,
             group,
             "max_in_flight",
-            Kind::Number { least: 0, most: MOST_AT_ONCE },
+            SettingKind::Number { min: 0, max: MAX_AT_ONCE },
             "4096",
-            "The most checks at a time; others are answered by the policy of their rules",
+            "The maximum number of concurrent checks; others are answered by the policies of their rules",
         ));
     }
     settings
@@ -163,49 +163,49 @@ fn grpc() -> Vec<Setting> {
     const GROUP: &str = "gRPC";
     const KIB: u64 = 1 << 10;
     const DAY: u64 = 24 * 3_600_000;
-    let age = Kind::Time { least: Duration::from_secs(1), most: Duration::from_millis(365 * DAY), off: true };
+    let age = SettingKind::Time { min: Duration::from_secs(1), max: Duration::from_millis(365 * DAY), off: true };
     vec![
-        row(GROUP, "grpc_max_message", Kind::Size { least: KIB, most: 16 << 20 }, "256KiB", "The longest message"),
+        row(GROUP, "grpc_max_message", SettingKind::Size { min: KIB, max: 16 << 20 }, "256KiB", "The longest message"),
         row(
             GROUP,
             "grpc_max_streams",
-            Kind::Number { least: 1, most: 65_536 },
+            SettingKind::Number { min: 1, max: 65_536 },
             "1024",
-            "The most calls at a time on a connection",
+            "The maximum number of concurrent calls on a connection",
         ),
-        row(GROUP, "grpc_max_connection_age", age, "24h", "How long a connection lives before it is asked to end"),
-        row(
-            GROUP,
-            "grpc_max_connection_age_grace",
-            time(0, DAY),
-            "1m",
-            "How long a connection that was asked to end may still take",
-        ),
-        row(
-            GROUP,
-            "grpc_keepalive",
-            time(1_000, DAY),
-            "60s",
-            "How often a silent connection is asked whether it is still there",
-        ),
-        row(GROUP, "grpc_keepalive_timeout", time(100, 3_600_000), "20s", "How long the answer to that may take"),
+        row(GROUP, "grpc_max_connection_age", age, "24h", "The age at which a connection is closed gracefully"),
+        row(GROUP, "grpc_max_connection_age_grace", time(0, DAY), "1m", "How long calls in flight may take after that"),
+        row(GROUP, "grpc_keepalive", time(1_000, DAY), "60s", "How often an idle connection is pinged"),
+        row(GROUP, "grpc_keepalive_timeout", time(100, 3_600_000), "20s", "The timeout of a ping"),
         row(
             GROUP,
             "grpc_response_headers",
-            Kind::Switch,
+            SettingKind::Switch,
             "false",
             "Have Envoy add the next three headers to the response",
         ),
-        row(GROUP, "grpc_limit_header", Kind::Header, "RateLimit-Limit", "The header with the limit"),
-        row(GROUP, "grpc_remaining_header", Kind::Header, "RateLimit-Remaining", "The header with what is left"),
+        row(GROUP, "grpc_limit_header", SettingKind::Header, "RateLimit-Limit", "The header with the limit"),
+        row(
+            GROUP,
+            "grpc_remaining_header",
+            SettingKind::Header,
+            "RateLimit-Remaining",
+            "The header with the remaining units",
+        ),
         row(
             GROUP,
             "grpc_reset_header",
-            Kind::Header,
+            SettingKind::Header,
             "RateLimit-Reset",
-            "The header with the seconds until it is whole again",
+            "The header with the seconds until the limit is restored",
         ),
-        row(GROUP, "grpc_dynamic_metadata", Kind::Switch, "false", "Give Envoy the metadata of the rules that applied"),
+        row(
+            GROUP,
+            "grpc_dynamic_metadata",
+            SettingKind::Switch,
+            "false",
+            "Give Envoy the metadata of the rules that applied",
+        ),
     ]
 }
 
@@ -217,43 +217,49 @@ fn http() -> Vec<Setting> {
             "http_idle_timeout",
             time(1_000, 3_600_000),
             "60s",
-            "How long a connection may be silent between requests",
+            "How long a connection may be idle between requests",
         ),
         row(GROUP, "body_timeout", time(100, 300_000), "5s", "How long a request may take to arrive"),
-        row(GROUP, "http_headers", Kind::Words(DIALECTS), "all", "Headers in which clients are told their limits"),
+        row(
+            GROUP,
+            "http_headers",
+            SettingKind::Words(DIALECTS),
+            "all",
+            "Header dialects that report limits to clients",
+        ),
         row(
             GROUP,
             "retry_jitter",
-            Kind::Percent { off: true },
+            SettingKind::Percent { off: true },
             "10%",
-            "Spread Retry-After by up to this share of the wait, and by a second at least",
+            "Add up to this share of the wait to Retry-After at random, and at least a second",
         ),
         row(
             GROUP,
             "scope_values",
-            Kind::Word(SCOPE_VALUES),
+            SettingKind::Word(SCOPE_VALUES),
             "shortened",
-            "How a refusal shows the values that it was counted by, such as API keys",
+            "How a denial shows the values of its key, such as API keys",
         ),
     ]
 }
 
 fn authorize() -> Vec<Setting> {
-    const GROUP: &str = "Authorize: requests that proxies ask about by their headers";
+    const GROUP: &str = "Authorize: requests of proxies, described by headers";
     vec![
-        row(GROUP, "authorize_domain", Kind::Text, "none", "The domain; none where the rules have only one"),
+        row(GROUP, "authorize_domain", SettingKind::Text, "none", "The domain; none if the rules have only one"),
         row(
             GROUP,
             "authorize_attributes",
-            Kind::Attributes,
+            SettingKind::Attributes,
             AUTHORIZE_ATTRIBUTES,
-            "Attributes, each with the header it is in; :endpoint, :method and :path are those of the original request",
+            "Attributes, each with its header; :endpoint, :method and :path are those of the original request",
         ),
-        row(GROUP, "authorize_cost_header", Kind::Header, "X-RateLimit-Cost", "The header with the cost"),
+        row(GROUP, "authorize_cost_header", SettingKind::Header, "X-RateLimit-Cost", "The header with the cost"),
         row(
             GROUP,
             "authorize_trusted_hops",
-            Kind::Number { least: 0, most: 32 },
+            SettingKind::Number { min: 0, max: 32 },
             "0",
             "Which entry of X-Forwarded-For is the caller, counted from the last, which is 0",
         ),
@@ -264,28 +270,28 @@ fn state() -> Vec<Setting> {
     const GROUP: &str = "Counters and data";
     vec![
         Setting {
-            secret: Secret::Password,
+            secret: Secrecy::Password,
             ..row(
                 GROUP,
                 "store",
-                Kind::Store,
+                SettingKind::Store,
                 "memory",
-                "Where counters are kept: in memory, or in the Redis at this URL, or in the Redis Cluster of these nodes",
+                "Where counters are stored: in memory, in the Redis at this URL, or in the Redis Cluster of these nodes",
             )
         },
         row(
             GROUP,
             "max_keys",
-            Kind::Number { least: 1, most: 10_000_000_000 },
+            SettingKind::Number { min: 1, max: 10_000_000_000 },
             "10000000",
-            "The most counters in memory; past it those that would soonest be forgotten are",
+            "The maximum number of counters in memory; beyond it those that expire first are evicted",
         ),
         row(
             GROUP,
             "data",
-            Kind::Directory,
+            SettingKind::Directory,
             "tollgate-data",
-            "The directory for what outlives the process: counters, the last good rules",
+            "The directory for state that outlives the process: counters, the last good rules",
         ),
         row(
             GROUP,
@@ -300,26 +306,26 @@ fn state() -> Vec<Setting> {
 fn redis() -> Vec<Setting> {
     const GROUP: &str = "Counters in Redis";
     vec![
-        row(GROUP, "store_user", Kind::Text, "none", "Who the server is to Redis"),
+        row(GROUP, "store_user", SettingKind::Text, "none", "The user name for Redis"),
         Setting {
-            secret: Secret::Everything,
-            ..row(GROUP, "store_password", Kind::Text, "none", "The password for Redis; a file keeps it out of `ps`")
+            secret: Secrecy::Everything,
+            ..row(
+                GROUP,
+                "store_password",
+                SettingKind::Text,
+                "none",
+                "The password for Redis; a file keeps it out of `ps`",
+            )
         },
-        row(GROUP, "store_password_file", Kind::Path, "none", "The file that has the password, and nothing else"),
-        row(
-            GROUP,
-            "store_ca",
-            Kind::Path,
-            "none",
-            "The authorities that vouch for Redis, in PEM; none is the system's",
-        ),
-        row(GROUP, "store_cert", Kind::Path, "none", "The certificate that is shown to Redis, in PEM"),
-        row(GROUP, "store_key", Kind::Path, "none", "The private key of that certificate, in PEM"),
-        row(GROUP, "store_prefix", Kind::Prefix, "tg:", "What every key in Redis begins with"),
+        row(GROUP, "store_password_file", SettingKind::Path, "none", "The file with the password, and nothing else"),
+        row(GROUP, "store_ca", SettingKind::Path, "none", "The CAs of Redis, in PEM; none uses those of the system"),
+        row(GROUP, "store_cert", SettingKind::Path, "none", "The client certificate for Redis, in PEM"),
+        row(GROUP, "store_key", SettingKind::Path, "none", "The private key of that certificate, in PEM"),
+        row(GROUP, "store_prefix", SettingKind::Prefix, "tg:", "The prefix of every key in Redis"),
         row(
             GROUP,
             "store_pool",
-            Kind::Number { least: 1, most: 64 },
+            SettingKind::Number { min: 1, max: 64 },
             "2",
             "Connections to each Redis; claims share them",
         ),
@@ -328,21 +334,21 @@ fn redis() -> Vec<Setting> {
             "store_deadline",
             time(1, 1_000),
             "8ms",
-            "How long a check waits for Redis; less where its caller waits less",
+            "How long a check waits for Redis; less if its caller's timeout is shorter",
         ),
         row(
             GROUP,
             "store_cool_down",
             time(100, 300_000),
             "5s",
-            "How long a Redis that failed is left alone before it is tried again, give or take a fifth",
+            "How long to wait before a Redis that failed is tried again, plus or minus a fifth",
         ),
         row(
             GROUP,
             "last_resort",
-            Kind::Rate { most: 1_000_000_000 },
+            SettingKind::Rate { max: 1_000_000_000 },
             "off",
-            "The most requests a second that pass this server while nobody can count them",
+            "The maximum number of requests per second that pass this server while they can't be counted",
         ),
     ]
 }
@@ -350,7 +356,7 @@ fn redis() -> Vec<Setting> {
 fn row(
     group: &'static str,
     name: &'static str,
-    kind: Kind,
+    kind: SettingKind,
     default: &'static str,
     help: impl Into<Cow<'static, str>>,
 ) -> Setting {
@@ -360,8 +366,8 @@ fn row(
         kind,
         default,
         help: help.into(),
-        said: Said::Everywhere,
-        secret: Secret::Nothing,
+        scope: SettingScope::Everywhere,
+        secret: Secrecy::Nothing,
     }
 }
 
@@ -369,14 +375,14 @@ fn part(
     listener: &str,
     group: &'static str,
     name: &str,
-    kind: Kind,
+    kind: SettingKind,
     default: &'static str,
     help: &'static str,
 ) -> Setting {
     Setting { name: Cow::Owned(format!("{listener}_{name}")), ..row(group, "", kind, default, help) }
 }
 
-/// A length of time, with its bounds in milliseconds.
-fn time(least: u64, most: u64) -> Kind {
-    Kind::Time { least: Duration::from_millis(least), most: Duration::from_millis(most), off: false }
+/// A duration, with its bounds in milliseconds.
+fn time(min: u64, max: u64) -> SettingKind {
+    SettingKind::Time { min: Duration::from_millis(min), max: Duration::from_millis(max), off: false }
 }

@@ -1,7 +1,7 @@
 //! envoyproxy/ratelimit's environment.
 
 use super::start;
-use crate::config::envoy::{COMPOSED, DIRECT, UNNEEDED};
+use crate::config::envoy::{COMPOSED_VARIABLES, DIRECT_VARIABLES, UNSUPPORTED};
 use crate::config::table::find;
 
 /// A variable or several, the setting, and its text and origin then.
@@ -99,7 +99,7 @@ fn variables_become_settings() {
             "{variables:?}"
         );
     }
-    // What it has no word for is as it always is.
+    // Other settings have their own defaults.
     assert_eq!(start(&["--envoy-env"], &[], "").value("resp").1, "default");
     assert_eq!(start(&["--envoy-env"], &["OTEL_EXPORTER_OTLP_ENDPOINT=x"], "").value("otlp_endpoint").1, "default");
 }
@@ -112,11 +112,11 @@ const TLS: [&str; 5] = [
     "GRPC_CLIENT_TLS_SAN=envoy.example",
 ];
 
-/// Keeps its listeners to this machine, so that nothing but what a row is about is told.
+/// Disables the listeners, so that there are no other warnings.
 const QUIET: [&str; 4] = ["--envoy-env", "--grpc=off", "--http=off", "--admin=off"];
 
 #[test]
-fn what_it_has_wrong_is_an_error() {
+fn invalid_values_are_errors() {
     let rows: [(&[&str], &[&str]); 12] = [
         (
             &["SHADOW_MODE=yes"],
@@ -165,7 +165,7 @@ fn what_it_has_wrong_is_an_error() {
         (
             &["REDIS_URL=a:1", "REDIS_TLS_CACERT=ca"],
             &[
-                "REDIS_TLS_CACERT: error: `store_ca`: Redis is not reached by TLS; write rediss:// in `store`, or remove it",
+                "REDIS_TLS_CACERT: error: `store_ca`: the connection to Redis has no TLS; write rediss:// in `store`, or remove it",
             ],
         ),
         (
@@ -181,47 +181,47 @@ fn what_it_has_wrong_is_an_error() {
             ],
         ),
     ];
-    for (variables, told) in rows {
-        assert_eq!(start(&QUIET, variables, "").problems(), told, "{variables:?}");
+    for (variables, expected) in rows {
+        assert_eq!(start(&QUIET, variables, "").problems(), expected, "{variables:?}");
     }
-    let told = start(&["--envoy-env", "--grpc=off", "--admin=off"], &["PORT=http"], "").problems();
+    let problems = start(&["--envoy-env", "--grpc=off", "--admin=off"], &["PORT=http"], "").problems();
     assert_eq!(
-        told,
-        ["PORT: error: `http`: `0.0.0.0:http` is not an address; write a port from 0 to 65535 behind the colon"]
+        problems,
+        ["PORT: error: `http`: `0.0.0.0:http` is not an address; write a port from 0 to 65535 after the colon"]
     );
 }
 
 #[test]
-fn listeners_that_are_open_to_every_network_are_told() {
-    let told = start(&["--envoy-env"], &["PORT=80"], "").warnings();
+fn listeners_that_are_open_to_every_network_are_reported() {
+    let problems = start(&["--envoy-env"], &["PORT=80"], "").warnings();
     assert_eq!(
-        told,
+        problems,
         [
-            "envoyproxy/ratelimit's default: warning: `grpc` listens on 0.0.0.0:8081, for every network, as envoyproxy/ratelimit does; set TOLLGATE_GRPC to keep it to fewer",
-            "PORT: warning: `http` listens on 0.0.0.0:80, for every network, as envoyproxy/ratelimit does; set TOLLGATE_HTTP to keep it to fewer",
-            "envoyproxy/ratelimit's default: warning: `admin` listens on 0.0.0.0:6070, for every network, as envoyproxy/ratelimit does; set TOLLGATE_ADMIN to keep it to fewer",
+            "envoyproxy/ratelimit's default: warning: `grpc` listens on 0.0.0.0:8081, open to every network, as envoyproxy/ratelimit does; set TOLLGATE_GRPC to restrict it",
+            "PORT: warning: `http` listens on 0.0.0.0:80, open to every network, as envoyproxy/ratelimit does; set TOLLGATE_HTTP to restrict it",
+            "envoyproxy/ratelimit's default: warning: `admin` listens on 0.0.0.0:6070, open to every network, as envoyproxy/ratelimit does; set TOLLGATE_ADMIN to restrict it",
         ]
     );
-    let kept = ["HOST=127.0.0.1", "GRPC_UDS=/run/x", "TOLLGATE_ADMIN=127.0.0.1:1"];
-    assert_eq!(start(&["--envoy-env"], &kept, "").warnings(), [""; 0]);
-    // Whoever says so in Tollgate's own words knows it.
+    let restricted = ["HOST=127.0.0.1", "GRPC_UDS=/run/x", "TOLLGATE_ADMIN=127.0.0.1:1"];
+    assert_eq!(start(&["--envoy-env"], &restricted, "").warnings(), [""; 0]);
+    // An explicit setting of Tollgate's own causes no warning.
     assert_eq!(start(&["--grpc=0.0.0.0:1"], &[], "").warnings(), [""; 0]);
 }
 
 #[test]
-fn what_means_nothing_here_is_told_where_it_is_set() {
-    for unneeded in UNNEEDED {
-        for name in unneeded.names {
-            let told = start(&QUIET, &[&format!("{name}=secret")], "").warnings();
-            assert_eq!(told, [format!("{name}: warning: {}; {}", unneeded.why, unneeded.instead)]);
+fn unsupported_variables_are_reported_if_they_are_set() {
+    for unsupported in UNSUPPORTED {
+        for name in unsupported.names {
+            let problems = start(&QUIET, &[&format!("{name}=secret")], "").warnings();
+            assert_eq!(problems, [format!("{name}: warning: {}; {}", unsupported.reason, unsupported.remedy)]);
             assert_eq!(start(&QUIET, &[&format!("{name}=")], "").warnings(), [""; 0]);
-            assert_eq!(start(&[], &[&format!("{name}=secret")], "").warnings(), [""; 0], "nobody asked");
+            assert_eq!(start(&[], &[&format!("{name}=secret")], "").warnings(), [""; 0], "without --envoy-env");
         }
     }
 }
 
 #[test]
-fn its_redis_is_not_meant_where_another_store_is_named() {
+fn its_redis_is_ignored_if_another_store_is_set() {
     let its = ["REDIS_URL=redis:6379", "REDIS_AUTH=secret", "REDIS_POOL_SIZE=5"];
     for (flag, text) in [("--store=memory", "memory"), ("--store=redis://mine", "redis://mine")] {
         let start = start(&[&QUIET[..], &[flag]].concat(), &its, "");
@@ -229,7 +229,7 @@ fn its_redis_is_not_meant_where_another_store_is_named() {
         assert_eq!(start.value("store").0, text);
         assert_eq!(start.value("store_password").0, "none");
     }
-    // Without an address its counters are in memory, and what is said of Redis is told.
+    // Without an address its counters are in memory, and settings of Redis are reported.
     let start = start(&QUIET, &["REDIS_AUTH=secret", "REDIS_TYPE=SINGLE"], "");
     assert_eq!(start.value("store").0, "memory");
     let nothing = "it has no effect while REDIS_URL is not set; set that, or unset this";
@@ -240,20 +240,18 @@ fn its_redis_is_not_meant_where_another_store_is_named() {
 }
 
 #[test]
-fn memcached_is_told() {
+fn memcached_is_reported() {
     let start = start(&QUIET, &["BACKEND_TYPE=memcache", "REDIS_URL=redis:6379"], "");
     assert_eq!(start.value("store").0, "memory");
     assert_eq!(
         start.warnings(),
-        [
-            "BACKEND_TYPE: warning: counters are in Redis or in memory, and not in memcached; set it to redis, or unset it"
-        ]
+        ["BACKEND_TYPE: warning: counters are in Redis or in memory, not in memcached; set it to redis, or unset it"]
     );
 }
 
 #[test]
-fn unknown_variables_that_look_like_its_own_are_told() {
-    let unknown = "is not a variable of envoyproxy/ratelimit's that is known here";
+fn unknown_variables_with_known_prefixes_are_reported() {
+    let unknown = "is not a known variable of envoyproxy/ratelimit";
     let rows = [
         ("REDIS_URLL", "did you mean REDIS_URL?"),
         ("MEMCACHE_NOPE_NOPE_NOPE", "unset it"),
@@ -265,42 +263,45 @@ fn unknown_variables_that_look_like_its_own_are_told() {
         ("STATSD_PROTOCOL", "did you mean STATSD_PORT?"),
     ];
     for (name, remedy) in rows {
-        let told = start(&QUIET, &[&format!("{name}=1")], "").warnings();
-        assert_eq!(told, [format!("{name}: warning: `{name}` {unknown}; {remedy}")]);
+        let problems = start(&QUIET, &[&format!("{name}=1")], "").warnings();
+        assert_eq!(problems, [format!("{name}: warning: `{name}` {unknown}; {remedy}")]);
     }
     assert_eq!(start(&QUIET, &["HOME=1", "PATH=1", "OTEL_X=1", "PORTAL=1"], "").warnings(), [""; 0]);
 }
 
 #[test]
-fn certificates_and_tracing_are_told_where_they_come_to_nothing() {
-    let told = start(&QUIET, &["GRPC_SERVER_TLS_CERT=c"], "").warnings();
+fn certificates_and_tracing_without_effect_are_reported() {
+    let problems = start(&QUIET, &["GRPC_SERVER_TLS_CERT=c"], "").warnings();
     assert_eq!(
-        told,
+        problems,
         [
             "GRPC_SERVER_TLS_CERT: warning: it has no effect while GRPC_SERVER_USE_TLS is not true; set that, or unset this"
         ]
     );
-    let grpc = "traces are sent over gRPC, and not over HTTP; set TRACING_EXPORTER_PROTOCOL to grpc and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's gRPC port, often 4317";
-    let told = start(&QUIET, &["TRACING_ENABLED=true"], "").warnings();
-    assert_eq!(told, [format!("TRACING_ENABLED: warning: {grpc}")]);
-    let told = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=http"], "").warnings();
-    assert_eq!(told, [format!("TRACING_EXPORTER_PROTOCOL: warning: {grpc}")]);
-    let told = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=grpc"], "").warnings();
-    assert_eq!(told, [""; 0]);
+    let grpc = "traces are sent over gRPC, not over HTTP; set TRACING_EXPORTER_PROTOCOL to grpc and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's gRPC port, often 4317";
+    let problems = start(&QUIET, &["TRACING_ENABLED=true"], "").warnings();
+    assert_eq!(problems, [format!("TRACING_ENABLED: warning: {grpc}")]);
+    let problems = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=http"], "").warnings();
+    assert_eq!(problems, [format!("TRACING_EXPORTER_PROTOCOL: warning: {grpc}")]);
+    let problems = start(&QUIET, &["TRACING_ENABLED=true", "TRACING_EXPORTER_PROTOCOL=grpc"], "").warnings();
+    assert_eq!(problems, [""; 0]);
 }
 
-/// Every variable is known once, and each setting that one names exists. It has 114, and had `PROTO`.
+/// Every variable appears once, and each setting exists. There are 114 variables, and `PROTO` of old versions.
 #[test]
 fn its_table_is_sound() {
-    let mut names: Vec<&str> = DIRECT.iter().map(|direct| direct.variable).collect();
-    names.extend(COMPOSED.iter().map(|(name, ..)| *name));
-    names.extend(UNNEEDED.iter().flat_map(|unneeded| unneeded.names));
+    let mut names: Vec<&str> = DIRECT_VARIABLES.iter().map(|direct| direct.variable).collect();
+    names.extend(COMPOSED_VARIABLES.iter().map(|(name, ..)| *name));
+    names.extend(UNSUPPORTED.iter().flat_map(|unsupported| unsupported.names));
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
     assert_eq!(count, 115);
-    let settings = DIRECT.iter().map(|direct| direct.setting).chain(COMPOSED.iter().map(|(.., setting)| *setting));
+    let settings = DIRECT_VARIABLES
+        .iter()
+        .map(|direct| direct.setting)
+        .chain(COMPOSED_VARIABLES.iter().map(|(.., setting)| *setting));
     for setting in settings {
         assert!(find(setting).is_some(), "{setting}");
     }

@@ -1,12 +1,12 @@
-//! Every sentence that is told of a bad setting.
+//! The errors of invalid settings.
 
 use std::fs;
 
 use super::start;
-use crate::config::origin::MOST_ERRORS;
+use crate::config::origin::MAX_ERRORS;
 use crate::config::table::table;
 
-/// A setting, a text that it can't have, and what is told.
+/// A setting, an invalid text, and the error.
 const BAD: &[(&str, &str, &str)] = &[
     ("shadow_mode", "maybe", "`maybe` is neither true nor false; write true or false"),
     ("print_config", "maybe", "`maybe` is neither true nor false; write true or false"),
@@ -14,7 +14,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "grpc",
         ":8081",
-        "`:8081` does not say for whom to listen; write 127.0.0.1:8081 for this machine only, or 0.0.0.0:8081 for every network",
+        "`:8081` has no host; write 127.0.0.1:8081 for this machine only, or 0.0.0.0:8081 for every network",
     ),
     ("workers", "0", "`0` is out of range; write a number from 1 to 256, or auto"),
     ("workers", "257", "`257` is out of range; write a number from 1 to 256, or auto"),
@@ -29,11 +29,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "99999999999999999GiB",
         "`99999999999999999GiB` is out of range; write a size from 1KiB to 16MiB",
     ),
-    (
-        "grpc_max_message",
-        "1MB",
-        "`1MB` is not a size; write bytes, or a number with KiB or MiB behind it, for instance 64KiB",
-    ),
+    ("grpc_max_message", "1MB", "`1MB` is not a size; write bytes, or a number with KiB or MiB, for instance 64KiB"),
     ("grpc_keepalive", "60", "`60` has no unit; write 60s for seconds or 60ms for milliseconds"),
     ("grpc_keepalive", "soon", "`soon` is not a length of time; write for instance 250ms, 10s, 5m or 1h30m"),
     ("grpc_keepalive", "1m1h", "`1m1h` is not a length of time; write for instance 250ms, 10s, 5m or 1h30m"),
@@ -50,12 +46,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "store",
         "disk",
-        "an address begins with redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://; write for instance redis://localhost:6379; write memory, or a URL as docs/redis.md has them",
+        "an address begins with redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://; write for instance redis://localhost:6379; write memory, or a URL as in docs/redis.md",
     ),
     (
         "store",
         "redis://me:secret@host:x",
-        "after host comes a colon and a port from 1 to 65535; an IPv6 address is in brackets; write memory, or a URL as docs/redis.md has them",
+        "after host comes a colon and a port from 1 to 65535; an IPv6 address is in brackets; write memory, or a URL as in docs/redis.md",
     ),
     (
         "store_prefix",
@@ -91,8 +87,8 @@ const BAD: &[(&str, &str, &str)] = &[
         "ratelimt",
         "`ratelimt` is not one of x-ratelimit, x-ratelimit-policy, x-ratelimit-bucket, ratelimit, denied-by, signal; did you mean `ratelimit`?",
     ),
-    ("http_headers", "ratelimit,none", "`none` stands beside other values; write it alone, or remove it"),
-    ("http_headers", "ratelimit,ratelimit", "`ratelimit` is there twice; keep one of the two"),
+    ("http_headers", "ratelimit,none", "`none` is combined with other values; write it alone, or remove it"),
+    ("http_headers", "ratelimit,ratelimit", "`ratelimit` appears twice; keep one of the two"),
     ("rules", "a,,b", "there is an empty value in `a,,b`; write values with a single comma between them, or none"),
     ("retry_jitter", "10", "`10` is not a percentage; write 10%, or off"),
     (
@@ -124,48 +120,48 @@ const BAD: &[(&str, &str, &str)] = &[
         "a=:host",
         "`:host` is not a part of the original request; write :endpoint, :method, :path or the name of a header",
     ),
-    ("authorize_attributes", "a=X-A,a=X-B", "the attribute `a` is there twice; keep one of the two"),
+    ("authorize_attributes", "a=X-A,a=X-B", "the attribute `a` appears twice; keep one of the two"),
     ("authorize_trusted_hops", "33", "`33` is out of range; write a number from 0 to 32"),
 ];
 
 #[test]
-fn a_value_that_cannot_be_is_told_with_what_to_write() {
-    for (name, text, told) in BAD {
+fn an_invalid_value_is_reported_with_a_remedy() {
+    for (name, text, error) in BAD {
         let flag = format!("--{}", name.replace('_', "-"));
         let by_flag = start(&[&format!("{flag}={text}")], &[], "");
-        assert_eq!(by_flag.problems(), [format!("{flag}: error: `{name}`: {told}")]);
+        assert_eq!(by_flag.problems(), [format!("{flag}: error: `{name}`: {error}")]);
         if *name == "print_config" {
             continue;
         }
         let variable = format!("TOLLGATE_{}", name.to_ascii_uppercase());
         let by_variable = start(&[], &[&format!("{variable}={text}")], "");
-        assert_eq!(by_variable.problems(), [format!("{variable}: error: `{name}`: {told}")]);
+        assert_eq!(by_variable.problems(), [format!("{variable}: error: `{name}`: {error}")]);
         let by_file = start(&[], &[], &format!("\n{name}: '{text}'\n"));
-        assert_eq!(by_file.problems(), [format!("tollgate.yaml:2: error: `{name}`: {told}")]);
+        assert_eq!(by_file.problems(), [format!("tollgate.yaml:2: error: `{name}`: {error}")]);
     }
 }
 
 #[test]
-fn a_value_that_something_stronger_hides_is_not_told() {
+fn an_overridden_value_is_not_reported() {
     assert_eq!(start(&["--workers=2"], &["TOLLGATE_WORKERS=0"], "workers: [1, 2]").value("workers").0, "2");
 }
 
-/// Which also shows that every setting is read.
+/// This also shows that every setting is parsed.
 #[test]
 fn an_empty_value_is_an_error_for_every_setting() {
     for setting in table() {
         let flag = format!("{}=", setting.flag());
-        let told = start(&[&flag], &[], "").problems();
+        let problems = start(&[&flag], &[], "").problems();
         let remedy = match &*setting.name {
             "config" => "name a file, or write none".to_owned(),
             _ => format!("write a value such as {}, or remove it", setting.default),
         };
-        assert_eq!(told, [format!("{}: error: `{}`: it is empty; {remedy}", setting.flag(), setting.name)]);
+        assert_eq!(problems, [format!("{}: error: `{}`: it is empty; {remedy}", setting.flag(), setting.name)]);
     }
 }
 
 #[test]
-fn what_is_no_setting_is_told_with_what_was_meant() {
+fn an_unknown_setting_is_reported_with_a_similar_one() {
     let keys = |key: &str| start(&[], &[], &format!("\n{key}: 1\n")).problems();
     let variables = |name: &str| start(&[], &[&format!("{name}=1")], "").problems();
     let none = "`tollgate serve --help` lists the settings";
@@ -178,11 +174,11 @@ fn what_is_no_setting_is_told_with_what_was_meant() {
     assert_eq!(keys("listeners"), [format!("tollgate.yaml:2: error: `listeners` is not a setting; remove it; {none}")]);
     assert_eq!(
         keys("config"),
-        ["tollgate.yaml:2: error: `config` does not belong in the file; say --config on the command line"]
+        ["tollgate.yaml:2: error: `config` does not belong in the file; use --config on the command line"]
     );
     assert_eq!(
         keys("print_config"),
-        ["tollgate.yaml:2: error: `print_config` does not belong in the file; say --print-config on the command line"]
+        ["tollgate.yaml:2: error: `print_config` does not belong in the file; use --print-config on the command line"]
     );
     assert_eq!(
         variables("TOLLGATE_GRCP"),
@@ -193,12 +189,12 @@ fn what_is_no_setting_is_told_with_what_was_meant() {
         [format!("TOLLGATE_LISTENERS: error: `TOLLGATE_LISTENERS` is not a setting; unset it; {none}")]
     );
     assert!(variables("TOLLGATE_PRINT_CONFIG")[0].starts_with("TOLLGATE_PRINT_CONFIG: error: "));
-    // What is not called like a setting is somebody else's.
+    // Variables with other names belong to other programs.
     assert_eq!(start(&[], &["TOLLGATES=1", "tollgate_grpc=1", "GRPC_PORT=x"], "").warnings(), [""; 0]);
 }
 
 #[test]
-fn a_file_that_is_not_settings_is_told() {
+fn an_invalid_file_is_reported() {
     let rows: [(&str, &[&str]); 14] = [
         (
             "- a\n- b",
@@ -225,20 +221,18 @@ fn a_file_that_is_not_settings_is_told() {
         ("grpc: {a: b}", &["tollgate.yaml:1: error: `grpc`: a map can't be its value; write a single value"]),
         (
             "rules: {a: b}",
-            &[
-                "tollgate.yaml:1: error: `rules`: a map can't be its value; write a list, or values with commas between them",
-            ],
+            &["tollgate.yaml:1: error: `rules`: a map can't be its value; write a list, or values separated by commas"],
         ),
-        ("rules: []", &["tollgate.yaml:1: error: `rules`: there is nothing in it; write `rules: none`, or values"]),
+        ("rules: []", &["tollgate.yaml:1: error: `rules`: it is empty; write `rules: none`, or values"]),
         (
             "rules: [a, [b]]",
-            &["tollgate.yaml:1: error: `rules`: a list can't be a value of the list; write single values"],
+            &["tollgate.yaml:1: error: `rules`: a list can't be an item of the list; write single values"],
         ),
         ("rules: [a, ~]", &["tollgate.yaml:1: error: `rules`: there is no value; write one, or remove the line"]),
         (
             "rules: ['a,b']",
             &[
-                "tollgate.yaml:1: error: `rules`: `a,b` has a comma in it, which parts values; write each value in a line of its own, without commas",
+                "tollgate.yaml:1: error: `rules`: `a,b` contains a comma, which separates values; write each value on a line of its own, without commas",
             ],
         ),
         (
@@ -248,25 +242,29 @@ fn a_file_that_is_not_settings_is_told() {
         ("grpc: [", &["tollgate.yaml:1: error: this is not YAML: "]),
     ];
     for (file, expected) in rows {
-        let told = start(&[], &[], file).problems();
-        assert_eq!(told.len(), expected.len(), "{file}: {told:?}");
-        for (told, expected) in told.iter().zip(expected) {
-            assert!(told == expected || (expected.ends_with(": ") && told.starts_with(expected)), "{file}: {told}");
+        let problems = start(&[], &[], file).problems();
+        assert_eq!(problems.len(), expected.len(), "{file}: {problems:?}");
+        for (problem, expected) in problems.iter().zip(expected) {
+            let is_expected = problem == expected || (expected.ends_with(": ") && problem.starts_with(expected));
+            assert!(is_expected, "{file}: {problem}");
         }
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn an_unreadable_file_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("bytes"), b"\xff").unwrap();
-    let told = |name: &str| start(&["--config", &path(name)], &[], "").problems().join("\n");
-    assert!(told("missing").starts_with(&format!("{}: error: the file can't be read: ", path("missing"))));
-    assert_eq!(told("bytes"), format!("{}: error: byte 0 is not UTF-8; save the file as UTF-8 text", path("bytes")));
+    let problems = |name: &str| start(&["--config", &path(name)], &[], "").problems().join("\n");
+    assert!(problems("missing").starts_with(&format!("{}: error: the file can't be read: ", path("missing"))));
+    assert_eq!(
+        problems("bytes"),
+        format!("{}: error: byte 0 is not UTF-8; save the file as UTF-8 text", path("bytes"))
+    );
     let folder = directory.path().to_str().unwrap();
-    let told = start(&["--config", folder], &[], "").problems();
-    assert_eq!(told, [format!("{folder}: error: it is not a regular file; name a file or a directory of files")]);
+    let problems = start(&["--config", folder], &[], "").problems();
+    assert_eq!(problems, [format!("{folder}: error: it is not a regular file; name a file or a directory of files")]);
 }
 
 #[test]
@@ -283,50 +281,50 @@ fn settings_that_need_each_other() {
             let file: String = given.iter().map(|name| format!("{listener}_{name}: x\n")).collect();
             let line = given.iter().position(|name| *name == lone).unwrap() + 1;
             let (lone, missing) = (format!("{listener}_{lone}"), format!("{listener}_{missing}"));
-            let told = format!(
+            let problem = format!(
                 "tollgate.yaml:{line}: error: `{lone}` needs `{missing}`, which is not set; set `{missing}` too, or remove `{lone}`"
             );
-            assert_eq!(start(&[], &[], &file).problems(), [told]);
+            assert_eq!(start(&[], &[], &file).problems(), [problem]);
         }
     }
 }
 
 #[test]
 fn two_listeners_cannot_share_an_address() {
-    let told = start(&["--http=127.0.0.1:8081"], &[], "").problems();
+    let problems = start(&["--http=127.0.0.1:8081"], &[], "").problems();
     assert_eq!(
-        told,
+        problems,
         ["--http: error: `http` and `grpc` both listen on 127.0.0.1:8081; give each an address of its own"]
     );
-    let told = start(&["--resp=unix:x", "--admin=unix:x"], &[], "").problems();
-    assert_eq!(told, ["--resp: error: `resp` and `admin` both listen on unix:x; give each an address of its own"]);
+    let problems = start(&["--resp=unix:x", "--admin=unix:x"], &[], "").problems();
+    assert_eq!(problems, ["--resp: error: `resp` and `admin` both listen on unix:x; give each an address of its own"]);
     assert_eq!(start(&["--grpc=127.0.0.1:0", "--http=127.0.0.1:0", "--admin=off"], &[], "").warnings(), [""; 0]);
 }
 
 #[test]
-fn everything_is_told_at_once() {
-    let told = start(&["--grpc=x"], &["TOLLGATE_WORKERS=x", "TOLLGATE_NOPE=x"], "grcp: 1\ndata: []\n").problems();
+fn all_errors_are_reported_at_once() {
+    let problems = start(&["--grpc=x"], &["TOLLGATE_WORKERS=x", "TOLLGATE_NOPE=x"], "grcp: 1\ndata: []\n").problems();
     let places: Vec<&str> =
-        told.iter().filter_map(|told| told.split_once(": error: ")).map(|(place, _)| place).collect();
+        problems.iter().filter_map(|problem| problem.split_once(": error: ")).map(|(place, _)| place).collect();
     assert_eq!(places, ["TOLLGATE_NOPE", "tollgate.yaml:1", "--grpc", "tollgate.yaml:2", "TOLLGATE_WORKERS"]);
 }
 
 #[test]
-fn only_so_many_errors_are_told() {
-    let told = |count: usize| {
+fn the_number_of_errors_is_bounded() {
+    let problems = |count: usize| {
         let file: String = (0..count).map(|at| format!("no_such_setting_{at}: 1\n")).collect();
         start(&[], &[], &file).problems()
     };
-    assert_eq!(told(MOST_ERRORS).len(), MOST_ERRORS);
-    let more = told(MOST_ERRORS + 7);
-    assert_eq!(more.len(), MOST_ERRORS + 1);
-    assert_eq!(more[MOST_ERRORS], "settings: error: and 7 more: only the first 100 are told; correct those first");
+    assert_eq!(problems(MAX_ERRORS).len(), MAX_ERRORS);
+    let more = problems(MAX_ERRORS + 7);
+    assert_eq!(more.len(), MAX_ERRORS + 1);
+    assert_eq!(more[MAX_ERRORS], "settings: error: and 7 more: only the first 100 are reported; correct those first");
 }
 
 #[test]
-fn a_list_has_a_most() {
+fn the_length_of_a_list_is_bounded() {
     let list = |count: usize| (0..count).map(|at| at.to_string()).collect::<Vec<_>>().join(",");
-    assert_eq!(start(&["--rules", &list(1_000)], &[], "").gathered().settings.rules.paths.len(), 1_000);
-    let told = start(&["--rules", &list(1_001)], &[], "").problems();
-    assert_eq!(told, ["--rules: error: `rules`: there are more than 1000 values; write fewer"]);
+    assert_eq!(start(&["--rules", &list(1_000)], &[], "").loaded().settings.rules.paths.len(), 1_000);
+    let problems = start(&["--rules", &list(1_001)], &[], "").problems();
+    assert_eq!(problems, ["--rules: error: `rules`: there are more than 1000 values; write fewer"]);
 }

@@ -1,4 +1,4 @@
-//! Which source wins, and what a value of each becomes.
+//! Precedence of sources, and the values from each.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -6,20 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use super::{Start, start};
-use crate::admin::auth::Identity;
-use crate::admin::who::{Scope, Scopes};
-use crate::config::table::{Said, table};
+use crate::config::table::{SettingScope, table};
 use crate::config::*;
-use crate::net::Address;
-use tollgate::told::{Dialects, ScopeValues};
+use tollgate_admin::auth::Identity;
+use tollgate_admin::scopes::{AccessScope, AccessScopes};
+use tollgate_http::response::{Dialects, ScopeValues};
+use tollgate_net::Address;
 
-use crate::wire::http::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
+use tollgate_wire::http::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
 
 /// Flags, variables, a file; a setting, its text and its origin.
 type Row<'r> = (&'r [&'r str], &'r [&'r str], &'r str, &'r str, &'r str, &'r str);
 
 #[test]
-fn the_strongest_source_wins() {
+fn the_source_with_the_highest_precedence_wins() {
     let file = "# settings\ngrpc: 127.0.0.1:3\nhttp: 127.0.0.1:33\n";
     let env = ["TOLLGATE_GRPC=127.0.0.1:2", "TOLLGATE_ADMIN=127.0.0.1:22"];
     let flags = ["--grpc", "127.0.0.1:1"];
@@ -31,7 +31,7 @@ fn the_strongest_source_wins() {
         (&flags, &env, file, "http", "127.0.0.1:33", "tollgate.yaml:3"),
         (&flags, &env, file, "admin", "127.0.0.1:22", "environment variable TOLLGATE_ADMIN"),
         (&flags, &env, file, "resp", "off", "default"),
-        // envoyproxy/ratelimit's environment is weaker than all of Tollgate's own, and stronger than the defaults.
+        // envoyproxy/ratelimit's environment overrides the defaults only.
         (&["--envoy-env"], &["PORT=4"], file, "http", "127.0.0.1:33", "tollgate.yaml:3"),
         (&["--envoy-env"], &["PORT=4"], "", "http", "0.0.0.0:4", "envoyproxy/ratelimit's PORT"),
         (&[], &["TOLLGATE_ENVOY_ENV=1"], "", "http", "0.0.0.0:8080", "envoyproxy/ratelimit's default"),
@@ -67,12 +67,12 @@ fn a_value_may_be_written_in_several_ways() {
         assert_eq!(start.value(name).0, text, "{start:?}");
     }
     for text in ["true", "TRUE", "yes", "on", "1"] {
-        assert!(start(&[], &[&format!("TOLLGATE_SHADOW_MODE={text}")], "").gathered().settings.shadow_mode, "{text}");
+        assert!(start(&[], &[&format!("TOLLGATE_SHADOW_MODE={text}")], "").loaded().settings.shadow_mode, "{text}");
     }
 }
 
 #[test]
-fn the_file_is_the_one_that_is_named() {
+fn the_settings_file_can_be_chosen() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     for name in ["one", "two"] {
@@ -88,7 +88,7 @@ fn the_file_is_the_one_that_is_named() {
         (&["--config=none"], &[&two], there, "tollgate"),
     ];
     for (flags, env, file, name) in rows {
-        assert_eq!(start(flags, env, file).gathered().settings.observe.service_name, name, "{flags:?} {env:?}");
+        assert_eq!(start(flags, env, file).loaded().settings.observe.service_name, name, "{flags:?} {env:?}");
     }
 }
 
@@ -192,32 +192,32 @@ decision_log_keep: 2h
 decision_log_max: 7000
 ";
 
-fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> Listen {
+fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> ListenSettings {
     let path = |part: char| [letter, part].iter().collect::<String>().into();
     let sans = sans.iter().map(|san| (*san).to_owned()).collect();
-    let clients = Some(TlsClients { ca: path('a'), sans });
-    let tls = Some(Tls { cert: path('c'), key: path('k'), clients });
-    Listen { address: address.parse().unwrap(), tls, max_connections }
+    let clients = Some(ClientAuthSettings { ca: path('a'), sans });
+    let tls = Some(TlsSettings { cert: path('c'), key: path('k'), clients });
+    ListenSettings { address: address.parse().unwrap(), tls, max_connections }
 }
 
 #[test]
-fn everything_can_be_said() {
-    let said = table().iter().filter(|setting| setting.said == Said::Everywhere);
+fn every_setting_can_be_set() {
+    let settings = table().iter().filter(|setting| setting.scope == SettingScope::Everywhere);
     let lines: Vec<&str> = EVERYTHING.lines().collect();
-    for (setting, line) in said.clone().zip(&lines) {
+    for (setting, line) in settings.clone().zip(&lines) {
         assert!(line.starts_with(&format!("{}: ", setting.name)), "{} {line}", setting.name);
-        // There are two ways to give a secret, and one excludes the other.
+        // There are two exclusive settings for each secret.
         assert!(
             ["store_password_file", "receipt_keys_file"].contains(&&*setting.name)
                 || !line.ends_with(&format!(": {}", setting.default)),
             "{line} is the default"
         );
     }
-    assert_eq!(said.count(), lines.len());
+    assert_eq!(settings.count(), lines.len());
 
     let header = |name: &'static str| http::HeaderName::from_static(name);
     let attribute = |name: &str, source| AuthorizeAttribute { name: name.to_owned(), source };
-    let expected = Settings {
+    let expected = ServerSettings {
         rules: RulesSettings {
             paths: vec!["a.yaml".into(), "b/".into()],
             merge_domains: true,
@@ -254,7 +254,7 @@ fn everything_can_be_said() {
                 denied_by: true,
                 signal: false,
             },
-            retry_jitter: Some(Percent { parts: 250 }),
+            retry_jitter: Some(Percent { bps: 250 }),
             scope_values: ScopeValues::Hidden,
             authorize: AuthorizeSettings {
                 domain: Some("shop".to_owned()),
@@ -273,22 +273,22 @@ fn everything_can_be_said() {
             listen: listen("off", 'a', &["four.example"], 31),
             token_file: Some("/run/token".into()),
             identities: vec![
-                Identity { name: "spiffe://corp/ops".to_owned(), scopes: Scopes::all() },
+                Identity { name: "spiffe://corp/ops".to_owned(), scopes: AccessScopes::all() },
                 Identity {
                     name: "billing.internal".to_owned(),
-                    scopes: [Scope::Read, Scope::Quota].into_iter().collect(),
+                    scopes: [AccessScope::Read, AccessScope::Quota].into_iter().collect(),
                 },
             ],
             as_envoy: false,
         },
         resp: RespSettings { listen: listen("localhost:0", 'r', &["five.example"], 41), max_in_flight: 42 },
-        store: Store::Redis(Box::new(RedisSettings {
+        store: StoreSettings::Redis(Box::new(RedisSettings {
             address: "rediss+cluster://a:1,b:2".parse().unwrap(),
-            access: Access {
+            access: RedisAccess {
                 user: Some("gate".to_owned()),
-                password: Some(PasswordFrom::Text("secret".into())),
+                password: Some(PasswordSource::Text("secret".into())),
                 ca: Some("sa".into()),
-                certificate: Some(Certificate { cert: "sc".into(), key: "sk".into() }),
+                certificate: Some(ClientCertificate { cert: "sc".into(), key: "sk".into() }),
             },
             prefix: "shop:".to_owned(),
             pool: 5,
@@ -297,34 +297,34 @@ fn everything_can_be_said() {
             last_resort: Some(300),
         })),
         max_keys: 1_000,
-        data: Data::Directory { path: "/var/lib/tollgate".into(), asked_for: true },
+        data: DataSettings::Directory { path: "/var/lib/tollgate".into(), is_explicit: true },
         snapshot_interval: Duration::from_secs(20),
-        workers: Workers::Count(3.try_into().unwrap()),
+        workers: WorkerSettings::Count(3.try_into().unwrap()),
         shutdown_timeout: Duration::from_secs(11),
         shadow_mode: true,
         control: ControlSettings {
             place: ControlPlace::At(tollgate_control::Place::Postgres("postgres://gate:hidden@db/control".to_owned())),
             snapshots: Some("/srv/snapshots".into()),
         },
-        receipt_keys: KeysFrom::Texts(
+        receipt_keys: ReceiptKeySource::Texts(
             ["a new secret of the fleet", "an old secret of the fleet"]
                 .map(|key| settings::SecretText(key.to_owned()))
                 .into(),
         ),
-        idempotency: Idempotency { ttl: Duration::from_secs(3_600), max: 2_000 },
+        idempotency: IdempotencySettings { ttl: Duration::from_secs(3_600), max: 2_000 },
         observe: ObserveSettings {
             log_level: "warn,tollgate=debug".to_owned(),
             log_format: LogFormat::Json,
             otlp_endpoint: Some(settings::Url("http://collector:4317".to_owned())),
-            otlp_sample: Percent { parts: 25 },
+            otlp_sample: Percent { bps: 25 },
             service_name: "gate".to_owned(),
             server_name: Some("gate-7".to_owned()),
             region: Some("eu".to_owned()),
             metrics_show_keys: true,
             decisions: settings::DecisionLogSettings {
                 place: settings::DecisionLogPlace::Files,
-                sample: Percent { parts: 200 },
-                callers: Percent { parts: 50 },
+                sample: Percent { bps: 200 },
+                callers: Percent { bps: 50 },
                 directory: Some("/srv/decisions".into()),
                 file_size: 1 << 20,
                 files: 5,
@@ -333,28 +333,28 @@ fn everything_can_be_said() {
             },
         },
     };
-    assert_eq!(start(&[], &[], EVERYTHING).gathered().settings, expected);
+    assert_eq!(start(&[], &[], EVERYTHING).loaded().settings, expected);
 
     // The same by flags and by variables.
     let values: Vec<(String, String)> = {
-        let gathered = start(&[], &[], EVERYTHING).gathered();
-        let said = gathered.values.iter().filter(|(setting, _)| setting.said == Said::Everywhere);
-        said.map(|(setting, given)| (setting.name.to_string(), given.text.clone().unwrap())).collect()
+        let loaded = start(&[], &[], EVERYTHING).loaded();
+        let values = loaded.values.iter().filter(|(setting, _)| setting.scope == SettingScope::Everywhere);
+        values.map(|(setting, value)| (setting.name.to_string(), value.text.clone().unwrap())).collect()
     };
     let flags = values.iter().map(|(name, text)| format!("--{}={text}", name.replace('_', "-"))).collect();
     let by_flags = Start { flags, ..Start::default() };
-    assert_eq!(by_flags.gathered().settings, expected);
+    assert_eq!(by_flags.loaded().settings, expected);
     let variables =
         values.iter().map(|(name, text)| (format!("TOLLGATE_{}", name.to_ascii_uppercase()), text.clone())).collect();
     let by_variables = Start { variables, ..Start::default() };
-    assert_eq!(by_variables.gathered().settings, expected);
+    assert_eq!(by_variables.loaded().settings, expected);
 }
 
 #[test]
-fn defaults_keep_to_this_machine() {
-    let gathered = Start::default().gathered();
-    assert_eq!((gathered.warnings, gathered.print_only), (vec![], false));
-    let settings = gathered.settings;
+fn defaults_listen_on_loopback() {
+    let loaded = Start::default().loaded();
+    assert_eq!((loaded.warnings, loaded.print_only), (vec![], false));
+    let settings = loaded.settings;
     let addresses = [&settings.grpc.listen, &settings.http.listen, &settings.admin.listen, &settings.resp.listen]
         .map(|listen| (listen.address.to_string(), listen.tls.clone(), listen.max_connections));
     let row = |address: &str, most| (address.to_owned(), None, most);
@@ -364,28 +364,28 @@ fn defaults_keep_to_this_machine() {
     );
     assert_eq!(settings.resp.listen.address, Address::Off);
     assert_eq!(settings.rules.paths, Vec::<PathBuf>::new());
-    assert_eq!(settings.data, Data::Directory { path: "tollgate-data".into(), asked_for: false });
-    assert_eq!(settings.workers, Workers::Auto);
+    assert_eq!(settings.data, DataSettings::Directory { path: "tollgate-data".into(), is_explicit: false });
+    assert_eq!(settings.workers, WorkerSettings::Auto);
     assert_eq!(settings.grpc.response_headers, None);
     assert_eq!(settings.grpc.max_connection_age, Some(Duration::from_secs(86_400)));
     assert_eq!(settings.grpc.max_message, 256 << 10);
-    assert_eq!(settings.http.retry_jitter, Some(Percent { parts: 1_000 }));
+    assert_eq!(settings.http.retry_jitter, Some(Percent { bps: 1_000 }));
     assert!(settings.http.headers.ratelimit && settings.http.headers.x_ratelimit);
     assert_eq!(settings.http.authorize.attributes.len(), 5);
     assert_eq!(settings.observe.otlp_endpoint, None);
-    assert_eq!(settings.receipt_keys, KeysFrom::Nobody);
-    assert_eq!(settings.idempotency, Idempotency { ttl: Duration::from_secs(86_400), max: 1_000_000 });
+    assert_eq!(settings.receipt_keys, ReceiptKeySource::Generated);
+    assert_eq!(settings.idempotency, IdempotencySettings { ttl: Duration::from_secs(86_400), max: 1_000_000 });
 }
 
 #[test]
-fn words_that_say_none() {
+fn none_and_off() {
     let off = start(
         &["--data=off", "--http-headers=none", "--retry-jitter=off", "--authorize-attributes=none"],
         &[],
         "data: /x\nrules: none\n",
     );
-    let settings = off.gathered().settings;
-    assert_eq!(settings.data, Data::Off);
+    let settings = off.loaded().settings;
+    assert_eq!(settings.data, DataSettings::Off);
     assert_eq!((settings.http.retry_jitter, settings.http.authorize.attributes), (None, vec![]));
     let none = Dialects {
         x_ratelimit: false,
@@ -400,7 +400,7 @@ fn words_that_say_none() {
 }
 
 #[test]
-fn variables_of_others_are_passed_over() {
+fn variables_of_other_programs_are_ignored() {
     let links = [
         "TOLLGATE_SERVICE_HOST=10.0.0.1",
         "TOLLGATE_SERVICE_PORT=8081",
@@ -413,7 +413,7 @@ fn variables_of_others_are_passed_over() {
         "TOLLGATE_GRPC_PORT_8081_TCP_ADDR=10.0.0.1",
         "REDIS_PORT=tcp://10.0.0.1:6379",
         "REDIS_SERVICE_HOST=10.0.0.1",
-        // And those of the commands that ask a server.
+        // Those of the commands that call a server.
         "TOLLGATE_SERVER=https://tollgate:8070",
         "TOLLGATE_TOKEN=tg_x",
         "TOLLGATE_TOKEN_FILE=token",
@@ -424,22 +424,22 @@ fn variables_of_others_are_passed_over() {
         ["TOLLGATE_PORT=8081", "TOLLGATE_PORT_X_TCP=1", "TOLLGATE_PORT_1_TCP_ADDR_X=1", "TOLLGATE_PORT_1_SSH=1"]
     {
         let (name, _) = other.split_once('=').unwrap();
-        let told = start(&[], &[other], "").problems();
-        assert!(told.len() == 1 && told[0].starts_with(&format!("{name}: error: ")), "{told:?}");
+        let problems = start(&[], &[other], "").problems();
+        assert!(problems.len() == 1 && problems[0].starts_with(&format!("{name}: error: ")), "{problems:?}");
     }
 }
 
 #[test]
-fn what_is_not_text_is_an_error_only_where_it_matters() {
+fn values_that_are_not_utf_8_are_errors_only_in_settings() {
     let not_text = || OsStr::from_bytes(b"\xff").to_owned();
-    let gather = |variables: Vec<(OsString, OsString)>| {
+    let load = |variables: Vec<(OsString, OsString)>| {
         let matches = command(clap::Command::new("tollgate")).try_get_matches_from(["tollgate"]).unwrap();
-        super::gather(&matches, variables, tempfile::tempdir().unwrap().path())
+        super::load(&matches, variables, tempfile::tempdir().unwrap().path())
     };
-    assert!(gather(vec![("LS_COLORS".into(), not_text()), (not_text(), "x".into())]).is_ok());
-    let told = gather(vec![("TOLLGATE_DATA".into(), not_text())]).unwrap_err();
+    assert!(load(vec![("LS_COLORS".into(), not_text()), (not_text(), "x".into())]).is_ok());
+    let problems = load(vec![("TOLLGATE_DATA".into(), not_text())]).unwrap_err();
     assert_eq!(
-        told.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["TOLLGATE_DATA: error: `data`: the value of TOLLGATE_DATA is not UTF-8; write a text"]
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["TOLLGATE_DATA: error: `data`: the value of TOLLGATE_DATA is not UTF-8; use UTF-8 text"]
     );
 }

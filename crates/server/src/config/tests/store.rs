@@ -1,19 +1,19 @@
 //! Settings of the store that belong together.
 
 use super::start;
-use crate::config::Store;
+use crate::config::StoreSettings;
 
 #[test]
 fn settings_of_redis_need_redis_and_each_other() {
     let memory = |name: &str| {
         format!(
-            "error: `{name}`: counters are kept in memory (`store`), not in Redis; set `store` to a URL such as redis://127.0.0.1:6379, or remove `{name}`"
+            "error: `{name}`: counters are in memory (`store`), not in Redis; set `store` to a URL such as redis://127.0.0.1:6379, or remove `{name}`"
         )
     };
     let one = "keep one of the two";
-    let no_tls = "Redis is not reached by TLS; write rediss:// in `store`, or remove it";
-    let lacks = |given: &str, missing: &str| {
-        format!("error: `{given}` needs `{missing}`, which is not set; set `{missing}` too, or remove `{given}`")
+    let no_tls = "the connection to Redis has no TLS; write rediss:// in `store`, or remove it";
+    let lacks = |name: &str, missing: &str| {
+        format!("error: `{name}` needs `{missing}`, which is not set; set `{missing}` too, or remove `{name}`")
     };
     let rows: [(&[&str], &str, String); 13] = [
         (&["--store-user=u"], "--store-user", memory("store_user")),
@@ -51,8 +51,8 @@ fn settings_of_redis_need_redis_and_each_other() {
             format!("error: `store_cert`: {no_tls}"),
         ),
     ];
-    for (flags, place, told) in rows {
-        assert_eq!(start(flags, &[], "").problems(), [format!("{place}: {told}")], "{flags:?}");
+    for (flags, place, error) in rows {
+        assert_eq!(start(flags, &[], "").problems(), [format!("{place}: {error}")], "{flags:?}");
     }
 }
 
@@ -67,9 +67,9 @@ fn every_form_of_an_address_is_taken() {
         (&["--store=redis+sentinel://s/main"], "redis+sentinel://s:26379/main"),
     ];
     for (flags, shown) in rows {
-        match start(flags, &[], "").gathered().settings.store {
-            Store::Redis(redis) => assert_eq!(redis.address.to_string(), shown),
-            Store::Memory => panic!("{flags:?}"),
+        match start(flags, &[], "").loaded().settings.store {
+            StoreSettings::Redis(redis) => assert_eq!(redis.address.to_string(), shown),
+            StoreSettings::Memory => panic!("{flags:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From the text of a trace to its cases.
+//! Parses traces.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::key::Home;
 use tollgate_core::{Algorithm, Ask, ClaimId, Limit, Mode, Period, Span, Timestamp, Wait};
 
-use super::words::{date, moment, span, units};
-use super::{Case, ChargeRow, Expected, OnceRow, Row};
-use crate::conformance::world::{Counter, START};
+use super::notation::{date, moment, span, units};
+use super::{Case, ChargeRow, ExpectedReading, OnceRow, TraceRow};
+use crate::conformance::world::{START, TestCounter};
 
-type Limits = HashMap<String, Arc<Counter>>;
+type Limits = HashMap<String, Arc<TestCounter>>;
 
-/// The cases of a trace. The error begins with the line that can't be read.
+/// The cases of a trace. The error begins with the number of the invalid line.
 pub fn parse(text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     let mut shared = Limits::new();
@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> Result<Vec<Case>, String> {
 }
 
 /// `NAME = AMOUNT/PERIOD [from DAY] [in ZONE] ALGORITHM [burst N] [sub N] [own]`, or `NAME = AMOUNT concurrent hold SPAN`.
-fn limit(declared: &str) -> Result<(String, Counter), String> {
+fn limit(declared: &str) -> Result<(String, TestCounter), String> {
     let (name, rest) = declared.split_once('=').ok_or("write: limit NAME = AMOUNT/PERIOD ALGORITHM")?;
     let mut words = rest.split_whitespace();
     let quota = words.next().ok_or("a limit needs an amount")?;
@@ -86,7 +86,7 @@ fn limit(declared: &str) -> Result<(String, Counter), String> {
     };
     let limit = Limit::new(amount, period, algorithm).map_err(|error| error.to_string())?;
     let name = name.trim().to_owned();
-    let counter = Counter::new(&name, limit, home);
+    let counter = TestCounter::new(&name, limit, home);
     Ok((name, counter))
 }
 
@@ -106,7 +106,7 @@ fn calendar(unit: &str, from_day: Option<u64>, zone: &str) -> Result<Period, Str
 }
 
 /// `TIME [id N] [once NAME [body N] keep SPAN] | CHARGE, … | [again] READING, …`
-fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Row, String> {
+fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<TraceRow, String> {
     let columns: Vec<&str> = text.split('|').map(str::trim).collect();
     let [head, charges, readings] = columns[..] else {
         return Err("write: TIME | CHARGE, … | READING, …".to_owned());
@@ -125,7 +125,7 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
         .iter()
         .zip(readings)
         .map(|(charge, text)| reading(text, charge.units))
-        .collect::<Result<Vec<Expected>, String>>()?;
+        .collect::<Result<Vec<ExpectedReading>, String>>()?;
 
     let mut words = head.split_whitespace();
     let at = moment(words.next().unwrap_or_default(), origin)?;
@@ -142,11 +142,11 @@ fn row(text: &str, line: usize, origin: Timestamp, limits: &Limits) -> Result<Ro
             _ => return Err(format!("\"{word}\" does not belong here")),
         }
     }
-    Ok(Row { line, at, id, once, charges, again, expected })
+    Ok(TraceRow { line, at, id, once, charges, again, expected })
 }
 
-/// `LIMIT[/VALUE] [upto|debit|return|credit] UNITS [from TIME] [any|shadow|soft]`, where no units at all are written `look`; or
-/// `LIMIT[/VALUE] reset`.
+/// `LIMIT[/VALUE] [upto|debit|return|credit] UNITS [from TIME] [any|shadow|soft]`, where 0 units are written `look`;
+/// or `LIMIT[/VALUE] reset`.
 fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, String> {
     let mut words = text.split_whitespace();
     let key = words.next().ok_or("a charge names a limit")?;
@@ -182,15 +182,15 @@ fn charge(text: &str, origin: Timestamp, limits: &Limits) -> Result<ChargeRow, S
 }
 
 /// `ok|no [took N] left N [wait SPAN|forever] [reset SPAN] [delay SPAN]`
-fn reading(text: &str, units_asked: u64) -> Result<Expected, String> {
+fn reading(text: &str, requested_units: u64) -> Result<ExpectedReading, String> {
     let mut words = text.split_whitespace();
     let admits = match words.next() {
         Some("ok") => true,
         Some("no") => false,
         _ => return Err(format!("\"{}\" begins with neither ok nor no", text.trim())),
     };
-    let took = if admits { units_asked } else { 0 };
-    let mut expected = Expected { admits, took, left: 0, wait: Wait::None, reset: None, delay: Span::ZERO };
+    let took = if admits { requested_units } else { 0 };
+    let mut expected = ExpectedReading { admits, took, left: 0, wait: Wait::None, reset: None, delay: Span::ZERO };
     let mut has_left = false;
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("\"{word}\" needs a value"))?;

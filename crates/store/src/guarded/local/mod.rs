@@ -1,7 +1,8 @@
-//! Counters in this server's memory, for charges whose shard is away: bounded, each at this server's share of its limit.
+//! Counters in this server's memory, for charges whose shard is unavailable. Their number is bounded, and each has
+//! this server's share of its limit.
 //!
-//! A counter stays until it is stale, also when the store was told what it counted. So this server never admits more than its
-//! share in a period, however often a shard comes and goes.
+//! A counter stays until it is stale, also after its units were sent to the store. This server therefore never admits
+//! more than its share in a period, however often a shard fails and recovers.
 
 mod table;
 
@@ -9,142 +10,144 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::key::Secret;
-use tollgate_core::{Ask, Charge, Claim, Key, Limit, Reading, Settlement, Slot, Timestamp, settle_into};
+use tollgate_core::key::HashSecret;
+use tollgate_core::{Ask, Charge, Claim, Key, Limit, Reading, Settlement, StateSlot, Timestamp, settle_into};
 
-use super::owned::Errand;
+use super::deferred::DeferredClaim;
 use crate::secret;
-use table::Table;
+use table::LocalTable;
 
-/// The most tables, each with a lock of its own; a power of two.
-const MOST_TABLES: usize = 16;
+/// The maximum number of tables, each with its own lock. A power of two.
+const MAX_TABLES: usize = 16;
 
-/// The counters.
+/// The local counters.
 #[derive(Debug)]
 pub(super) struct Local {
-    secret: Secret,
-    /// A caller's counters share a table, so that most claims take one lock.
-    tables: Box<[Mutex<Table>]>,
-    /// Where the next round of telling begins.
+    secret: HashSecret,
+    /// A caller's counters share a table, so most claims take one lock.
+    tables: Box<[Mutex<LocalTable>]>,
+    /// The table with which the next round of debits starts.
     round: AtomicUsize,
 }
 
-/// Where a key's counter is.
+/// The table and the hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Print {
+struct TableKey {
     table: usize,
     key: u128,
 }
 
-/// The tables that a claim needs, held, in the order of their numbers.
-struct Held<'l>(SmallVec<[(usize, MutexGuard<'l, Table>); 2]>);
+/// The locked tables that a claim needs, by number.
+struct LockedTables<'l>(SmallVec<[(usize, MutexGuard<'l, LocalTable>); 2]>);
 
 impl Local {
     pub(super) fn new(keys: usize) -> Local {
         const KEYS_WORTH_A_TABLE: usize = 1_024;
-        let tables = (keys / KEYS_WORTH_A_TABLE).clamp(1, MOST_TABLES).next_power_of_two();
+        let tables = (keys / KEYS_WORTH_A_TABLE).clamp(1, MAX_TABLES).next_power_of_two();
         Local {
-            secret: secret::draw(),
-            tables: (0..tables).map(|_| Mutex::new(Table::new(keys.div_ceil(tables)))).collect(),
+            secret: secret::random(),
+            tables: (0..tables).map(|_| Mutex::new(LocalTable::new(keys.div_ceil(tables)))).collect(),
             round: AtomicUsize::new(0),
         }
     }
 
-    /// How many counters there are, and how many of them counted what the store was not told.
+    /// The number of counters, and the number of those with units that were not sent to the store.
     pub(super) fn counts(&self) -> (usize, usize) {
         let counts = (0..self.tables.len()).map(|at| self.lock(at).counts());
-        counts.fold((0, 0), |(all, owed), (more, owing)| (all + more, owed + owing))
+        counts.fold((0, 0), |(all, owed), (more, more_owed)| (all + more, owed + more_owed))
     }
 
-    /// Settles a claim in one step, each limit shared out among so many servers. There is no reading for a charge whose counter
-    /// there is no room for.
+    /// Settles a claim atomically, with this server's share of each limit. There is no reading for a charge without a
+    /// counter, if the table is full.
     pub(super) fn settle(&self, claim: &Claim<'_>, replicas: u64, now: Timestamp) -> SmallVec<[Option<Reading>; 4]> {
-        let prints: SmallVec<[Print; 4]> = claim.charges.iter().map(|charge| self.print(&charge.key)).collect();
+        let keys: SmallVec<[TableKey; 4]> = claim.charges.iter().map(|charge| self.table_key(&charge.key)).collect();
         let shares: SmallVec<[Limit; 4]> = claim.charges.iter().map(|charge| share(charge.limit, replicas)).collect();
-        let mut held = self.hold(&prints);
-        let mut kept: SmallVec<[usize; 4]> = SmallVec::new();
-        let mut part = Claim { id: claim.id, charges: SmallVec::new(), once: None, patience: None };
-        let mut slots: SmallVec<[Slot; 4]> = SmallVec::new();
-        for (at, (charge, print)) in claim.charges.iter().zip(&prints).enumerate() {
-            if !held.table(*print).keeps(print.key, charge, now) {
+        let mut locked = self.lock_all(&keys);
+        let mut counted: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut part = Claim { id: claim.id, charges: SmallVec::new(), once: None, timeout: None };
+        let mut slots: SmallVec<[StateSlot; 4]> = SmallVec::new();
+        for (at, (charge, table_key)) in claim.charges.iter().zip(&keys).enumerate() {
+            if !locked.table(*table_key).ensure_counter(table_key.key, charge, now) {
                 continue;
             }
-            slots.push(match kept.iter().position(|earlier| prints[*earlier] == *print) {
-                Some(earlier) => Slot::same_as(earlier),
-                None => held.table(*print).lend(print.key),
+            slots.push(match counted.iter().position(|earlier| keys[*earlier] == *table_key) {
+                Some(earlier) => StateSlot::same_as(earlier),
+                None => locked.table(*table_key).lend(table_key.key),
             });
             let Charge { ask, units, mode, on_failure, strict, .. } = *charge;
-            // The same key, which may live no longer than the share.
+            // The same key with a lifetime that may be as short as that of the share.
             let key = Key::new(charge.key.scope(), charge.key.values().iter().copied().collect());
             part.charges.push(Charge { key, limit: &shares[at], ask, units, mode, on_failure, strict });
-            kept.push(at);
+            counted.push(at);
         }
         let mut settlement = Settlement::default();
         settle_into(&part, &mut slots, now, &mut settlement);
         let mut readings: SmallVec<[Option<Reading>; 4]> = claim.charges.iter().map(|_| None).collect();
-        for ((at, slot), reading) in kept.into_iter().zip(slots).zip(settlement.readings) {
-            let table = held.table(prints[at]);
-            table.take_back(prints[at].key, slot);
-            table.owe(prints[at].key, claim.id, &claim.charges[at], reading.taken, now);
+        for ((at, slot), reading) in counted.into_iter().zip(slots).zip(settlement.readings) {
+            let table = locked.table(keys[at]);
+            table.take_back(keys[at].key, slot);
+            table.owe(keys[at].key, claim.id, &claim.charges[at], reading.taken, now);
             readings[at] = Some(reading);
         }
         readings
     }
 
-    /// Forgets a counter, and what the store was to be told of it.
+    /// Removes a counter, with its units that were not sent to the store.
     pub(super) fn remove(&self, key: &Key<'_>) {
-        let print = self.print(key);
-        self.lock(print.table).remove(print.key);
+        let table_key = self.table_key(key);
+        self.lock(table_key.table).remove(table_key.key);
     }
 
-    /// Whether a claim gives units back to a counter of which the store was not told all that was taken: it would find nothing there.
+    /// Whether a claim gives back units to a counter whose units were not all sent to the store yet. The store would
+    /// have nothing to give back.
     pub(super) fn owes(&self, claim: &Claim<'_>) -> bool {
         let mut returns = claim.charges.iter().filter(|charge| matches!(charge.ask, Ask::Return { .. }));
         returns.any(|charge| {
-            let print = self.print(&charge.key);
-            self.lock(print.table).owes_units(print.key)
+            let table_key = self.table_key(&charge.key);
+            self.lock(table_key.table).owes_units(table_key.key)
         })
     }
 
-    /// What the store should be told of the counters of which it can be: at most so many claims, each only once.
-    pub(super) fn tell(
+    /// Debits of units that the store has not received, for the counters whose shards are available: at most `max`
+    /// claims. Each unit is returned only once.
+    pub(super) fn take_debits(
         &self,
-        most: usize,
+        max: usize,
         replicas: u64,
         now: Timestamp,
-        can_be_told: impl Fn(&Key<'_>) -> bool,
-    ) -> Vec<Errand> {
-        let mut errands = Vec::new();
+        is_available: impl Fn(&Key<'_>) -> bool,
+    ) -> Vec<DeferredClaim> {
+        let mut debits = Vec::new();
         let first = self.round.fetch_add(1, Ordering::Relaxed);
         for step in 0..self.tables.len() {
             let mut table = self.lock(first.wrapping_add(step) % self.tables.len());
-            table.tell(most, replicas, now, &can_be_told, &mut errands);
+            table.take_debits(max, replicas, now, &is_available, &mut debits);
         }
-        errands
+        debits
     }
 
-    fn print(&self, key: &Key<'_>) -> Print {
+    fn table_key(&self, key: &Key<'_>) -> TableKey {
         let partition = key.partition(self.secret);
-        Print { table: partition as usize & (self.tables.len() - 1), key: key.whole(self.secret, partition) }
+        TableKey { table: partition as usize & (self.tables.len() - 1), key: key.hash(self.secret, partition) }
     }
 
-    /// Locks the tables of these keys, each once, in the order of their numbers.
-    fn hold(&self, prints: &[Print]) -> Held<'_> {
-        let mut numbers: SmallVec<[usize; 4]> = prints.iter().map(|print| print.table).collect();
+    /// Locks the tables of these keys, each once, by number.
+    fn lock_all(&self, keys: &[TableKey]) -> LockedTables<'_> {
+        let mut numbers: SmallVec<[usize; 4]> = keys.iter().map(|table_key| table_key.table).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Held(numbers.into_iter().map(|number| (number, self.lock(number))).collect())
+        LockedTables(numbers.into_iter().map(|number| (number, self.lock(number))).collect())
     }
 
-    fn lock(&self, number: usize) -> MutexGuard<'_, Table> {
-        // What a panic in `settle` leaves behind is a fresh state, which is one like any other.
+    fn lock(&self, number: usize) -> MutexGuard<'_, LocalTable> {
+        // A panic in `settle` leaves fresh states behind, which are valid.
         self.tables[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held<'_> {
-    fn table(&mut self, print: Print) -> &mut Table {
-        let at = self.0.partition_point(|(held, _)| *held < print.table);
+impl LockedTables<'_> {
+    fn table(&mut self, table_key: TableKey) -> &mut LocalTable {
+        let at = self.0.partition_point(|(number, _)| *number < table_key.table);
         &mut self.0[at].1
     }
 }

@@ -2,57 +2,58 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tollgate_core::{Algorithm, Ask, Charge, ClaimId, Key, Limit, Slot, Span, State, Timestamp};
+use tollgate_core::{Algorithm, Ask, Charge, ClaimId, CounterState, Key, Limit, OwnedKey, Span, StateSlot, Timestamp};
 
 use super::share;
-use crate::guarded::owned::{Deed, Errand, Owing, OwnedKey};
+use crate::guarded::deferred::DeferredClaim;
 
-/// How many counters are looked at for a stale one when there is no room for another.
+/// How many counters are checked for staleness when the table is full.
 const STEPS_WHEN_FULL: usize = 8;
-/// How many are looked at in one round of telling.
+/// How many counters are checked in one round of debits.
 const STEPS_OF_A_ROUND: usize = 256;
 
-/// Counters, and the order in which they are looked at.
+/// Counters, and the order in which they are checked.
 #[derive(Debug)]
-pub(super) struct Table {
-    counters: HashMap<u128, Counter, foldhash::fast::RandomState>,
-    /// The key of every counter, once; whoever was looked at goes to the back.
+pub(super) struct LocalTable {
+    counters: HashMap<u128, LocalCounter, foldhash::fast::RandomState>,
+    /// The key of every counter, once. A checked counter moves to the back.
     order: VecDeque<u128>,
-    /// How many counters owe something.
-    owing: usize,
-    most: usize,
+    /// The number of counters with debts.
+    in_debt: usize,
+    max: usize,
 }
 
 #[derive(Debug)]
-struct Counter {
+struct LocalCounter {
     key: OwnedKey,
-    /// The whole limit, as it was last charged.
+    /// The full limit, as of the last charge.
     limit: Limit,
-    state: State,
+    state: CounterState,
     stale_at: Timestamp,
-    owed: Owed,
+    debt: Debt,
 }
 
-/// What was counted here and the store was not told.
+/// Units that were counted here and not sent to the store.
 #[derive(Debug)]
-enum Owed {
+enum Debt {
     Units(u64),
-    /// Each hold has a name, under which it will be released, and expires: the oldest first.
+    /// Holds with the claims that will release them and their expiry, oldest first.
     Holds(VecDeque<(ClaimId, Timestamp)>),
 }
 
-impl Table {
-    pub(super) fn new(most: usize) -> Table {
-        Table { counters: HashMap::default(), order: VecDeque::new(), owing: 0, most }
+impl LocalTable {
+    pub(super) fn new(max: usize) -> LocalTable {
+        LocalTable { counters: HashMap::default(), order: VecDeque::new(), in_debt: 0, max }
     }
 
-    /// How many counters there are, and how many owe something.
+    /// The number of counters, and the number of those with debts.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.counters.len(), self.owing)
+        (self.counters.len(), self.in_debt)
     }
 
-    /// Whether a charge has a counter, or there is room for one. Nothing is given back to a counter that is not there.
-    pub(super) fn keeps(&mut self, key: u128, charge: &Charge<'_>, now: Timestamp) -> bool {
+    /// Ensures that a charge has a counter. Returns false if the table is full, or if the charge gives back units and
+    /// has no counter.
+    pub(super) fn ensure_counter(&mut self, key: u128, charge: &Charge<'_>, now: Timestamp) -> bool {
         if let Some(counter) = self.counters.get_mut(&key) {
             if counter.limit != *charge.limit {
                 counter.limit = charge.limit.clone();
@@ -62,94 +63,94 @@ impl Table {
         if matches!(charge.ask, Ask::Return { .. }) || !self.has_room(now) {
             return false;
         }
-        let owed = match charge.limit.algorithm() {
-            Algorithm::Concurrency => Owed::Holds(VecDeque::new()),
-            _ => Owed::Units(0),
+        let debt = match charge.limit.algorithm() {
+            Algorithm::Concurrency => Debt::Holds(VecDeque::new()),
+            _ => Debt::Units(0),
         };
-        let counter = Counter {
-            key: OwnedKey::of(&charge.key),
+        let counter = LocalCounter {
+            key: OwnedKey::from(&charge.key),
             limit: charge.limit.clone(),
-            state: State::Fresh,
-            // Not at once: the rest of this claim must not take its place.
+            state: CounterState::Fresh,
+            // Not immediately stale: the rest of this claim must not evict it.
             stale_at: now.after(Span::from_micros(1)),
-            owed,
+            debt,
         };
         self.counters.insert(key, counter);
         self.order.push_back(key);
         true
     }
 
-    /// Whether a counter owes units that the store was not told of.
+    /// Whether the store has not received all units of a counter.
     pub(super) fn owes_units(&self, key: u128) -> bool {
-        self.counters.get(&key).is_some_and(|counter| matches!(counter.owed, Owed::Units(1..)))
+        self.counters.get(&key).is_some_and(|counter| matches!(counter.debt, Debt::Units(1..)))
     }
 
     /// Forgets a counter.
     pub(super) fn remove(&mut self, key: u128) {
         if let Some(gone) = self.counters.remove(&key) {
-            self.owing -= usize::from(gone.owed.is_some());
+            self.in_debt -= usize::from(gone.debt.is_some());
             self.order.retain(|other| *other != key);
         }
     }
 
-    /// A state on loan.
-    pub(super) fn lend(&mut self, key: u128) -> Slot {
-        let lent = self.counters.get_mut(&key).map(|it| Slot::new(std::mem::take(&mut it.state), it.stale_at));
+    /// Lends a state.
+    pub(super) fn lend(&mut self, key: u128) -> StateSlot {
+        let lent = self.counters.get_mut(&key).map(|it| StateSlot::new(std::mem::take(&mut it.state), it.stale_at));
         lent.unwrap_or_default()
     }
 
-    /// What was lent. A slot that stands for an earlier one has nothing to bring back.
-    pub(super) fn take_back(&mut self, key: u128, slot: Slot) {
-        if let Some(counter) = self.counters.get_mut(&key).filter(|_| slot.state != State::Fresh) {
+    /// Takes back a state. A slot that shares an earlier one has no state of its own.
+    pub(super) fn take_back(&mut self, key: u128, slot: StateSlot) {
+        if let Some(counter) = self.counters.get_mut(&key).filter(|_| slot.state != CounterState::Fresh) {
             (counter.state, counter.stale_at) = (slot.state, slot.stale_at);
         }
     }
 
-    /// Notes what a charge took or gave back.
+    /// Records the units that a charge took or gave back.
     pub(super) fn owe(&mut self, key: u128, by: ClaimId, charge: &Charge<'_>, units: u64, now: Timestamp) {
         if let Some(counter) = self.counters.get_mut(&key).filter(|_| units > 0) {
-            let before = counter.owed.is_some();
+            let before = counter.debt.is_some();
             match charge.ask {
-                Ask::Return { .. } => counter.owed.subtract(by, units),
-                _ => counter.owed.add(by, units, now, now.after(charge.limit.period().span())),
+                Ask::Return { .. } => counter.debt.subtract(by, units),
+                _ => counter.debt.add(by, units, now, now.after(charge.limit.period().span())),
             }
-            self.owing = self.owing + usize::from(counter.owed.is_some()) - usize::from(before);
+            self.in_debt = self.in_debt + usize::from(counter.debt.is_some()) - usize::from(before);
         }
     }
 
-    /// Adds what the store should be told, until there are so many errands; counters that are stale go.
-    pub(super) fn tell(
+    /// Adds debits until there are `max` of them. Removes stale counters.
+    pub(super) fn take_debits(
         &mut self,
-        most: usize,
+        max: usize,
         replicas: u64,
         now: Timestamp,
-        can_be_told: &impl Fn(&Key<'_>) -> bool,
-        errands: &mut Vec<Errand>,
+        is_available: &impl Fn(&Key<'_>) -> bool,
+        debits: &mut Vec<DeferredClaim>,
     ) {
         for _ in 0..self.order.len().min(STEPS_OF_A_ROUND) {
-            if errands.len() >= most {
+            if debits.len() >= max {
                 return;
             }
             let Some(key) = self.step(now) else { continue };
             let Some(counter) = self.counters.get_mut(&key) else { continue };
-            if counter.owed.is_some() && can_be_told(&counter.key.key()) {
-                counter.tell(most, replicas, now, errands);
-                self.owing -= usize::from(!counter.owed.is_some());
+            if counter.debt.is_some() && is_available(&counter.key.key()) {
+                counter.take_debits(max, replicas, now, debits);
+                self.in_debt -= usize::from(!counter.debt.is_some());
             }
         }
     }
 
     fn has_room(&mut self, now: Timestamp) -> bool {
         for _ in 0..STEPS_WHEN_FULL {
-            if self.counters.len() < self.most {
+            if self.counters.len() < self.max {
                 return true;
             }
             self.step(now);
         }
-        self.counters.len() < self.most
+        self.counters.len() < self.max
     }
 
-    /// Looks at the next counter: removes it if it is stale, else says which it is.
+    /// Checks the next counter: removes it if it is stale, otherwise returns its key.
     fn step(&mut self, now: Timestamp) -> Option<u128> {
         let key = self.order.pop_front()?;
         let is_stale = self.counters.get(&key).is_none_or(|counter| counter.stale_at <= now);
@@ -158,57 +159,56 @@ impl Table {
             return Some(key);
         }
         let gone = self.counters.remove(&key);
-        self.owing -= usize::from(gone.is_some_and(|counter| counter.owed.is_some()));
+        self.in_debt -= usize::from(gone.is_some_and(|counter| counter.debt.is_some()));
         None
     }
 }
 
-impl Counter {
-    /// Adds claims that debit what is owed and still counts.
-    fn tell(&mut self, most: usize, replicas: u64, now: Timestamp, errands: &mut Vec<Errand>) {
+impl LocalCounter {
+    /// Adds claims that debit the units that are owed and still count.
+    fn take_debits(&mut self, max: usize, replicas: u64, now: Timestamp, debits: &mut Vec<DeferredClaim>) {
         let share = share(&self.limit, replicas);
         let tick = self.state.advance(&share, share.period().tick().at(now)).now;
-        match &mut self.owed {
-            Owed::Units(owed) => {
+        match &mut self.debt {
+            Debt::Units(debt) => {
                 let counted = match self.state.available(&share, tick) {
                     Some(left) => share.quota().saturating_sub(left),
                     None => u64::MAX,
                 };
-                let units = std::mem::take(owed).min(counted);
+                let units = std::mem::take(debt).min(counted);
                 if units > 0 {
-                    errands.push(self.debit(ClaimId(fastrand::u128(..)), units, now));
+                    debits.push(self.debit(ClaimId(fastrand::u128(..)), units, now));
                 }
             }
-            Owed::Holds(owed) => {
-                let told = owed.len().min(most.saturating_sub(errands.len()));
-                let told: Vec<(ClaimId, Timestamp)> = owed.drain(..told).collect();
-                let live = told.into_iter().filter(|(_, until)| *until > now);
-                errands.extend(live.map(|(by, _)| self.debit(by, 1, now)));
+            Debt::Holds(debt) => {
+                let sent = debt.len().min(max.saturating_sub(debits.len()));
+                let sent: Vec<(ClaimId, Timestamp)> = debt.drain(..sent).collect();
+                let live = sent.into_iter().filter(|(_, until)| *until > now);
+                debits.extend(live.map(|(by, _)| self.debit(by, 1, now)));
             }
         }
     }
 
-    fn debit(&self, id: ClaimId, units: u64, now: Timestamp) -> Errand {
-        let owing = Owing { key: self.key.clone(), limit: self.limit.clone(), ask: Ask::Regardless, units };
-        Errand { id, charges: vec![owing], deed: Deed::Bare, until: now.after(self.limit.period().span()) }
+    fn debit(&self, id: ClaimId, units: u64, now: Timestamp) -> DeferredClaim {
+        DeferredClaim::debit(id, self.key.clone(), &self.limit, units, now)
     }
 }
 
-impl Owed {
+impl Debt {
     fn is_some(&self) -> bool {
         match self {
-            Owed::Units(units) => *units > 0,
-            Owed::Holds(holds) => !holds.is_empty(),
+            Debt::Units(units) => *units > 0,
+            Debt::Holds(holds) => !holds.is_empty(),
         }
     }
 
     fn add(&mut self, by: ClaimId, units: u64, now: Timestamp, until: Timestamp) {
         self.subtract(by, 0);
         match self {
-            Owed::Units(owed) => *owed = owed.saturating_add(units),
-            Owed::Holds(holds) => {
-                let is_over = |oldest: &(ClaimId, Timestamp)| oldest.1 <= now;
-                while holds.front().is_some_and(is_over) || holds.len() as u64 >= Limit::MOST_ENTRIES {
+            Debt::Units(debt) => *debt = debt.saturating_add(units),
+            Debt::Holds(holds) => {
+                let is_expired = |oldest: &(ClaimId, Timestamp)| oldest.1 <= now;
+                while holds.front().is_some_and(is_expired) || holds.len() as u64 >= Limit::MAX_ENTRIES {
                     holds.pop_front();
                 }
                 holds.push_back((by, until));
@@ -218,8 +218,8 @@ impl Owed {
 
     fn subtract(&mut self, by: ClaimId, units: u64) {
         match self {
-            Owed::Units(owed) => *owed = owed.saturating_sub(units),
-            Owed::Holds(holds) => holds.retain(|(held, _)| *held != by),
+            Debt::Units(debt) => *debt = debt.saturating_sub(units),
+            Debt::Holds(holds) => holds.retain(|(holder, _)| *holder != by),
         }
     }
 }

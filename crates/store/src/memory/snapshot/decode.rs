@@ -1,101 +1,102 @@
-//! From bytes, whoever wrote them, to a store.
+//! Decodes a snapshot. The bytes may come from anyone.
 //!
-//! Nothing is believed before it is checked: lengths against their bounds before anything is allocated, states for being ones
-//! that their algorithms could have left. What is kept until a block's checksum has proved it is bounded as the shard is.
+//! Everything is checked: lengths against their bounds before memory is allocated, states for being ones that their
+//! algorithms can produce. The data that is retained before a block's checksum has been verified is bounded as the
+//! shard is.
 
 use std::cmp::Reverse;
 use std::io::{self, Read};
 
-use tollgate_core::algorithm::{Bucket, Entry, FixedWindow, Hold, Holds, SlidingLog, SlidingWindow};
-use tollgate_core::key::Secret;
-use tollgate_core::settle::Source as From;
-use tollgate_core::{Claim, ClaimId, EXACT, Limit, Reading, Span, State, Timestamp, Wait};
+use tollgate_core::algorithm::{Bucket, FixedWindow, Hold, Holds, LogEntry, SlidingLog, SlidingWindow};
+use tollgate_core::key::HashSecret;
+use tollgate_core::{Claim, ClaimId, CounterState, EXACT, Limit, Reading, Source, Span, Timestamp, Wait};
 
-use super::super::MOST_SHARDS;
-use super::super::hash::{Fingerprint, Hasher};
-use super::super::once::Record;
-use super::super::shard::{Counter, Shard};
-use super::{END, Kind, MAGIC, OLDEST, SnapshotError, SnapshotStats, VERSION};
+use super::super::MAX_SHARDS;
+use super::super::hash::{Fingerprint, KeyHasher};
+use super::super::once::StoredAnswer;
+use super::super::shard::{MemoryShard, RestoredCounter};
+use super::{END, EntryKind, MAGIC, MIN_VERSION, SnapshotError, SnapshotStats, VERSION};
 
 type Result<T> = std::result::Result<T, SnapshotError>;
 
-/// Where a snapshot comes from.
-pub(super) struct Source<R> {
+/// Reads a snapshot.
+pub(super) struct SnapshotReader<R> {
     input: R,
     crc: crc32fast::Hasher,
-    /// Of the format.
+    /// The version of the format.
     version: u32,
-    /// What was read so far.
+    /// The content read so far.
     stats: SnapshotStats,
     stale: u64,
     dropped: u64,
 }
 
-impl<R: Read> Source<R> {
-    pub(super) fn new(input: R) -> Source<R> {
+impl<R: Read> SnapshotReader<R> {
+    pub(super) fn new(input: R) -> SnapshotReader<R> {
         let (crc, stats) = (crc32fast::Hasher::new(), SnapshotStats::default());
-        Source { input, crc, version: VERSION, stats, stale: 0, dropped: 0 }
+        SnapshotReader { input, crc, version: VERSION, stats, stale: 0, dropped: 0 }
     }
 
-    pub(super) fn header(&mut self) -> Result<(usize, Hasher, Timestamp)> {
+    pub(super) fn header(&mut self) -> Result<(usize, KeyHasher, Timestamp)> {
         if self.bytes()? != MAGIC {
             return Err(SnapshotError::NotASnapshot);
         }
         match u32::from_le_bytes(self.bytes()?) {
-            version @ OLDEST..=VERSION => self.version = version,
+            version @ MIN_VERSION..=VERSION => self.version = version,
             0 => return Err(self.damaged()),
             version => return Err(SnapshotError::NewerVersion { version }),
         }
         self.crc = crc32fast::Hasher::new();
-        let shards = self.number(1..=MOST_SHARDS)?;
+        let shards = self.number(1..=MAX_SHARDS)?;
         let [one, other, written_at] = self.words()?;
         let written_at = self.moment(written_at)?;
         self.checksum()?;
         if !shards.is_power_of_two() {
             return Err(self.damaged());
         }
-        Ok((shards, Hasher::of(Secret(one, other)), written_at))
+        Ok((shards, KeyHasher::from_secret(HashSecret(one, other)), written_at))
     }
 
-    /// Reads the block of one shard into it.
-    pub(super) fn block(&mut self, number: usize, shard: &mut Shard, now: Timestamp) -> Result<()> {
+    /// Reads the block of one shard into the shard.
+    pub(super) fn block(&mut self, number: usize, shard: &mut MemoryShard, now: Timestamp) -> Result<()> {
         self.number(number..=number)?;
         let stale = now.before(shard.grace());
-        let most = shard.max_keys();
+        let max = shard.max_keys();
         let mut counters = Vec::new();
         loop {
             let kind = self.kind()?;
-            if kind == Kind::BlockEnds {
+            if kind == EntryKind::BlockEnds {
                 break;
             }
             let [high, low, until] = self.words()?;
             let (key, until) = (Fingerprint { high, low }, self.moment(until)?);
-            if kind == Kind::Once {
+            if kind == EntryKind::Once {
                 let record = self.record(until)?;
                 self.stats.once += 1;
                 match record.filter(|_| until > now) {
-                    Some(record) => shard.records.admit(key, record, now),
+                    Some(record) => shard.answers.admit(key, record, now),
                     None => self.stale += 1,
                 }
             } else {
                 let state = self.state(kind)?;
                 self.stats.counters += 1;
                 match until > stale {
-                    true => counters.push(Counter { key, stale_at: until, state }),
+                    true => counters.push(RestoredCounter { key, stale_at: until, state }),
                     false => self.stale += 1,
                 }
-                if counters.len() > most.saturating_mul(2) {
-                    self.dropped += prune(&mut counters, most);
+                if counters.len() > max.saturating_mul(2) {
+                    self.dropped += prune(&mut counters, max);
                 }
             }
         }
         self.checksum()?;
-        self.dropped += prune(&mut counters, most);
+        self.dropped += prune(&mut counters, max);
         shard.fill(counters);
         Ok(())
     }
 
-    /// Reads the end: what the snapshot holds, how many are over, and how many there was no room for.
+    /// Reads the end. Returns the content of the snapshot, the number of expired items, and the number of items
+    /// without room.
     pub(super) fn end(mut self) -> Result<(SnapshotStats, u64, u64)> {
         let is_end = u32::from_le_bytes(self.bytes()?) == END;
         let counts = self.words()?;
@@ -105,61 +106,61 @@ impl<R: Read> Source<R> {
         if is_end && is_whole && is_all { Ok((self.stats, self.stale, self.dropped)) } else { Err(self.damaged()) }
     }
 
-    fn kind(&mut self) -> Result<Kind> {
+    fn kind(&mut self) -> Result<EntryKind> {
         let [byte] = self.bytes()?;
         let kinds = [
-            Kind::BlockEnds,
-            Kind::Bucket,
-            Kind::FixedWindow,
-            Kind::SlidingWindow,
-            Kind::SubWindows,
-            Kind::SlidingLog,
-            Kind::Holds,
-            Kind::Once,
+            EntryKind::BlockEnds,
+            EntryKind::Bucket,
+            EntryKind::FixedWindow,
+            EntryKind::SlidingWindow,
+            EntryKind::SubWindows,
+            EntryKind::SlidingLog,
+            EntryKind::Holds,
+            EntryKind::Once,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == byte).ok_or_else(|| self.damaged())
     }
 
-    fn state(&mut self, kind: Kind) -> Result<State> {
-        const MOST: usize = Limit::MOST_ENTRIES as usize;
+    fn state(&mut self, kind: EntryKind) -> Result<CounterState> {
+        const MAX: usize = Limit::MAX_ENTRIES as usize;
         let state = match kind {
-            Kind::Bucket => {
+            EntryKind::Bucket => {
                 let [level, at] = self.words()?;
-                State::Bucket(Bucket { level, at })
+                CounterState::Bucket(Bucket { level, at })
             }
-            Kind::FixedWindow => {
+            EntryKind::FixedWindow => {
                 let [start, used] = self.words()?;
-                State::FixedWindow(FixedWindow { start, used })
+                CounterState::FixedWindow(FixedWindow { start, used })
             }
-            Kind::SlidingWindow => {
-                let [start, before, under_way] = self.words()?;
-                State::SlidingWindow(SlidingWindow { start, counts: [before, under_way] })
+            EntryKind::SlidingWindow => {
+                let [start, before, current] = self.words()?;
+                CounterState::SlidingWindow(SlidingWindow { start, counts: [before, current] })
             }
-            Kind::SubWindows => {
+            EntryKind::SubWindows => {
                 let [start] = self.words()?;
-                let counts = self.list(3..=usize::from(Limit::MOST_SUB_WINDOWS) + 1, |[count]| count)?;
-                State::SubWindows(Box::new(SlidingWindow { start, counts }))
+                let counts = self.list(3..=usize::from(Limit::MAX_SUB_WINDOWS) + 1, |[count]| count)?;
+                CounterState::SubWindows(Box::new(SlidingWindow { start, counts }))
             }
-            Kind::SlidingLog => {
-                let entries = self.list(0..=MOST, |[at, units]| Entry { at, units })?;
-                State::SlidingLog(Box::new(SlidingLog::of(entries.into())))
+            EntryKind::SlidingLog => {
+                let entries = self.list(0..=MAX, |[at, units]| LogEntry { at, units })?;
+                CounterState::SlidingLog(Box::new(SlidingLog::from_entries(entries.into())))
             }
-            Kind::Holds => {
+            EntryKind::Holds => {
                 let [at] = self.words()?;
                 let by = |low, high| ClaimId(u128::from(high) << 64 | u128::from(low));
-                let holds = self.list(0..=MOST, |[low, high, expires]| Hold { by: by(low, high), expires })?;
-                State::Holds(Box::new(Holds::of(at, holds)))
+                let holds = self.list(0..=MAX, |[low, high, expires]| Hold { by: by(low, high), expires })?;
+                CounterState::Holds(Box::new(Holds::new(at, holds)))
             }
-            Kind::BlockEnds | Kind::Once => State::Fresh,
+            EntryKind::BlockEnds | EntryKind::Once => CounterState::Fresh,
         };
         if state.is_sound() { Ok(state) } else { Err(self.damaged()) }
     }
 
-    /// A record, unless an older version left out what matters of it.
-    fn record(&mut self, until: Timestamp) -> Result<Option<Record>> {
-        let [made, body] = self.words()?;
-        let made = self.moment(made)?;
-        let known = match self.version {
+    /// A stored answer, unless an older version omitted essential fields.
+    fn record(&mut self, until: Timestamp) -> Result<Option<StoredAnswer>> {
+        let [settled_at, body] = self.words()?;
+        let settled_at = self.moment(settled_at)?;
+        let verdict = match self.version {
             1 => None,
             _ => {
                 let ([terms], [passed]) = (self.words()?, self.bytes()?);
@@ -169,15 +170,15 @@ impl<R: Read> Source<R> {
                 Some((terms, passed == 1))
             }
         };
-        let number = self.number(0..=Claim::MOST_CHARGES)?;
+        let number = self.number(0..=Claim::MAX_CHARGES)?;
         let readings = (0..number).map(|_| self.reading()).collect::<Result<_>>()?;
-        Ok(known.map(|(terms, passed)| Record { body, terms, passed, made, until, readings }))
+        Ok(verdict.map(|(terms, passed)| StoredAnswer { body, terms, passed, settled_at, until, readings }))
     }
 
     fn reading(&mut self) -> Result<Reading> {
         let [admits, wait, source] = self.bytes()?;
         let [taken, remaining, wait_for, reset_after, delay] = self.words()?;
-        let sources = [From::Store, From::Cache, From::Local, From::Assumed, From::Shed];
+        let sources = [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
         let source = sources.into_iter().find(|it| *it as u8 == source);
         let wait = match (wait, wait_for) {
             (0, 0) => Some(Wait::None),
@@ -253,12 +254,12 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Keeps those that are live the longest, and says how many had to go.
-fn prune(counters: &mut Vec<Counter>, most: usize) -> u64 {
-    let over = counters.len().saturating_sub(most);
+/// Retains the counters that are live the longest, and returns how many were dropped.
+fn prune(counters: &mut Vec<RestoredCounter>, max: usize) -> u64 {
+    let over = counters.len().saturating_sub(max);
     if over > 0 {
-        counters.select_nth_unstable_by_key(most, |counter| Reverse(counter.stale_at));
-        counters.truncate(most);
+        counters.select_nth_unstable_by_key(max, |counter| Reverse(counter.stale_at));
+        counters.truncate(max);
     }
     over as u64
 }

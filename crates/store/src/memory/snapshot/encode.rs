@@ -1,32 +1,33 @@
-//! From a store to bytes.
+//! Encodes a snapshot.
 
 use std::io::{self, Write};
 
-use tollgate_core::key::Secret;
-use tollgate_core::{Reading, State, Timestamp, Wait};
+use tollgate_core::key::HashSecret;
+use tollgate_core::{CounterState, Reading, Timestamp, Wait};
 
 use super::super::hash::Fingerprint;
-use super::super::once::Record;
-use super::super::shard::Shard;
-use super::{END, Kind, MAGIC, SnapshotStats, VERSION};
+use super::super::once::StoredAnswer;
+use super::super::shard::MemoryShard;
+use super::{END, EntryKind, MAGIC, SnapshotStats, VERSION};
 
-/// Where a snapshot goes. What is encoded under a shard's lock waits in memory until that is let go.
-pub(super) struct Sink<W> {
+/// Writes a snapshot. Data that is encoded under a shard's lock is buffered until the lock is released.
+pub(super) struct SnapshotWriter<W> {
     out: W,
-    waiting: Vec<u8>,
+    buffer: Vec<u8>,
     crc: crc32fast::Hasher,
     stats: SnapshotStats,
 }
 
-/// How many bytes are encoded at most, but for the last entry, before the lock is let go: some tens of microseconds.
+/// The maximum number of bytes, except for the last entry, that are encoded before the lock is released: some tens of
+/// microseconds.
 const BATCH: usize = 128 * 1024;
 
-impl<W: Write> Sink<W> {
-    pub(super) fn new(out: W) -> Sink<W> {
-        Sink { out, waiting: Vec::new(), crc: crc32fast::Hasher::new(), stats: SnapshotStats::default() }
+impl<W: Write> SnapshotWriter<W> {
+    pub(super) fn new(out: W) -> SnapshotWriter<W> {
+        SnapshotWriter { out, buffer: Vec::new(), crc: crc32fast::Hasher::new(), stats: SnapshotStats::default() }
     }
 
-    pub(super) fn header(&mut self, shards: usize, secret: Secret, written_at: Timestamp) -> io::Result<()> {
+    pub(super) fn header(&mut self, shards: usize, secret: HashSecret, written_at: Timestamp) -> io::Result<()> {
         self.out.write_all(&MAGIC)?;
         self.out.write_all(&VERSION.to_le_bytes())?;
         self.stats.bytes += (MAGIC.len() + size_of_val(&VERSION)) as u64;
@@ -39,34 +40,34 @@ impl<W: Write> Sink<W> {
         self.number(number);
     }
 
-    /// All that lies in the tables themselves.
-    pub(super) fn small(&mut self, shard: &Shard, now: Timestamp) {
+    /// Encodes the states that are in the tables themselves.
+    pub(super) fn small(&mut self, shard: &MemoryShard, now: Timestamp) {
         for (key, stale_at, it) in shard.buckets.live(now) {
-            self.counter(Kind::Bucket, [key.high, key.low, stale_at.as_micros(), it.level, it.at]);
+            self.counter(EntryKind::Bucket, [key.high, key.low, stale_at.as_micros(), it.level, it.at]);
         }
         for (key, stale_at, it) in shard.fixed_windows.live(now) {
-            self.counter(Kind::FixedWindow, [key.high, key.low, stale_at.as_micros(), it.start, it.used]);
+            self.counter(EntryKind::FixedWindow, [key.high, key.low, stale_at.as_micros(), it.start, it.used]);
         }
         for (key, stale_at, it) in shard.sliding_windows.live(now) {
-            let [before, under_way] = it.counts;
-            let words = [key.high, key.low, stale_at.as_micros(), it.start, before, under_way];
-            self.counter(Kind::SlidingWindow, words);
+            let [before, current] = it.counts;
+            let words = [key.high, key.low, stale_at.as_micros(), it.start, before, current];
+            self.counter(EntryKind::SlidingWindow, words);
         }
     }
 
-    /// Some of those that are boxed, as far as they are still there. Says which are left.
+    /// Encodes some of the boxed states that still exist. Returns the remaining keys.
     pub(super) fn large<'k>(
         &mut self,
-        shard: &mut Shard,
+        shard: &mut MemoryShard,
         keys: &'k [Fingerprint],
         now: Timestamp,
     ) -> &'k [Fingerprint] {
         for (at, key) in keys.iter().enumerate() {
-            if self.waiting.len() >= BATCH {
+            if self.buffer.len() >= BATCH {
                 return &keys[at..];
             }
-            if let Some(place) = shard.large.place(*key) {
-                let (state, stale_at) = shard.large.at(place);
+            if let Some(index) = shard.large.find(*key) {
+                let (state, stale_at) = shard.large.at(index);
                 if stale_at > now {
                     self.large_state(*key, stale_at, state);
                 }
@@ -75,22 +76,22 @@ impl<W: Write> Sink<W> {
         &[]
     }
 
-    fn large_state(&mut self, key: Fingerprint, stale_at: Timestamp, state: &State) {
+    fn large_state(&mut self, key: Fingerprint, stale_at: Timestamp, state: &CounterState) {
         let head = [key.high, key.low, stale_at.as_micros()];
         match state {
-            State::SubWindows(it) => {
-                self.counter(Kind::SubWindows, head);
+            CounterState::SubWindows(it) => {
+                self.counter(EntryKind::SubWindows, head);
                 self.words([it.start]);
                 self.number(it.counts.len());
                 it.counts.iter().for_each(|count| self.words([*count]));
             }
-            State::SlidingLog(it) => {
-                self.counter(Kind::SlidingLog, head);
+            CounterState::SlidingLog(it) => {
+                self.counter(EntryKind::SlidingLog, head);
                 self.number(it.entries.len());
                 it.entries.iter().for_each(|entry| self.words([entry.at, entry.units]));
             }
-            State::Holds(it) => {
-                self.counter(Kind::Holds, head);
+            CounterState::Holds(it) => {
+                self.counter(EntryKind::Holds, head);
                 self.words([it.at]);
                 self.number(it.holds.len());
                 for hold in &it.holds {
@@ -98,19 +99,22 @@ impl<W: Write> Sink<W> {
                 }
             }
             // The others have tables of their own.
-            State::Fresh | State::Bucket(_) | State::FixedWindow(_) | State::SlidingWindow(_) => {}
+            CounterState::Fresh
+            | CounterState::Bucket(_)
+            | CounterState::FixedWindow(_)
+            | CounterState::SlidingWindow(_) => {}
         }
     }
 
-    pub(super) fn record(&mut self, key: Fingerprint, record: &Record) -> io::Result<()> {
+    pub(super) fn record(&mut self, key: Fingerprint, record: &StoredAnswer) -> io::Result<()> {
         self.stats.once += 1;
-        self.waiting.push(Kind::Once as u8);
-        let (until, made) = (record.until.as_micros(), record.made.as_micros());
-        self.words([key.high, key.low, until, made, record.body, record.terms]);
-        self.waiting.push(u8::from(record.passed));
+        self.buffer.push(EntryKind::Once as u8);
+        let (until, settled_at) = (record.until.as_micros(), record.settled_at.as_micros());
+        self.words([key.high, key.low, until, settled_at, record.body, record.terms]);
+        self.buffer.push(u8::from(record.passed));
         self.number(record.readings.len());
         record.readings.iter().for_each(|reading| self.reading(reading));
-        if self.waiting.len() >= BATCH { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= BATCH { self.flush() } else { Ok(()) }
     }
 
     fn reading(&mut self, reading: &Reading) {
@@ -119,30 +123,30 @@ impl<W: Write> Sink<W> {
             Wait::For(span) => (1, span.as_micros()),
             Wait::Forever => (2, 0),
         };
-        self.waiting.extend([u8::from(reading.admits), kind, reading.source as u8]);
+        self.buffer.extend([u8::from(reading.admits), kind, reading.source as u8]);
         let (reset_after, delay) = (reading.reset_after.as_micros(), reading.delay.as_micros());
         self.words([reading.taken, reading.remaining, wait, reset_after, delay]);
     }
 
     pub(super) fn end_block(&mut self) -> io::Result<()> {
-        self.waiting.push(Kind::BlockEnds as u8);
+        self.buffer.push(EntryKind::BlockEnds as u8);
         self.checksum()
     }
 
     pub(super) fn end(mut self) -> io::Result<SnapshotStats> {
-        self.waiting.extend(END.to_le_bytes());
+        self.buffer.extend(END.to_le_bytes());
         self.words([self.stats.counters, self.stats.once]);
         self.checksum()?;
         self.out.flush()?;
         Ok(self.stats)
     }
 
-    /// Writes what waits.
+    /// Writes the buffer.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.crc.update(&self.waiting);
-        self.out.write_all(&self.waiting)?;
-        self.stats.bytes += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.crc.update(&self.buffer);
+        self.out.write_all(&self.buffer)?;
+        self.stats.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
         Ok(())
     }
 
@@ -153,18 +157,18 @@ impl<W: Write> Sink<W> {
         self.out.write_all(&sum)
     }
 
-    fn counter<const N: usize>(&mut self, kind: Kind, words: [u64; N]) {
+    fn counter<const N: usize>(&mut self, kind: EntryKind, words: [u64; N]) {
         self.stats.counters += 1;
-        self.waiting.push(kind as u8);
+        self.buffer.push(kind as u8);
         self.words(words);
     }
 
     fn words<const N: usize>(&mut self, words: [u64; N]) {
-        self.waiting.extend_from_slice(words.map(u64::to_le_bytes).as_flattened());
+        self.buffer.extend_from_slice(words.map(u64::to_le_bytes).as_flattened());
     }
 
-    /// A number of things that is known to be small.
+    /// Encodes a number that is known to be small.
     fn number(&mut self, number: usize) {
-        self.waiting.extend((number as u32).to_le_bytes());
+        self.buffer.extend((number as u32).to_le_bytes());
     }
 }

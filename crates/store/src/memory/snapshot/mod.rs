@@ -1,4 +1,4 @@
-//! Snapshots: a store's counters as bytes, and a store from them.
+//! Snapshots: the counters of a store as bytes, and a store from these bytes.
 //!
 //! ```text
 //! file     = magic version header block … block end       one block for each shard, in their order
@@ -10,12 +10,12 @@
 //! end      = END counters records crc                     and nothing after it
 //! ```
 //!
-//! Numbers are little endian. Each `crc` is the CRC-32 of all bytes since the one before (the first: since the version), so
-//! damage and truncation are found wherever they are. Keys are the keyed hashes of the tables, so the secret is in there: who
-//! can read the bytes can find keys that collide. The shard of an entry is chosen by bits that are not kept with it, so a
-//! restored store has as many shards as the one that was written.
+//! Numbers are little endian. Each `crc` is the CRC-32 of all bytes since the previous one (the first: since the
+//! version), so damage and truncation are detected anywhere. Keys are the keyed hashes of the tables, so the snapshot
+//! contains the secret: whoever can read it can find keys that collide. The shard of an entry is selected by bits
+//! that are not stored with it, so a restored store has as many shards as the original.
 //!
-//! In version 1 records had neither terms nor verdict. Its counters are read; its records are left out.
+//! In version 1 records had neither terms nor verdict. Its counters are restored; its records are skipped.
 
 mod decode;
 mod encode;
@@ -29,68 +29,68 @@ use tollgate_core::{Claim, Timestamp};
 
 use super::{MemoryConfig, MemoryStore};
 use crate::clock::{Clock, SystemClock};
-use decode::Source;
-use encode::Sink;
+use decode::SnapshotReader;
+use encode::SnapshotWriter;
 
-/// What a snapshot holds.
+/// The content of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotStats {
-    /// Counters that were live.
+    /// Live counters.
     pub counters: u64,
-    /// Records of claims that are settled once.
+    /// Idempotency records.
     pub once: u64,
-    /// The length of it all.
+    /// The total length.
     pub bytes: u64,
 }
 
-/// What came back from a snapshot.
+/// The result of restoring a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// What the snapshot holds.
+pub struct RestoreReport {
+    /// The content of the snapshot.
     pub snapshot: SnapshotStats,
-    /// When it was written.
+    /// The time of the snapshot.
     pub written_at: Timestamp,
-    /// Counters and records that are over by now and were left out.
+    /// Counters and records that have expired since and were skipped.
     pub stale: u64,
     /// Counters and records that there was no room for.
     pub dropped: u64,
 }
 
-/// Why there is no store in these bytes.
+/// Why a snapshot cannot be restored.
 #[derive(Debug)]
 pub enum SnapshotError {
-    /// They do not begin as a snapshot does.
+    /// The bytes do not begin like a snapshot.
     NotASnapshot,
-    /// A newer version of this program wrote them.
+    /// The snapshot was written by a newer version of this program.
     NewerVersion {
-        /// Of the format.
+        /// The version of the format.
         version: u32,
     },
-    /// They are not what was written.
+    /// The bytes were altered.
     Damaged {
-        /// The byte at which that was found.
+        /// The position at which that was detected.
         at: u64,
     },
     /// The end is missing.
     Truncated {
-        /// Where they end.
+        /// The number of bytes.
         at: u64,
     },
-    /// They can't be read.
+    /// The bytes cannot be read.
     Io(io::Error),
 }
 
 const MAGIC: [u8; 8] = *b"TOLLSNAP";
 const VERSION: u32 = 2;
-/// The oldest version that is read.
-const OLDEST: u32 = 1;
-/// Stands where a shard's number would. There are never so many shards.
+/// The oldest supported version.
+const MIN_VERSION: u32 = 1;
+/// In place of a shard's number. There are never that many shards.
 const END: u32 = u32::MAX;
 
-/// What comes next in a block.
+/// The type of the next item in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum EntryKind {
     BlockEnds = 0,
     Bucket = 1,
     FixedWindow = 2,
@@ -102,65 +102,65 @@ enum Kind {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Writes all counters and records that are live.
+    /// Writes all live counters and records.
     ///
-    /// Claims go on meanwhile. Each counter is as it was at some moment of the writing; a claim that was settled then may be in
-    /// it with some of its counters.
+    /// Claims continue meanwhile. Each counter has its state at some moment of the writing; of a concurrent claim
+    /// only some counters may be included.
     pub fn snapshot(&self, out: &mut impl Write) -> io::Result<SnapshotStats> {
         let now = self.clock.now();
-        let mut sink = Sink::new(out);
-        sink.header(self.shards.len(), self.hasher.secret(), now)?;
+        let mut writer = SnapshotWriter::new(out);
+        writer.header(self.shards.len(), self.hasher.secret(), now)?;
         for number in 0..self.shards.len() {
-            sink.begin_block(number);
+            writer.begin_block(number);
             let large = {
                 let shard = self.lock(number);
-                sink.small(&shard, now);
+                writer.small(&shard, now);
                 shard.large.live(now).map(|(key, ..)| key).collect::<Vec<_>>()
             };
-            sink.flush()?;
-            // Logs and holds can be long. The lock is let go between some of them.
+            writer.flush()?;
+            // Logs and holds can be long. The lock is released between batches of them.
             let mut left = large.as_slice();
             while !left.is_empty() {
-                left = sink.large(&mut self.lock(number), left, now);
-                sink.flush()?;
+                left = writer.large(&mut self.lock(number), left, now);
+                writer.flush()?;
             }
             let records: Vec<_> = {
                 let shard = self.lock(number);
-                let records = shard.records.live(now).filter(|(_, it)| it.readings.len() <= Claim::MOST_CHARGES);
+                let records = shard.answers.live(now).filter(|(_, it)| it.readings.len() <= Claim::MAX_CHARGES);
                 records.map(|(key, record)| (key, record.clone())).collect()
             };
             for (key, record) in &records {
-                sink.record(*key, record)?;
+                writer.record(*key, record)?;
             }
-            sink.end_block()?;
+            writer.end_block()?;
         }
-        sink.end()
+        writer.end()
     }
 }
 
 impl MemoryConfig {
-    /// A store of this size with what a snapshot holds, on the machine's clock.
-    pub fn restore(self, input: &mut impl Read) -> Result<(MemoryStore, Restored), SnapshotError> {
+    /// A store with these bounds and the content of a snapshot, using the system clock.
+    pub fn restore(self, input: &mut impl Read) -> Result<(MemoryStore, RestoreReport), SnapshotError> {
         self.restore_with(input, SystemClock::default())
     }
 
-    /// The same on a clock of the caller's.
+    /// The same, using the given clock.
     pub fn restore_with<C: Clock>(
         self,
         input: &mut impl Read,
         clock: C,
-    ) -> Result<(MemoryStore<C>, Restored), SnapshotError> {
+    ) -> Result<(MemoryStore<C>, RestoreReport), SnapshotError> {
         const BUFFER: usize = 256 * 1024;
         let now = clock.now();
-        let mut source = Source::new(BufReader::with_capacity(BUFFER, input));
-        let (shards, hasher, written_at) = source.header()?;
-        let store = MemoryStore { clock, hasher, shards: self.lanes(shards) };
+        let mut reader = SnapshotReader::new(BufReader::with_capacity(BUFFER, input));
+        let (shards, hasher, written_at) = reader.header()?;
+        let store = MemoryStore { clock, hasher, shards: self.padded_shards(shards) };
         for number in 0..shards {
-            source.block(number, &mut store.lock(number), now)?;
+            reader.block(number, &mut store.lock(number), now)?;
         }
-        let (snapshot, stale, dropped) = source.end()?;
+        let (snapshot, stale, dropped) = reader.end()?;
         let dropped = dropped + store.stats().once_evicted;
-        Ok((store, Restored { snapshot, written_at, stale, dropped }))
+        Ok((store, RestoreReport { snapshot, written_at, stale, dropped }))
     }
 }
 
@@ -169,11 +169,11 @@ impl fmt::Display for SnapshotError {
         match self {
             SnapshotError::NotASnapshot => write!(f, "it is not a snapshot of counters"),
             SnapshotError::NewerVersion { version } => {
-                write!(f, "it has version {version} of the format, and this program knows versions up to {VERSION}")
+                write!(f, "it has version {version} of the format, and this program supports versions up to {VERSION}")
             }
-            SnapshotError::Damaged { at } => write!(f, "it is damaged: what comes before byte {at} can't be right"),
+            SnapshotError::Damaged { at } => write!(f, "it is damaged: the bytes before byte {at} are invalid"),
             SnapshotError::Truncated { at } => write!(f, "it is truncated: it ends after {at} bytes"),
-            SnapshotError::Io(error) => write!(f, "it can't be read: {error}"),
+            SnapshotError::Io(error) => write!(f, "it cannot be read: {error}"),
         }
     }
 }

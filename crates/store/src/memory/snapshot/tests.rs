@@ -1,20 +1,20 @@
-//! Bytes that were made to mislead: their checksums are right.
+//! Manipulated snapshots with valid checksums.
 
 use proptest::prelude::*;
 use smallvec::smallvec;
-use tollgate_core::key::{Home, Secret};
+use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span, Timestamp,
     Value,
 };
 
 use super::super::{MemoryConfig, MemoryStore};
-use super::{END, Kind, MAGIC, SnapshotError, VERSION};
+use super::{END, EntryKind, MAGIC, SnapshotError, VERSION};
 use crate::clock::ManualClock;
 
 const NOW: Timestamp = Timestamp::from_secs(1_767_225_600);
 const CONFIG: MemoryConfig = MemoryConfig { max_keys: 100, max_once: 100, grace: Span::ZERO };
-const SECRET: Secret = Secret(1, 2);
+const SECRET: HashSecret = HashSecret(1, 2);
 
 /// A snapshot of one shard with these entries.
 fn snapshot(shards: u32, entries: &[u8], counters: u64, once: u64) -> Vec<u8> {
@@ -35,8 +35,8 @@ fn snapshot_of(version: u32, shards: u32, entries: &[u8], counters: u64, once: u
     bytes
 }
 
-/// A counter's bytes: these words after its kind, key and staleness.
-fn entry(kind: Kind, key: u128, state: &[u8]) -> Vec<u8> {
+/// The bytes of a counter: these words after its kind, key and staleness.
+fn entry(kind: EntryKind, key: u128, state: &[u8]) -> Vec<u8> {
     let stale_at = NOW.after(Span::from_secs(1_000)).as_micros();
     let key = [((key >> 64) as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
     [&[kind as u8][..], &key, &stale_at.to_le_bytes(), state].concat()
@@ -58,32 +58,32 @@ fn with_list(before: &[u64], length: u32, list: &[u64]) -> Vec<u8> {
 fn states_that_no_algorithm_leaves_are_refused() {
     const E: u64 = tollgate_core::EXACT;
     let long = |length: u32, each: u64| with_list(&[], length, &vec![each; length as usize * 2]);
-    let rows: Vec<(Kind, Vec<u8>, bool)> = vec![
-        (Kind::Bucket, words(&[E - 1, E - 1]), true),
-        (Kind::Bucket, words(&[E, 0]), false),
-        (Kind::Bucket, words(&[0, E]), false),
-        (Kind::FixedWindow, words(&[E - 1, E - 1]), true),
-        (Kind::FixedWindow, words(&[0, E]), false),
-        (Kind::SlidingWindow, words(&[E - 1, E - 1, E - 1]), true),
-        (Kind::SlidingWindow, words(&[0, E, 0]), false),
-        (Kind::SubWindows, with_list(&[0], 3, &[1, 2, 3]), true),
-        (Kind::SubWindows, with_list(&[0], 61, &[1; 61]), true),
-        (Kind::SubWindows, with_list(&[0], 2, &[1, 2]), false),
-        (Kind::SubWindows, with_list(&[0], 62, &[1; 62]), false),
-        (Kind::SubWindows, with_list(&[E], 3, &[1, 2, 3]), false),
-        (Kind::SlidingLog, with_list(&[], 2, &[1, 1, 2, 1]), true),
-        (Kind::SlidingLog, with_list(&[], 2, &[1, 1, 1, 1]), false),
-        (Kind::SlidingLog, with_list(&[], 2, &[2, 1, 1, 1]), false),
-        (Kind::SlidingLog, with_list(&[], 1, &[1, 0]), false),
-        (Kind::SlidingLog, with_list(&[], 2, &[1, E - 1, 2, 1]), false),
-        (Kind::SlidingLog, with_list(&[], 3, &[1, u64::MAX, 2, u64::MAX, 3, 5]), false),
-        (Kind::SlidingLog, long(10_001, 1), false),
-        (Kind::SlidingLog, with_list(&[], u32::MAX, &[]), false),
-        (Kind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 5]), true),
-        (Kind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 4]), false),
-        (Kind::Holds, with_list(&[0], 1, &[1, 0, 2 * E]), false),
-        (Kind::Holds, with_list(&[E], 0, &[]), false),
-        (Kind::Holds, with_list(&[0], 10_001, &[0; 30_003]), false),
+    let rows: Vec<(EntryKind, Vec<u8>, bool)> = vec![
+        (EntryKind::Bucket, words(&[E - 1, E - 1]), true),
+        (EntryKind::Bucket, words(&[E, 0]), false),
+        (EntryKind::Bucket, words(&[0, E]), false),
+        (EntryKind::FixedWindow, words(&[E - 1, E - 1]), true),
+        (EntryKind::FixedWindow, words(&[0, E]), false),
+        (EntryKind::SlidingWindow, words(&[E - 1, E - 1, E - 1]), true),
+        (EntryKind::SlidingWindow, words(&[0, E, 0]), false),
+        (EntryKind::SubWindows, with_list(&[0], 3, &[1, 2, 3]), true),
+        (EntryKind::SubWindows, with_list(&[0], 61, &[1; 61]), true),
+        (EntryKind::SubWindows, with_list(&[0], 2, &[1, 2]), false),
+        (EntryKind::SubWindows, with_list(&[0], 62, &[1; 62]), false),
+        (EntryKind::SubWindows, with_list(&[E], 3, &[1, 2, 3]), false),
+        (EntryKind::SlidingLog, with_list(&[], 2, &[1, 1, 2, 1]), true),
+        (EntryKind::SlidingLog, with_list(&[], 2, &[1, 1, 1, 1]), false),
+        (EntryKind::SlidingLog, with_list(&[], 2, &[2, 1, 1, 1]), false),
+        (EntryKind::SlidingLog, with_list(&[], 1, &[1, 0]), false),
+        (EntryKind::SlidingLog, with_list(&[], 2, &[1, E - 1, 2, 1]), false),
+        (EntryKind::SlidingLog, with_list(&[], 3, &[1, u64::MAX, 2, u64::MAX, 3, 5]), false),
+        (EntryKind::SlidingLog, long(10_001, 1), false),
+        (EntryKind::SlidingLog, with_list(&[], u32::MAX, &[]), false),
+        (EntryKind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 5]), true),
+        (EntryKind::Holds, with_list(&[0], 2, &[1, 0, 5, 2, 0, 4]), false),
+        (EntryKind::Holds, with_list(&[0], 1, &[1, 0, 2 * E]), false),
+        (EntryKind::Holds, with_list(&[E], 0, &[]), false),
+        (EntryKind::Holds, with_list(&[0], 10_001, &[0; 30_003]), false),
     ];
     for (number, (kind, state, sound)) in rows.into_iter().enumerate() {
         let restored = restore(&snapshot(1, &entry(kind, 1, &state), 1, 0));
@@ -99,7 +99,7 @@ fn states_that_no_algorithm_leaves_are_refused() {
 fn records_that_no_store_keeps_are_refused() {
     let with_verdict = |made: u64, passed: u8, readings: u32, reading: &[u8]| {
         let body = [&words(&[made, 0, 0])[..], &[passed], &readings.to_le_bytes(), reading].concat();
-        restore(&snapshot(1, &entry(Kind::Once, 1, &body), 0, 1)).is_ok()
+        restore(&snapshot(1, &entry(EntryKind::Once, 1, &body), 0, 1)).is_ok()
     };
     let record = |made: u64, readings: u32, reading: &[u8]| with_verdict(made, 1, readings, reading);
     let reading = |head: [u8; 3], wait: u64| [&head[..], &words(&[1, 2, wait, 4, 5])].concat();
@@ -118,13 +118,13 @@ fn records_that_no_store_keeps_are_refused() {
 
 #[test]
 fn of_an_older_version_the_counters_come_back_and_the_records_do_not() {
-    let bucket = entry(Kind::Bucket, 1, &words(&[5, NOW.as_micros()]));
+    let bucket = entry(EntryKind::Bucket, 1, &words(&[5, NOW.as_micros()]));
     let reading = [&[1, 0, 0][..], &words(&[1, 2, 0, 4, 5])].concat();
-    let record = entry(Kind::Once, 2, &[&words(&[1, 7])[..], &1u32.to_le_bytes(), &reading].concat());
+    let record = entry(EntryKind::Once, 2, &[&words(&[1, 7])[..], &1u32.to_le_bytes(), &reading].concat());
     let bytes = snapshot_of(1, 1, &[bucket, record].concat(), 1, 1);
-    let (store, told) = CONFIG.restore_with(&mut &*bytes, ManualClock::at(NOW)).unwrap();
-    assert_eq!((store.stats().keys, store.stats().once, told.stale), (1, 0, 1));
-    assert_eq!((told.snapshot.counters, told.snapshot.once), (1, 1));
+    let (store, report) = CONFIG.restore_with(&mut &*bytes, ManualClock::at(NOW)).unwrap();
+    assert_eq!((store.stats().keys, store.stats().once, report.stale), (1, 0, 1));
+    assert_eq!((report.snapshot.counters, report.snapshot.once), (1, 1));
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn numbers_of_shards_that_no_store_has_are_refused() {
     assert!(restore(&snapshot(1, &[], 0, 1)).is_err(), "a record is missing");
 }
 
-/// Rules of every kind and of the extremes of period and amount.
+/// Rules of every algorithm, with extreme periods and amounts.
 fn rules() -> Vec<(Scope, Limit)> {
     let mut rules = Vec::new();
     for period in [Span::from_micros(1_000), Span::from_secs(60), Span::from_secs(365 * 86_400)] {
         let period = Period::fixed(period).unwrap();
-        for amount in [0, 1, period.most()] {
+        for amount in [0, 1, period.max_count()] {
             let algorithms = [
                 Algorithm::Bucket { burst: amount, paced: true },
                 Algorithm::FixedWindow,
@@ -154,7 +154,7 @@ fn rules() -> Vec<(Scope, Limit)> {
             ];
             for algorithm in algorithms {
                 let amount = match algorithm {
-                    Algorithm::SlidingLog | Algorithm::Concurrency => amount.min(Limit::MOST_ENTRIES),
+                    Algorithm::SlidingLog | Algorithm::Concurrency => amount.min(Limit::MAX_ENTRIES),
                     _ => amount,
                 };
                 let limit = Limit::new(amount, period.clone(), algorithm).unwrap();
@@ -165,7 +165,7 @@ fn rules() -> Vec<(Scope, Limit)> {
     rules
 }
 
-/// A number near a bound of some kind.
+/// A number near some bound.
 fn edge() -> impl Strategy<Value = u64> {
     let now = NOW.as_micros();
     let bases = vec![0, 1, now, now / 1_000, now / 1_000_000, 1 << 53, 1 << 54, u64::MAX];
@@ -176,7 +176,7 @@ fn edge() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Whatever state comes back for whatever limit: claims on it are answered.
+    /// Claims are answered, whatever the restored state and whatever the limit.
     #[test]
     fn a_state_that_came_back_is_safe_to_settle_on(
         rule in 0usize..54,
@@ -186,14 +186,14 @@ proptest! {
         let rules = rules();
         let (scope, limit) = &rules[rule];
         let key = Key::new(scope, smallvec![Value::Text("caller")]);
-        let print = key.whole(SECRET, key.partition(SECRET));
+        let print = key.hash(SECRET, key.partition(SECRET));
         let (kind, state) = match limit.algorithm() {
-            Algorithm::Bucket { .. } => (Kind::Bucket, words(&numbers[..2])),
-            Algorithm::FixedWindow => (Kind::FixedWindow, words(&numbers[..2])),
-            Algorithm::SlidingWindow { sub_windows: 1 } => (Kind::SlidingWindow, words(&numbers[..3])),
-            Algorithm::SlidingWindow { .. } => (Kind::SubWindows, with_list(&[numbers[0]], 6, &numbers)),
-            Algorithm::SlidingLog => (Kind::SlidingLog, with_list(&[], 3, &numbers)),
-            Algorithm::Concurrency => (Kind::Holds, with_list(&[numbers[0]], 1, &numbers[1..4])),
+            Algorithm::Bucket { .. } => (EntryKind::Bucket, words(&numbers[..2])),
+            Algorithm::FixedWindow => (EntryKind::FixedWindow, words(&numbers[..2])),
+            Algorithm::SlidingWindow { sub_windows: 1 } => (EntryKind::SlidingWindow, words(&numbers[..3])),
+            Algorithm::SlidingWindow { .. } => (EntryKind::SubWindows, with_list(&[numbers[0]], 6, &numbers)),
+            Algorithm::SlidingLog => (EntryKind::SlidingLog, with_list(&[], 3, &numbers)),
+            Algorithm::Concurrency => (EntryKind::Holds, with_list(&[numbers[0]], 1, &numbers[1..4])),
         };
         if let Ok(store) = restore(&snapshot(1, &entry(kind, print, &state), 1, 0)) {
             prop_assert_eq!(store.stats().keys, 1);
@@ -209,7 +209,7 @@ proptest! {
                 let (mode, on_failure) = (Mode::Enforce, OnFailure::Deny);
                 let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure, strict: false };
                 let mut settlement = Settlement::default();
-                store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None, patience: None }, &mut settlement);
+                store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None, timeout: None }, &mut settlement);
                 prop_assert_eq!(settlement.readings.len(), 1);
             }
         }

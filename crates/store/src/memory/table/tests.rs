@@ -1,4 +1,4 @@
-//! The table against a map that can't be wrong.
+//! The table compared with a map.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate_core::Timestamp;
 
 use super::super::hash::Fingerprint;
-use super::Table;
+use super::CounterTable;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -15,7 +15,8 @@ enum Step {
     Sweep { steps: usize, now: u64 },
 }
 
-/// Homes are by the high bits of `low`: these share few of them, and the last ones wrap round the end.
+/// The home of a key depends on the high bits of `low`. These keys share few homes, and the last ones wrap around the
+/// end.
 fn fingerprint(key: u64) -> Fingerprint {
     let low = match key % 3 {
         0 => u64::MAX - key,
@@ -33,10 +34,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn check(table: &mut Table<u64>, model: &HashMap<u64, (u64, u64)>) -> Result<(), TestCaseError> {
+fn check(table: &mut CounterTable<u64>, model: &HashMap<u64, (u64, u64)>) -> Result<(), TestCaseError> {
     prop_assert_eq!(table.len(), model.len());
     for key in 0..400 {
-        let found = table.place(fingerprint(key)).map(|place| {
+        let found = table.find(fingerprint(key)).map(|place| {
             let (state, stale_at) = table.at(place);
             (*state, stale_at.as_micros())
         });
@@ -50,13 +51,13 @@ proptest! {
 
     #[test]
     fn a_table_holds_what_a_map_holds(steps in prop::collection::vec(step(), 1..600)) {
-        let mut table: Table<u64> = Table::default();
+        let mut table: CounterTable<u64> = CounterTable::default();
         let mut model: HashMap<u64, (u64, u64)> = HashMap::new();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Put { key, state, stale_at } => {
-                    // The place that it has, or a guess that is wrong.
-                    let guess = if number % 2 == 0 { table.place(fingerprint(key)) } else { Some(number as u32) };
+                    // The current index, or a wrong guess.
+                    let guess = if number % 2 == 0 { table.find(fingerprint(key)) } else { Some(number as u32) };
                     let is_new = table.put(fingerprint(key), guess, state, Timestamp::from_micros(stale_at));
                     prop_assert_eq!(is_new, model.insert(key, (state, stale_at)).is_none());
                 }
@@ -71,7 +72,7 @@ proptest! {
                         prop_assert_eq!(model[&key.high].1, stale_at.as_micros());
                     }
                     let before = model.len();
-                    model.retain(|key, (_, stale_at)| *stale_at > now || table.place(fingerprint(*key)).is_some());
+                    model.retain(|key, (_, stale_at)| *stale_at > now || table.find(fingerprint(*key)).is_some());
                     prop_assert_eq!(swept.stale as usize, before - model.len());
                 }
             }
@@ -82,15 +83,15 @@ proptest! {
         check(&mut table, &model)?;
     }
 
-    /// Going round finds everything that is stale, and nothing that is not.
+    /// A full round finds everything that is stale, and nothing else.
     #[test]
     fn sweeping_round_leaves_what_is_live(stale_at in prop::collection::vec(1u64..100, 0..400), now in 0u64..100) {
-        let mut table: Table<u64> = Table::default();
+        let mut table: CounterTable<u64> = CounterTable::default();
         for (key, stale_at) in (0..).zip(&stale_at) {
             table.put(fingerprint(key), None, 0, Timestamp::from_micros(*stale_at));
         }
         let live = stale_at.iter().filter(|stale_at| **stale_at > now).count();
-        // A removal is a step too, and what wraps round may move behind the sweep.
+        // A removal counts as a step too, and a slot that wraps around may move behind the sweep.
         let swept: u64 = (0..3).map(|_| table.sweep(usize::MAX, Timestamp::from_micros(now)).stale).sum();
         prop_assert_eq!((table.len(), swept as usize), (live, stale_at.len() - live));
         let soonest = table.sweep(usize::MAX, Timestamp::from_micros(now)).soonest.map(|(stale_at, _)| stale_at.as_micros());
@@ -100,16 +101,16 @@ proptest! {
 
 #[test]
 fn an_empty_table_has_nothing() {
-    let mut table: Table<u64> = Table::default();
-    assert_eq!(table.place(fingerprint(1)), None);
+    let mut table: CounterTable<u64> = CounterTable::default();
+    assert_eq!(table.find(fingerprint(1)), None);
     table.remove(fingerprint(1));
-    assert_eq!(table.sweep(10, Timestamp::from_micros(5)), super::Swept::default());
+    assert_eq!(table.sweep(10, Timestamp::from_micros(5)), super::SweepResult::default());
 }
 
-/// An eighth at a time: at most so much of a table is empty.
+/// Tables grow by an eighth, so this is the maximum of empty slots.
 #[test]
 fn a_table_grows_little_by_little() {
-    let mut table: Table<u64> = Table::default();
+    let mut table: CounterTable<u64> = CounterTable::default();
     for key in 0..100_000u64 {
         let spread = Fingerprint { high: key, low: key.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
         table.put(spread, None, key, Timestamp::from_micros(1));

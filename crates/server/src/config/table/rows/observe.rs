@@ -1,84 +1,96 @@
-//! Logs, traces, and what is told of decisions.
+//! Logs, traces, metrics and the decision log.
 
 use super::super::{DECISION_LOGS, LOG_FORMATS};
-use super::{Kind, Secret, Setting, row, time};
+use super::{Secrecy, Setting, SettingKind, row, time};
 
 pub(super) fn rows() -> Vec<Setting> {
-    const GROUP: &str = "Observing";
+    const GROUP: &str = "Observability";
     vec![
         row(
             GROUP,
             "log_level",
-            Kind::LogLevel,
+            SettingKind::LogLevel,
             "info",
             "error, warn, info, debug, trace, or directives such as info,tollgate=debug",
         ),
-        row(GROUP, "log_format", Kind::Word(LOG_FORMATS), "text", "Lines for people, or JSON"),
+        row(GROUP, "log_format", SettingKind::Word(LOG_FORMATS), "text", "Lines of text, or JSON"),
         Setting {
-            secret: Secret::Password,
-            ..row(GROUP, "otlp_endpoint", Kind::Url, "none", "Where to send traces, by OTLP over gRPC")
+            secret: Secrecy::Password,
+            ..row(GROUP, "otlp_endpoint", SettingKind::Url, "none", "Where to send traces, by OTLP over gRPC")
         },
-        row(GROUP, "otlp_sample", Kind::Percent { off: false }, "1%", "The share of requests that are traced"),
-        row(GROUP, "service_name", Kind::Name, "tollgate", "What the server is called in traces"),
+        row(GROUP, "otlp_sample", SettingKind::Percent { off: false }, "1%", "The share of requests that are traced"),
+        row(GROUP, "service_name", SettingKind::Name, "tollgate", "The service name in traces"),
         row(
             GROUP,
             "server_name",
-            Kind::Name,
+            SettingKind::Name,
             "auto",
-            "What this server is called among others, in the decision log and on the dashboard; auto is the name of the machine",
+            "The name of this server in the decision log and on the dashboard; auto is the host name",
         ),
-        row(GROUP, "region", Kind::Text, "none", "Where this server is, in the decision log and on the dashboard"),
+        row(
+            GROUP,
+            "region",
+            SettingKind::Text,
+            "none",
+            "The region of this server, in the decision log and on the dashboard",
+        ),
         row(
             GROUP,
             "metrics_show_keys",
-            Kind::Switch,
+            SettingKind::Switch,
             "false",
-            "Show callers' keys in ratelimit_top_denied; else there are hashes of them",
+            "Show callers' keys in ratelimit_top_denied instead of hashes",
         ),
         row(
             GROUP,
             "decision_log",
-            Kind::Word(DECISION_LOGS),
+            SettingKind::Word(DECISION_LOGS),
             "auto",
-            "Where refusals and a sample of other decisions are logged, with callers' values: the control store, files, standard output \
-             or nowhere; auto is the control store if there is one, else files in the data directory, else memory alone",
+            "Where denials and a sample of other decisions are logged, with callers' values: the control store, files, standard output \
+             or nowhere; auto is the control store if there is one, else files in the data directory, else memory only",
         ),
         row(
             GROUP,
             "decision_log_sample",
-            Kind::Percent { off: false },
+            SettingKind::Percent { off: false },
             "0.1%",
-            "The share of decisions that are logged though they are no refusals",
+            "The share of other decisions that are logged",
         ),
         row(
             GROUP,
             "decision_log_callers",
-            Kind::Percent { off: false },
+            SettingKind::Percent { off: false },
             "0.1%",
-            "The share of callers about whom every decision is logged, the same ones on every server",
+            "The share of callers whose decisions are all logged, the same ones on every server",
         ),
         row(
             GROUP,
             "decision_log_dir",
-            Kind::Path,
+            SettingKind::Path,
             "none",
-            "Where the files of the decision log are; none is `decisions` in the data directory",
+            "The directory of the decision log; none is `decisions` in the data directory",
         ),
         row(
             GROUP,
             "decision_log_file_size",
-            Kind::Size { least: 64 << 10, most: 16 << 30 },
+            SettingKind::Size { min: 64 << 10, max: 16 << 30 },
             "32MiB",
-            "How large such a file gets before the next one is begun",
+            "The size at which a new file is started",
         ),
-        row(GROUP, "decision_log_files", Kind::Number { least: 2, most: 10_000 }, "8", "How many of them are kept"),
-        row(GROUP, "decision_log_keep", time(60_000, 366 * 86_400_000), "24h", "How long decisions are kept, at most"),
+        row(
+            GROUP,
+            "decision_log_files",
+            SettingKind::Number { min: 2, max: 10_000 },
+            "8",
+            "How many files are retained",
+        ),
+        row(GROUP, "decision_log_keep", time(60_000, 366 * 86_400_000), "24h", "How long decisions are retained"),
         row(
             GROUP,
             "decision_log_max",
-            Kind::Number { least: 1_000, most: 1_000_000_000 },
+            SettingKind::Number { min: 1_000, max: 1_000_000_000 },
             "500000",
-            "How many decisions the control store keeps, at most, of all servers together",
+            "The maximum number of decisions in the control store, of all servers together",
         ),
     ]
 }

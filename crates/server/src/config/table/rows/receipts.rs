@@ -1,36 +1,36 @@
-//! Receipts, and requests that are decided once.
+//! Receipts and idempotency keys.
 
-use super::{Kind, Secret, Setting, row, time};
+use super::{Secrecy, Setting, SettingKind, row, time};
 
 pub(super) fn rows() -> Vec<Setting> {
     const GROUP: &str = "Receipts and idempotency";
     const MONTH: u64 = 30 * 86_400_000;
     vec![
         Setting {
-            secret: Secret::Everything,
+            secret: Secrecy::Everything,
             ..row(
                 GROUP,
                 "receipt_keys",
-                Kind::Texts,
+                SettingKind::Texts,
                 "none",
-                "Secrets of the fleet, at most 8 of at least 16 bytes: the first signs receipts, all verify them; none makes one \
-                 that is kept with the counters",
+                "Secrets of the fleet, at most 8 of at least 16 bytes: the first signs receipts, all verify them; none generates one \
+                 that is stored with the counters",
             )
         },
-        row(GROUP, "receipt_keys_file", Kind::Path, "none", "The file that has these secrets, one in a line"),
+        row(GROUP, "receipt_keys_file", SettingKind::Path, "none", "The file with these secrets, one per line"),
         row(
             GROUP,
             "idempotency_ttl",
             time(1_000, MONTH),
             "24h",
-            "How long the answer to a request with an idempotency key is kept; a refusal no longer than its wait",
+            "How long the response to a request with an idempotency key is stored; a denial no longer than its wait",
         ),
         row(
             GROUP,
             "idempotency_max",
-            Kind::Number { least: 1, most: 10_000_000_000 },
+            SettingKind::Number { min: 1, max: 10_000_000_000 },
             "1000000",
-            "The most such answers in memory, endings of receipts among them; past it the oldest go",
+            "The maximum number of such responses in memory, including settled receipts; beyond it the oldest are evicted",
         ),
     ]
 }

@@ -1,0 +1,100 @@
+//! The context of a request: caller, preconditions and idempotency key.
+
+use axum::extract::FromRequestParts;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderName, StatusCode};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use std::hash::Hasher as _;
+use tollgate_control::{Expect, Once};
+
+use super::ApiProblem;
+use crate::scopes::{AccessScope, Principal};
+
+/// The caller and the conditions of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub principal: Principal,
+    /// The precondition of `If-Match` or `If-None-Match`.
+    pub expect: Expect,
+    /// `Idempotency-Key`.
+    key: Option<String>,
+    /// Method and path, which an idempotency key is bound to.
+    target: String,
+}
+
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The maximal length of an idempotency key.
+const MAX_KEY_BYTES: usize = 255;
+
+/// Not a secret: it must be the same on every server.
+const DIGEST_KEYS: (u64, u64) = (0x746f_6c6c_6761_7465, 0x6164_6d69_6e2f_7631);
+
+impl RequestContext {
+    /// Fails if the caller lacks the scope.
+    pub(crate) fn require(&self, scope: AccessScope) -> Result<(), ApiProblem> {
+        self.principal.require(scope)
+    }
+
+    /// The idempotency record of a write with this body, if the request has a key; `answer` is the response to a retry.
+    pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<Once> {
+        let key = self.key.clone()?;
+        let mut hasher = SipHasher13::new_with_keys(DIGEST_KEYS.0, DIGEST_KEYS.1);
+        hasher.write(self.target.as_bytes());
+        hasher.write(&[0]);
+        hasher.write(body);
+        Some(Once {
+            key: once_key(&self.principal.name, &key),
+            digest: format!("{:032x}", hasher.finish128().as_u128()),
+            answer,
+        })
+    }
+}
+
+/// The key of an idempotency record: the caller's name with its slashes escaped, a slash, and the caller's key. The first slash ends
+/// the name, so that `a` with the key `b/c` and `a/b` with the key `c` are distinct.
+fn once_key(name: &str, key: &str) -> String {
+    format!("{}/{key}", name.replace('%', "%25").replace('/', "%2F"))
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestContext {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<RequestContext, ApiProblem> {
+        let principal = parts.extensions.get::<Principal>().cloned();
+        let principal = principal.ok_or_else(|| {
+            ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", "the request is not authenticated")
+        })?;
+        let key = match parts.headers.get(&IDEMPOTENCY_KEY).map(|key| key.to_str()) {
+            None => None,
+            Some(Ok(key)) if (1..=MAX_KEY_BYTES).contains(&key.len()) => Some(key.to_owned()),
+            Some(_) => {
+                let detail = format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} visible characters");
+                return Err(ApiProblem::bad_request("bad_idempotency_key", detail));
+            }
+        };
+        let target = format!("{} {}", parts.method, parts.uri);
+        Ok(RequestContext { principal, expect: expect(parts)?, key, target })
+    }
+}
+
+fn expect(parts: &Parts) -> Result<Expect, ApiProblem> {
+    let text = |name| parts.headers.get(name).map(|value| value.to_str().map(str::trim).unwrap_or("?"));
+    match (text(IF_MATCH), text(IF_NONE_MATCH)) {
+        (None, None) => Ok(Expect::Anything),
+        (Some("*"), None) => Ok(Expect::Present),
+        (None, Some("*")) => Ok(Expect::Absent),
+        (Some(tag), None) => {
+            let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
+            let detail = "If-Match must be the ETag of the record, for instance \"17\", or *";
+            number.map(Expect::Generation).ok_or_else(|| ApiProblem::bad_request("bad_precondition", detail))
+        }
+        // On a read it has no effect.
+        (None, Some(_)) if parts.method == http::Method::GET => Ok(Expect::Anything),
+        _ => Err(ApiProblem::bad_request(
+            "bad_precondition",
+            "use one of If-Match: \"…\", If-Match: *, If-None-Match: *",
+        )),
+    }
+}

@@ -1,0 +1,124 @@
+//! Observability of decisions for operators, the dashboard and `tollgate top`.
+//!
+//! All numbers are from the last sample ([`Sampler`](crate::observe::sampler::Sampler)), at most a second old: no page takes a lock
+//! that decisions need.
+
+pub(super) mod activity;
+pub(super) mod decisions;
+pub(super) mod explain;
+pub(super) mod items;
+pub(super) mod live;
+pub(super) mod me;
+pub(super) mod overview;
+pub(super) mod sustained;
+pub(super) mod tiers;
+pub(super) mod top;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tollgate::{Limiter, Span};
+use tollgate_observe::LimitResults;
+
+use super::{Api, RequestContext};
+use crate::auth::Auth;
+use crate::observe::{KeyVisibility, Observability};
+use crate::scopes::AccessScope;
+use tollgate_store::Counters;
+use tollgate_telemetry::Health;
+use tollgate_telemetry::metrics::Metrics;
+
+/// The state of the handlers.
+#[derive(Debug)]
+pub(crate) struct AdminState {
+    pub observability: Arc<Observability>,
+    pub metrics: Arc<Metrics>,
+    pub health: Arc<Health>,
+    pub control: Api,
+    pub auth: Arc<Auth>,
+    /// Permits of live streams.
+    streams: Arc<Semaphore>,
+}
+
+/// Results of a limit, as JSON.
+#[derive(Serialize)]
+struct ResultsBody<T> {
+    allow: T,
+    deny: T,
+    would_deny: T,
+}
+
+pub(crate) fn routes(state: AdminState) -> Router {
+    Router::new()
+        .route("/admin/v1/me", get(me::show))
+        .route("/admin/v1/top", get(top::show))
+        .route("/admin/v1/sustained", get(sustained::show))
+        .route("/admin/v1/overview", get(overview::show))
+        .route("/admin/v1/live", get(live::follow))
+        .route("/admin/v1/activity", get(activity::list))
+        .route("/admin/v1/tiers", get(tiers::list))
+        .route("/admin/v1/explain", post(explain::explain_request))
+        .route("/admin/v1/decisions", get(decisions::list))
+        .with_state(Arc::new(state))
+}
+
+impl AdminState {
+    pub(crate) fn new(
+        observability: Arc<Observability>,
+        metrics: Arc<Metrics>,
+        health: Arc<Health>,
+        control: Api,
+        auth: Arc<Auth>,
+    ) -> AdminState {
+        AdminState {
+            observability,
+            metrics,
+            health,
+            control,
+            auth,
+            streams: Arc::new(Semaphore::new(live::MAX_STREAMS)),
+        }
+    }
+
+    fn limiter(&self) -> &Limiter<Counters> {
+        self.control.limiter()
+    }
+}
+
+impl ResultsBody<f64> {
+    fn rates(results: LimitResults<f64>) -> ResultsBody<f64> {
+        ResultsBody {
+            allow: hundredths(results.allow),
+            deny: hundredths(results.deny),
+            would_deny: hundredths(results.would_deny),
+        }
+    }
+}
+
+impl ResultsBody<u64> {
+    fn totals(LimitResults { allow, deny, would_deny }: LimitResults<u64>) -> ResultsBody<u64> {
+        ResultsBody { allow, deny, would_deny }
+    }
+}
+
+/// A rate rounded to two digits.
+fn hundredths(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_micros() as f64 / 1e6
+}
+
+/// Keys are plain for callers with the scope `audit`.
+fn keys_for(context: &RequestContext) -> KeyVisibility {
+    if context.principal.scopes.contains(AccessScope::Audit) { KeyVisibility::Plain } else { KeyVisibility::Hashed }
+}
+
+/// Per mille as a ratio.
+fn ratio(permille: u32) -> f64 {
+    f64::from(permille) / 1_000.0
+}

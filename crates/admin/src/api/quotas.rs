@@ -1,0 +1,287 @@
+//! Quotas of callers: tiers and overrides.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tollgate::tenants::MAX_WILDCARDS;
+use tollgate::{Adjustment, Timestamp};
+use tollgate_control::{Filter, Name, Stored};
+use tollgate_records::RecordKind;
+use tollgate_records::Rfc3339;
+use tollgate_records::documents::{FieldFaults, OverrideDocument, QuotaDocument};
+use tollgate_rules::pattern::Pattern;
+use tollgate_rules::{Domain, quoted};
+
+use super::body::{self, RequestBody};
+use super::extract::{DomainQuery, PathParams, Query};
+use super::names::{self, ListPage};
+use super::records::{self, PreparedWrite, RecordWrite};
+use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, expiry, selection};
+use crate::scopes::AccessScope;
+
+/// Selects quotas.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaListQuery {
+    domain: Option<String>,
+    tier: Option<String>,
+    prefix: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// A quota.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaBody {
+    tier: Option<String>,
+    /// Limits that replace those of rules.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    overrides: Vec<OverrideDocument>,
+    #[schema(value_type = Option<String>)]
+    effective_at: Option<Rfc3339>,
+    #[schema(value_type = Option<String>)]
+    expires_at: Option<Rfc3339>,
+    reason: Option<String>,
+    /// Reset the caller's counters.
+    #[serde(default)]
+    reset: bool,
+}
+
+/// A quota in a list.
+#[derive(Serialize)]
+struct QuotaItem {
+    api_key: String,
+    domain: String,
+    #[serde(flatten)]
+    quota: Value,
+    generation: u64,
+    updated_at: Rfc3339,
+    updated_by: String,
+}
+
+/// List quotas
+#[utoipa::path(
+    get, path = "/admin/v1/quotas", operation_id = "quotas_list", tag = "quotas",
+    params(
+        super::openapi::Listing,
+        ("tier" = Option<String>, Query, description = "Only callers in this tier"),
+        ("prefix" = Option<String>, Query, description = "Only names with this prefix")
+    ),
+    responses((status = 200, body = super::openapi::ListBody), (status = "default", response = super::openapi::Failed))
+)]
+pub(super) async fn list(
+    State(api): State<Api>,
+    context: RequestContext,
+    Query(query): Query<QuotaListQuery>,
+) -> ApiResult {
+    context.require(AccessScope::Read)?;
+    let rules = api.limiter().rules();
+    let domain = names::domain(&rules, query.domain.as_deref())?.name().to_owned();
+    let member = query.tier.map(|tier| ("tier".to_owned(), tier));
+    let filter = Filter { domain: Some(domain.clone()), prefix: query.prefix, member, ..Filter::of(RecordKind::Quota) };
+    let after = query.after.map(|after| Name::new(RecordKind::Quota, domain, after));
+    let (page, next) = records::page_of_names(&api, &filter, after, query.limit).await?;
+    let items = page.into_iter().map(item).collect();
+    Ok(Json(ListPage { items, next }).into_response())
+}
+
+fn item(stored: Stored) -> QuotaItem {
+    QuotaItem {
+        api_key: stored.name.name,
+        domain: stored.name.domain,
+        quota: stored.document.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        generation: stored.generation,
+        updated_at: Rfc3339(stored.updated_at),
+        updated_by: stored.updated_by,
+    }
+}
+
+/// Show a caller's quota
+#[utoipa::path(
+    get, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_show", tag = "quotas",
+    params(super::openapi::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(super) async fn show(
+    State(api): State<Api>,
+    context: RequestContext,
+    PathParams(caller): PathParams<String>,
+    Query(query): Query<DomainQuery>,
+) -> ApiResult {
+    context.require(AccessScope::Read)?;
+    let rules = api.limiter().rules();
+    let domain = names::domain(&rules, query.domain.as_deref())?;
+    let stored = records::get(&api, &Name::new(RecordKind::Quota, domain.name(), &caller)).await?;
+    let document = records::parse_document(&stored)?;
+    let mut to_json = to_json(domain, &caller, &document, stored.updated_at);
+    to_json["updated_by"] = json!(stored.updated_by);
+    to_json["created_at"] = json!(Rfc3339(stored.created_at));
+    if !stored.reason.is_empty() {
+        to_json["reason"] = json!(stored.reason);
+    }
+    Ok(records::tagged_response(stored.generation, &to_json))
+}
+
+/// Set a caller's quota
+#[utoipa::path(
+    put, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_put", tag = "quotas",
+    params(super::openapi::OfDomain, super::openapi::Conditions), request_body = QuotaBody,
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(super) async fn put(
+    State(api): State<Api>,
+    context: RequestContext,
+    PathParams(caller): PathParams<String>,
+    Query(query): Query<DomainQuery>,
+    body: RequestBody,
+) -> WriteResult {
+    context.require(AccessScope::Quota)?;
+    let body = body.read_new(&api, &context).await?;
+    let rules = api.limiter().rules();
+    let domain = names::domain(&rules, query.domain.as_deref())?;
+    names::has_callers(domain)?;
+    let quota: QuotaBody = body::parse(&body)?;
+    let reset = quota.reset;
+    let now = api.now();
+    let (reason, new) = quota.document(domain, now)?;
+    let writing = RecordWrite {
+        context: &context,
+        name: Name::new(RecordKind::Quota, domain.name(), &caller),
+        action: "quota.put",
+        reason,
+        body: &body,
+    };
+    let response = records::write(&api, writing, |stored| {
+        let mut document = match stored {
+            Some(stored) => with_schedule(records::parse_document(stored)?, new.clone(), now),
+            None => new.clone(),
+        };
+        if stored.is_none() && !matches!(Pattern::new(&caller), Pattern::Exact(_)) {
+            let there = api.limiter().tenants().wildcard_counts().quotas;
+            records::check_capacity(there, MAX_WILDCARDS, "quotas whose names have a *")?;
+        }
+        document.reset_by = reset.then(|| now.as_micros());
+        let to_json = to_json(domain, &caller, &document, now);
+        Ok(PreparedWrite::new(&document, to_json))
+    })
+    .await?;
+    if reset && api.limiter().store().shared().is_some() {
+        // Counters of a local store were reset when the write came into force.
+        let adjusted = api.limiter().adjust(Some(domain.name()), None, &caller, &[], None, Adjustment::Reset).await;
+        if !adjusted.is_ok_and(|adjusted| adjusted.is_some_and(|adjusted| adjusted.is_stored())) {
+            // A retry must not be answered as if the reset were done.
+            records::forget(&api, &context, &body).await;
+            let detail =
+                "the quota is in force, but the counters could not be reset because their store is unavailable; retry";
+            return Err(ApiProblem::new(http::StatusCode::SERVICE_UNAVAILABLE, "not_reset", detail).into());
+        }
+    }
+    Ok(response)
+}
+
+/// Delete a caller's quota
+#[utoipa::path(
+    delete, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_delete", tag = "quotas",
+    params(super::openapi::OfDomain, super::openapi::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+)]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    context: RequestContext,
+    PathParams(caller): PathParams<String>,
+    Query(query): Query<DomainQuery>,
+) -> ApiResult {
+    context.require(AccessScope::Quota)?;
+    let rules = api.limiter().rules();
+    let domain = names::domain(&rules, query.domain.as_deref())?;
+    let name = Name::new(RecordKind::Quota, domain.name(), &caller);
+    records::delete(&api, &context, name, "quota.delete", json!({"api_key": caller, "deleted": true})).await
+}
+
+/// The current quota stays until the new one begins, if that is later.
+fn with_schedule(stored: QuotaDocument, new: QuotaDocument, now: Timestamp) -> QuotaDocument {
+    let Some(begins) = new.effective_at.filter(|begins| begins.0 > now) else { return new };
+    // If a scheduled quota is in force by now, it is the current one.
+    let current = match stored.next {
+        Some(next) if next.during().holds(now) => *next,
+        _ => QuotaDocument { next: None, ..stored },
+    };
+    if !current.during().holds(now) {
+        return new;
+    }
+    let expires_at = Some(current.expires_at.map_or(begins, |end| end.min(begins)));
+    QuotaDocument { expires_at, next: Some(Box::new(new)), ..current }
+}
+
+impl QuotaBody {
+    /// The document to store, if it is valid under the rules in force.
+    fn document(self, domain: &Domain, now: Timestamp) -> Result<(String, QuotaDocument), ApiProblem> {
+        let document = QuotaDocument {
+            tier: self.tier,
+            overrides: self.overrides,
+            effective_at: self.effective_at,
+            expires_at: self.expires_at,
+            reset_by: None,
+            next: None,
+        };
+        let mut faults = FieldFaults::default();
+        check(&document, domain, &mut faults);
+        if let Some(end) = document.expires_at {
+            expiry::check_not_past(end, now, &mut faults);
+        }
+        let reason = self.reason.unwrap_or_default();
+        expiry::check_reason(&reason, &mut faults);
+        faults.into_result((reason, document)).map_err(ApiProblem::invalid)
+    }
+}
+
+/// Validates a quota under the rules in force.
+pub(super) fn check(document: &QuotaDocument, domain: &Domain, faults: &mut FieldFaults) {
+    document.to_quota(faults);
+    if let Some(tier) = &document.tier
+        && domain.tiers().iter().all(|known| known.name != *tier)
+    {
+        let known: Vec<&str> = domain.tiers().iter().map(|tier| tier.name.as_str()).collect();
+        faults.add("tier", format!("there is no tier {}; the tiers are {}", quoted(tier), known.join(", ")));
+    }
+    for (number, one) in document.overrides.iter().enumerate() {
+        let at = format!("overrides[{number}].");
+        let (rule, descriptor) = (one.rule.as_deref(), one.descriptor.as_deref());
+        let selected = selection::selected(rule, descriptor, domain);
+        if selected.is_empty() {
+            let place = if rule.is_some() { "rule" } else { "descriptor" };
+            faults.add(format!("{at}{place}"), selection::none_message(rule, descriptor, domain));
+        }
+        // Faults of the limit itself have been added.
+        if let Some(cap) = one.terms().to_cap(&at, &mut FieldFaults::default()) {
+            faults.0.extend(selected.iter().filter_map(|rule| selection::mismatch(rule, &cap, &at)));
+        }
+    }
+}
+
+/// The JSON form of a quota.
+fn to_json(domain: &Domain, caller: &str, document: &QuotaDocument, updated_at: Timestamp) -> Value {
+    let tier = document.tier.as_deref();
+    let place = tier.and_then(|tier| domain.tiers().iter().position(|known| known.name == tier));
+    let place = place.unwrap_or_else(|| domain.default_tier());
+    let of_rule = domain.default_rule().and_then(|rule| rule.limit(u16::try_from(place).ok()?)).map(names::limit);
+    let explicit = document.overrides.iter().find(|one| one.descriptor.as_deref() == Some("default"));
+    let default = explicit.map(|explicit| json!(explicit)).or(of_rule);
+    let mut to_json = json!({
+        "api_key": caller,
+        "domain": domain.name(),
+        "tier": tier,
+        "quotas": {"default": default, "overrides": document.overrides},
+        "effective_at": document.effective_at,
+        "expires_at": document.expires_at,
+        "updated_at": Rfc3339(updated_at),
+    });
+    if let Some(next) = &document.next {
+        to_json["scheduled"] = json!(next);
+    }
+    to_json
+}

@@ -1,0 +1,298 @@
+//! Reading and writing records of all kinds.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::{ETAG, HeaderName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tollgate::Timestamp;
+use tollgate_control::{Change, Db, Expect, Filter, MOST_LISTED, Name, Stored, WriteError, Written};
+use tollgate_records::Rfc3339;
+
+use super::names::ListPage;
+use super::{Api, ApiProblem, ApiResult, RequestContext};
+use crate::store_of_record::ControlWriteError;
+
+static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Attempts of a write whose document depends on the stored record.
+const MAX_ATTEMPTS: usize = 100;
+
+/// Items of a page by default.
+const DEFAULT_ITEMS: usize = 100;
+
+/// A write request for one record.
+pub(super) struct RecordWrite<'a> {
+    pub(super) context: &'a RequestContext,
+    pub(super) name: Name,
+    /// The action in the audit log.
+    pub(super) action: &'static str,
+    pub(super) reason: String,
+    /// The body of the request.
+    pub(super) body: &'a [u8],
+}
+
+/// A prepared write.
+pub(super) struct PreparedWrite {
+    /// The new document; `None` deletes the record.
+    pub(super) document: Option<String>,
+    /// The response.
+    pub(super) answer: Value,
+    /// Other records that are written in the same transaction.
+    pub(super) related: Vec<Change>,
+    /// Fails if anything was written after this generation: the document depends on more than this record.
+    pub(super) since: Option<u64>,
+}
+
+impl PreparedWrite {
+    /// A document without related changes.
+    pub(super) fn new(document: &impl Serialize, answer: Value) -> PreparedWrite {
+        PreparedWrite { document: Some(to_text(document)), answer, related: Vec::new(), since: None }
+    }
+
+    /// A deletion.
+    pub(super) fn deleted(answer: Value) -> PreparedWrite {
+        PreparedWrite { document: None, answer, related: Vec::new(), since: None }
+    }
+}
+
+/// The store of record.
+pub(super) fn db(api: &Api) -> Result<&Db, ApiProblem> {
+    api.db().ok_or_else(ApiProblem::off)
+}
+
+/// A record that must exist.
+pub(super) async fn get(api: &Api, name: &Name) -> Result<Stored, ApiProblem> {
+    let found = db(api)?.get(name).await?;
+    found.ok_or_else(|| missing(name))
+}
+
+/// The number of items of a page.
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize, ApiProblem> {
+    let page_size = limit.unwrap_or(DEFAULT_ITEMS);
+    if (1..=MOST_LISTED).contains(&page_size) {
+        return Ok(page_size);
+    }
+    Err(ApiProblem::bad_request("bad_limit", format!("limit={page_size}: must be between 1 and {MOST_LISTED}")))
+}
+
+/// A page of records of all domains, and the start of the next one: `after` comes from the previous page.
+pub(super) async fn page(
+    api: &Api,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: Option<usize>,
+) -> Result<(Vec<Stored>, Option<String>), ApiProblem> {
+    let page_size = page_size(limit)?;
+    let bad = || ApiProblem::bad_request("bad_after", "after: use the `next` of the previous page");
+    let after = after.map(|after| parse_after(filter, after).ok_or_else(bad)).transpose()?;
+    let page = db(api)?.list(filter, after.as_ref(), page_size).await?;
+    let last = page.last().filter(|_| page.len() == page_size);
+    let next = last.map(|Stored { name, .. }| format!("{}:{}{}", name.domain.len(), name.domain, name.name));
+    Ok((page, next))
+}
+
+/// A page of records of one domain, and the name where the next one starts.
+pub(super) async fn page_of_names(
+    api: &Api,
+    filter: &Filter,
+    after: Option<Name>,
+    limit: Option<usize>,
+) -> Result<(Vec<Stored>, Option<String>), ApiProblem> {
+    let page_size = page_size(limit)?;
+    let page = db(api)?.list(filter, after.as_ref(), page_size).await?;
+    let next = page.last().filter(|_| page.len() == page_size).map(|last| last.name.name.clone());
+    Ok((page, next))
+}
+
+/// Responds with a page of records in the form of `to_json`, with their history.
+pub(super) async fn list<T: DeserializeOwned>(
+    api: &Api,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: Option<usize>,
+    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> ApiResult {
+    let (page, next) = page(api, filter, after, limit).await?;
+    let items = page.iter().map(|stored| with_history(api, stored, &to_json)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(ListPage { items, next }).into_response())
+}
+
+/// Responds with a record in the form of `to_json`, with its history.
+pub(super) async fn show<T: DeserializeOwned>(
+    api: &Api,
+    name: &Name,
+    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> ApiResult {
+    let stored = get(api, name).await?;
+    Ok(tagged_response(stored.generation, &with_history(api, &stored, to_json)?))
+}
+
+/// A record with its author and times.
+fn with_history<T: DeserializeOwned>(
+    api: &Api,
+    stored: &Stored,
+    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+) -> Result<Value, ApiProblem> {
+    let mut answer = to_json(&stored.name, &parse_document(stored)?, api.now());
+    answer["created_at"] = json!(Rfc3339(stored.created_at));
+    answer["updated_at"] = json!(Rfc3339(stored.updated_at));
+    answer["updated_by"] = json!(stored.updated_by);
+    answer["generation"] = json!(stored.generation);
+    Ok(answer)
+}
+
+/// Parses the start of a page: the length of the domain, the domain and the name.
+fn parse_after(filter: &Filter, after: &str) -> Option<Name> {
+    let (length, both) = after.split_once(':')?;
+    let (domain, name) = both.split_at_checked(length.parse().ok()?)?;
+    Some(Name::new(filter.kind, domain, name))
+}
+
+/// Parses a stored document.
+pub(super) fn parse_document<T: DeserializeOwned>(stored: &Stored) -> Result<T, ApiProblem> {
+    serde_json::from_str(stored.document.as_deref().unwrap_or_default()).map_err(|error| {
+        let kind = stored.name.kind;
+        let detail = format!("the stored {kind} can't be read, a newer Tollgate may have written it: {error}");
+        ApiProblem::new(http::StatusCode::INTERNAL_SERVER_ERROR, "control_failed", detail)
+    })
+}
+
+/// Encodes a document. Texts, numbers and lists are always valid JSON.
+pub(super) fn to_text(document: &impl Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_default()
+}
+
+/// Fails if there is no room for another record.
+pub(super) fn check_capacity(count: usize, max: usize, what: &str) -> Result<(), ApiProblem> {
+    if count < max {
+        return Ok(());
+    }
+    let detail = format!("there are {count} {what}, and no more than {max} are possible; delete expired ones");
+    Err(ApiProblem::new(http::StatusCode::UNPROCESSABLE_ENTITY, "too_many", detail))
+}
+
+/// The response to an earlier request with the same idempotency key. It is repeated whatever has changed since.
+pub(super) async fn find_replay(
+    api: &Api,
+    context: &RequestContext,
+    body: &[u8],
+) -> Result<Option<Response>, ApiProblem> {
+    let Some(once) = context.once(body, String::new()) else { return Ok(None) };
+    match db(api)?.met(&once, api.now()).await {
+        Ok(Some(Written::Before { generation, answer })) => Ok(Some(replayed_response(generation, answer))),
+        Ok(_) => Ok(None),
+        Err(why) => Err(ControlWriteError::Refused(why).into()),
+    }
+}
+
+/// Removes the idempotency key of a write that was not completed, so that it can be retried. If this fails, a new key is needed.
+pub(super) async fn forget(api: &Api, context: &RequestContext, body: &[u8]) {
+    if let (Some(once), Some(db)) = (context.once(body, String::new()), api.db())
+        && let Err(error) = db.forget(&once.key).await
+    {
+        tracing::debug!(%error, "an idempotency key could not be removed");
+    }
+}
+
+/// Checks the precondition without a write.
+pub(super) fn check_expectation(context: &RequestContext, stored: Option<&Stored>) -> Result<(), ApiProblem> {
+    let now = stored.map(|stored| stored.generation);
+    match (context.expect, now) {
+        (Expect::Absent, Some(now)) => Err(ApiProblem::exists(now)),
+        (Expect::Present, None) | (Expect::Generation(_), None) => Err(ApiProblem::lost(None)),
+        (Expect::Generation(generation), Some(now)) if generation != now => Err(ApiProblem::lost(Some(now))),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes an existing record.
+pub(super) async fn delete(
+    api: &Api,
+    context: &RequestContext,
+    name: Name,
+    action: &'static str,
+    answer: Value,
+) -> ApiResult {
+    let writing = RecordWrite { context, name, action, reason: String::new(), body: b"" };
+    write(api, writing, |_| Ok(PreparedWrite::deleted(answer.clone()))).await
+}
+
+/// Writes what `prepare` returns for the stored record. No update is lost: after a concurrent write it is prepared again, or the
+/// request fails if it has a precondition. An earlier write with the same idempotency key is answered as before.
+pub(super) async fn write(
+    api: &Api,
+    writing: RecordWrite<'_>,
+    prepare: impl Fn(Option<&Stored>) -> Result<PreparedWrite, ApiProblem>,
+) -> ApiResult {
+    let RecordWrite { context, name, action, reason, body } = writing;
+    let mut attempts_left = MAX_ATTEMPTS;
+    loop {
+        let now = db(api)?.get(&name).await?;
+        let PreparedWrite { document, answer, related, since } = prepare(now.as_ref())?;
+        let answer = answer.to_string();
+        let expect = match (context.expect, &now) {
+            (Expect::Anything, Some(now)) => Expect::Generation(now.generation),
+            // A deleted record must exist.
+            (Expect::Anything, None) if document.is_none() => Expect::Present,
+            (Expect::Anything, None) => Expect::Absent,
+            (explicit, _) => explicit,
+        };
+        let change = Change { name: name.clone(), expect, document, action: action.to_owned(), reason: reason.clone() };
+        let changes = std::iter::once(change).chain(related).collect();
+        let once = context.once(body, answer.clone());
+        let written = api.write_since(&context.principal.author(), changes, once, since).await;
+        attempts_left -= 1;
+        match written {
+            Ok(Written::Now { generation, .. }) => return Ok(json_response(Some(generation), answer)),
+            Ok(Written::Before { generation, answer }) => return Ok(replayed_response(generation, answer)),
+            Err(ControlWriteError::Refused(WriteError::Lost { now, .. })) => match (context.expect, now) {
+                (Expect::Anything, None) if expect == Expect::Present => return Err(missing(&name)),
+                (Expect::Anything, _) if attempts_left > 0 => {}
+                (Expect::Absent, Some(now)) => return Err(ApiProblem::exists(now)),
+                (_, now) => return Err(ApiProblem::lost(now)),
+            },
+            Err(ControlWriteError::Refused(WriteError::Moved { .. })) if attempts_left > 0 => {
+                api.catch_up(None).await?;
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// The record does not exist.
+pub(super) fn missing(name: &Name) -> ApiProblem {
+    ApiProblem::not_found("not_found", format!("there is no {} {:?}", name.kind, name.name))
+}
+
+/// Whether a response repeats an earlier one.
+pub(super) fn is_replayed(response: &Response) -> bool {
+    response.headers().contains_key(&REPLAYED)
+}
+
+/// A repeated response.
+pub(super) fn replayed_response(generation: u64, answer: String) -> Response {
+    let mut response = json_response(Some(generation), answer);
+    response.headers_mut().insert(&REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A response with the generation as `ETag`.
+pub(super) fn tagged_response(generation: u64, answer: &impl Serialize) -> Response {
+    with_tag(Json(answer).into_response(), Some(generation))
+}
+
+fn json_response(generation: Option<u64>, answer: String) -> Response {
+    let mut response = answer.into_response();
+    response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    with_tag(response, generation)
+}
+
+fn with_tag(mut response: Response, generation: Option<u64>) -> Response {
+    if let Some(tag) = generation.and_then(|generation| HeaderValue::try_from(format!("\"{generation}\"")).ok()) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}

@@ -1,0 +1,361 @@
+//! The decision log of this server: from the observer's queue to a sink, and lookup.
+//!
+//! ```text
+//! Observer ─ gather ─▶ waiting (lines of JSON) ─ DecisionSink::write, twice a second ─▶ control store, files, standard output, memory
+//!                          └────────── find ◀── what is written ◀───────────────┘
+//! ```
+//!
+//! Lines that can't be written wait; past the bound new entries are dropped in the observer's queue and counted. No decision waits.
+
+mod files;
+mod line;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::MissedTickBehavior;
+use tollgate::{Clock, Span, Timestamp};
+use tollgate_control::DecidedFilter;
+use tollgate_observe::{Observer, SampleRate};
+
+use tollgate_net::Closing;
+use tollgate_telemetry::Health;
+
+pub use files::FilesConfig;
+pub use line::DecisionLine;
+pub use sink::{DecisionSink, LogError};
+
+/// The decision log.
+#[derive(Debug)]
+pub struct Decisions {
+    observer: Arc<Observer>,
+    sink: DecisionSink,
+    config: DecisionsConfig,
+    queue: Mutex<LineQueue>,
+    /// The number of the next line. Locked while lines are encoded, so that concurrent calls keep the order.
+    next: Mutex<u64>,
+    /// One task writes at a time, from the front of the queue.
+    writing: AsyncMutex<SweepState>,
+    written: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The identity of this server, and retention.
+#[derive(Clone, Debug)]
+pub struct DecisionsConfig {
+    pub server: String,
+    pub region: Option<String>,
+    pub keep: Span,
+    /// Rows in the store of record.
+    pub max_rows: u64,
+}
+
+/// Counts of entries since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionLogCounts {
+    pub written: u64,
+    /// Dropped because the queue was full.
+    pub dropped: u64,
+    /// Rejected by the sink for good.
+    pub failed: u64,
+}
+
+/// Selects decisions.
+#[derive(Clone, Debug)]
+pub struct DecisionLookup {
+    pub filter: DecidedFilter,
+    pub max: usize,
+}
+
+/// An encoded line, and the fields that it is found by.
+#[derive(Debug)]
+struct QueuedLine {
+    number: u64,
+    at: Timestamp,
+    domain: String,
+    caller: Option<String>,
+    rule: Option<String>,
+    text: String,
+}
+
+/// Lines that wait to be written; if the sink is not persistent, also the last written ones.
+#[derive(Debug, Default)]
+struct LineQueue {
+    lines: VecDeque<Arc<QueuedLine>>,
+    bytes: usize,
+    /// The number of written lines at the front.
+    written: usize,
+}
+
+/// When old lines were last removed.
+#[derive(Debug, Default)]
+struct SweepState {
+    swept_at: Timestamp,
+    since_then: u64,
+}
+
+/// The health component of the log.
+const COMPONENT: &str = "decisions";
+
+/// How often lines are written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
+/// Delay after a failed write.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Above this number no more entries are taken from the observer's queue.
+const MAX_WAITING: usize = 16_384;
+/// The same, in bytes.
+const MAX_BYTES_WAITING: usize = 16 << 20;
+/// Lines of one write.
+const MAX_BATCH: usize = 1_000;
+/// The same, in bytes.
+const MAX_BATCH_BYTES: usize = 2 << 20;
+/// Consecutive batches before other tasks run.
+const MAX_BATCHES: usize = 10;
+/// How often old lines are removed.
+const SWEEP_INTERVAL: Span = Span::from_secs(60);
+/// Old lines are also removed after this many written lines.
+const SWEEP_AFTER_LINES: u64 = 20_000;
+
+impl Decisions {
+    /// Writes what this observer logs to the sink.
+    pub fn new(observer: Arc<Observer>, sink: DecisionSink, config: DecisionsConfig) -> Arc<Decisions> {
+        Arc::new(Decisions {
+            observer,
+            sink,
+            config,
+            queue: Mutex::default(),
+            next: Mutex::new(1),
+            writing: AsyncMutex::default(),
+            written: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts of entries since the start.
+    pub fn counts(&self) -> DecisionLogCounts {
+        DecisionLogCounts {
+            written: self.written.load(Ordering::Relaxed),
+            dropped: self.observer.log().counts().dropped,
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The name of the sink; `None` if nothing is logged.
+    pub fn place(&self) -> Option<&'static str> {
+        self.observer.log().config().on.then(|| self.sink.name())
+    }
+
+    /// Retention.
+    pub fn keep(&self) -> Span {
+        self.config.keep
+    }
+
+    /// The sample rates of decisions that are not refusals, and of callers.
+    pub fn sample_rates(&self) -> (SampleRate, SampleRate) {
+        let config = self.observer.log().config();
+        (config.sample, config.callers)
+    }
+
+    /// Writes lines until the server is about to stop.
+    pub async fn run(self: Arc<Decisions>, health: Arc<Health>, clock: impl Clock, mut closing: Closing) {
+        let mut tick = tokio::time::interval(WRITE_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_failing = false;
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = closing.begun() => return,
+            }
+            let written = self.write(clock.now()).await;
+            match &written {
+                Ok(()) if is_failing => {
+                    tracing::info!("decisions are logged again");
+                    health.restore(COMPONENT);
+                }
+                Ok(()) => {}
+                Err(why) => {
+                    if !is_failing {
+                        tracing::warn!("decisions can't be logged and are queued: {why}");
+                    }
+                    let (queue, dropped) = (self.queue().left(), self.counts().dropped);
+                    health.degrade(
+                        COMPONENT,
+                        format!("decisions can't be logged: {why}; {queue} queued, {dropped} dropped"),
+                    );
+                }
+            }
+            is_failing = written.is_err();
+            if is_failing {
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_DELAY) => {}
+                    () = closing.begun() => return,
+                }
+            }
+        }
+    }
+
+    /// Writes queued lines: all of them, unless there are very many.
+    ///
+    /// # Errors
+    /// A message for operators. Unwritten lines stay queued.
+    pub async fn write(self: &Arc<Decisions>, now: Timestamp) -> Result<(), String> {
+        if !self.observer.log().config().on {
+            return Ok(());
+        }
+        let mut sweep = self.writing.lock().await;
+        for _ in 0..MAX_BATCHES {
+            self.gather().await;
+            let batch = self.queue().batch();
+            if batch.is_empty() {
+                break;
+            }
+            match self.sink.write(&batch).await {
+                Ok(lines) => {
+                    self.queue().done(lines, self.sink.is_persistent());
+                    self.written.fetch_add(lines as u64, Ordering::Relaxed);
+                    sweep.since_then += lines as u64;
+                }
+                Err(LogError::Permanent(why)) => {
+                    tracing::error!(lines = batch.len(), "decisions can't be logged and are lost: {why}");
+                    self.queue().done(batch.len(), true);
+                    self.failed.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                }
+                Err(LogError::Retry(why)) => return Err(why),
+            }
+        }
+        if sweep.swept_at.after(SWEEP_INTERVAL) <= now || sweep.since_then >= SWEEP_AFTER_LINES {
+            *sweep = SweepState { swept_at: now, since_then: 0 };
+            self.sink.remove_old(&self.config, now).await?;
+            self.queue().remove_old(now.before(self.config.keep));
+        }
+        Ok(())
+    }
+
+    /// Encodes new entries.
+    async fn gather(self: &Arc<Decisions>) {
+        let this = self.clone();
+        // Encoding thousands of lines takes a while: not on an async thread. A panic has been logged.
+        let _ = tokio::task::spawn_blocking(move || this.gather_now()).await;
+    }
+
+    fn gather_now(&self) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.queue().is_full() {
+            return;
+        }
+        let encode = |entry| {
+            let line = DecisionLine::from_entry(entry, &self.config.server, self.config.region.as_deref());
+            // Texts and numbers are always valid JSON.
+            let text = serde_json::to_string(&line).unwrap_or_default();
+            let DecisionLine { at, domain, caller, rule, .. } = line;
+            let number = *next;
+            *next += 1;
+            QueuedLine { number, at: at.0, domain, caller, rule, text }
+        };
+        // Encode before locking the queue.
+        let lines: Vec<_> = self.observer.log().take().into_iter().map(encode).collect();
+        let mut queue = self.queue();
+        lines.into_iter().for_each(|line| queue.add(line));
+    }
+
+    /// The selected lines, newest first, including those that are not written yet.
+    pub async fn find(self: &Arc<Decisions>, lookup: &DecisionLookup) -> Result<Vec<DecisionLine>, LogError> {
+        self.gather().await;
+        // Read the queue first: lines that are written meanwhile are found twice and deduplicated.
+        let mut texts: Vec<String> = {
+            let queue = self.queue();
+            let matching = queue.lines.iter().rev().filter(|line| line.matches(&lookup.filter));
+            matching.take(lookup.max).map(|line| line.text.clone()).collect()
+        };
+        texts.extend(self.sink.find(lookup).await?);
+        let mut seen = HashSet::new();
+        texts.retain(|text| seen.insert(text.clone()));
+        let mut lines: Vec<DecisionLine> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+        lines.sort_by_key(|line| Reverse(line.at));
+        lines.truncate(lookup.max);
+        Ok(lines)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, LineQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LineQueue {
+    /// The number of unwritten lines.
+    fn left(&self) -> usize {
+        self.lines.len() - self.written
+    }
+
+    fn is_full(&self) -> bool {
+        self.left() >= MAX_WAITING || self.bytes >= 2 * MAX_BYTES_WAITING
+    }
+
+    fn add(&mut self, line: QueuedLine) {
+        self.bytes += line.text.len();
+        self.lines.push_back(Arc::new(line));
+    }
+
+    /// The next lines to write.
+    fn batch(&self) -> Vec<Arc<QueuedLine>> {
+        let mut bytes = 0;
+        let left = self.lines.iter().skip(self.written).take(MAX_BATCH);
+        left.take_while(|line| {
+            let is_first = bytes == 0;
+            bytes += line.text.len();
+            is_first || bytes <= MAX_BATCH_BYTES
+        })
+        .cloned()
+        .collect()
+    }
+
+    /// Marks the next lines as written. If the sink is persistent they are dropped here.
+    fn done(&mut self, lines: usize, are_stored: bool) {
+        self.written = (self.written + lines).min(self.lines.len());
+        while self.written > 0 && (are_stored || self.lines.len() > MAX_WAITING || self.bytes > MAX_BYTES_WAITING) {
+            self.pop();
+        }
+    }
+
+    /// Drops written lines older than `before`.
+    fn remove_old(&mut self, before: Timestamp) {
+        while self.written > 0 && self.lines.front().is_some_and(|line| line.at < before) {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(line) = self.lines.pop_front() {
+            self.bytes -= line.text.len();
+            self.written -= 1;
+        }
+    }
+}
+
+impl QueuedLine {
+    fn matches(&self, filter: &DecidedFilter) -> bool {
+        self.caller.as_ref() == Some(&filter.caller)
+            && filter.domain.as_ref().is_none_or(|domain| *domain == self.domain)
+            && filter.rule.as_ref().is_none_or(|rule| Some(rule) == self.rule.as_ref())
+            && filter.from.is_none_or(|from| self.at >= from)
+            && filter.to.is_none_or(|to| self.at < to)
+    }
+}
+
+impl DecisionLine {
+    /// The same for a line that was read.
+    fn matches(&self, filter: &DecidedFilter) -> bool {
+        self.caller.as_ref() == Some(&filter.caller)
+            && filter.domain.as_ref().is_none_or(|domain| *domain == self.domain)
+            && filter.rule.as_ref().is_none_or(|rule| Some(rule) == self.rule.as_ref())
+            && filter.from.is_none_or(|from| self.at.0 >= from)
+            && filter.to.is_none_or(|to| self.at.0 < to)
+    }
+}

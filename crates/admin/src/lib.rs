@@ -1,0 +1,138 @@
+//! The control plane of a server: the admin API and the dashboard, access control, rule sources, the follower of the store of record,
+//! the decision log, and what a server observes of its own decisions.
+
+#![allow(missing_docs, reason = "internal to the server")]
+
+mod api;
+pub mod auth;
+mod dashboard;
+pub mod data_dir;
+pub mod decisions;
+pub mod metrics;
+pub mod observe;
+pub mod rule_source;
+mod rules;
+pub mod scopes;
+pub mod store_of_record;
+pub mod tokens;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tower::ServiceExt as _;
+use tracing::debug;
+
+use crate::observe::Observability;
+use crate::store_of_record::ControlPlane;
+use api::observability::AdminState;
+use auth::{Auth, ClientPeer};
+use tollgate_net::http1::{Http1Settings, serve_http1};
+use tollgate_net::{Closing, Stream};
+use tollgate_telemetry::Health;
+use tollgate_telemetry::metrics::{Exposition, Metrics};
+use tollgate_wire::health::{self, HealthAudience};
+
+/// The service of the admin listener.
+#[derive(Debug)]
+pub struct Admin {
+    router: Router,
+}
+
+/// The list of pages.
+const PAGES: &str = "\
+Tollgate
+
+/                  the dashboard, for browsers
+/pages             this list
+/metrics           metrics for Prometheus
+/livez             liveness
+/readyz            readiness, and what is degraded
+/healthcheck       the same as /readyz
+/admin/v1/domains  the domains in force, as JSON (?offset=0&limit=100)
+/admin/v1/rules    the rules in force, as JSON (?domain=NAME&offset=0&limit=100)
+/rlconfig          the limits in force, as text
+/admin/openapi.json  the OpenAPI document of the admin API
+";
+
+/// Few clients connect here, and scrapers come every minute or so.
+const SETTINGS: Http1Settings = Http1Settings {
+    head_timeout: Duration::from_secs(120),
+    max_head_bytes: 16 * 1024,
+    max_age: Duration::from_secs(60 * 60),
+    drain_timeout: Duration::from_secs(5),
+};
+
+impl Admin {
+    /// Pages for scrapers and probes are open to everyone who can reach the listener; `auth` guards the others.
+    pub fn new(
+        metrics: Arc<Metrics>,
+        health: Arc<Health>,
+        control: Arc<ControlPlane>,
+        auth: Arc<Auth>,
+        observability: Arc<Observability>,
+    ) -> Arc<Admin> {
+        let limiter = control.limiter().clone();
+        let state = AdminState::new(observability, metrics.clone(), health.clone(), control.clone(), auth.clone());
+        let guarded = rules::routes(limiter)
+            .layer(from_fn(auth::require_read))
+            .merge(api::tokens::routes(control.clone(), auth.clone()))
+            .merge(api::routes(control))
+            .merge(api::observability::routes(state))
+            .layer(from_fn_with_state(auth, auth::authenticate));
+        let router = Router::new()
+            .merge(dashboard::routes())
+            .route("/pages", get(PAGES))
+            .route("/metrics", get(scrape).with_state(metrics))
+            .merge(health::routes(health, HealthAudience::Operator))
+            .merge(guarded)
+            .fallback((StatusCode::NOT_FOUND, "not found; /pages lists all pages\n"));
+        Arc::new(Admin { router })
+    }
+
+    /// Serves one connection to its end.
+    pub async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing) {
+        let peer = ClientPeer::from_stream(&stream);
+        self.serve_peer(stream, closing, peer).await;
+    }
+
+    async fn serve_peer(self: Arc<Admin>, stream: Stream, closing: Closing, peer: ClientPeer) {
+        let ended = closing.clone();
+        let service = service_fn(|mut request: http::Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            // Endless responses end when the server is about to stop.
+            request.extensions_mut().insert(ended.clone());
+            self.router.clone().oneshot(request)
+        });
+        if let Err(error) = serve_http1(stream, closing, &SETTINGS, service).await {
+            debug!(%error, "a connection to the admin listener ended");
+        }
+    }
+}
+
+async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Response {
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let exposition = Exposition::negotiate(accept);
+    // It reads files and takes the store's locks: not on a thread that serves checks.
+    match tokio::task::spawn_blocking(move || metrics.text(exposition)).await {
+        Ok(Ok(text)) => ([(CONTENT_TYPE, exposition.content_type())], text).into_response(),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be encoded\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+impl tollgate_net::workers::Wire for Admin {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Admin::serve(self, stream, closing))
+    }
+}

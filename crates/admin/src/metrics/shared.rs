@@ -1,0 +1,103 @@
+//! Metrics of the counter store, also under the names that other limiters use.
+
+use std::fmt::Error;
+use std::sync::Arc;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use tollgate_observe::DecisionOutcome;
+use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
+
+use tollgate_store::SharedStatus;
+use tollgate_telemetry::metrics::MetricSource;
+use tollgate_telemetry::metrics::encode::{count, counter, family, gauge};
+
+use super::ScrapeSources;
+
+/// Three families that dashboards for other limiters use: the same values without our prefix.
+pub(super) struct Aliases(pub(super) Arc<ScrapeSources>);
+
+/// The shard name of the memory store.
+const MEMORY: &str = "memory";
+
+impl MetricSource for Aliases {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let names = ["ratelimit_redis_errors", "ratelimit_failopen", "ratelimit_circuit_state"];
+        failures(encoder, names, &status(&self.0).guard)
+    }
+}
+
+/// The status of the store.
+pub(super) fn status(sources: &ScrapeSources) -> SharedStatus {
+    match sources.limiter.store().shared() {
+        Some(store) => store.status(),
+        None => SharedStatus { guard: in_memory(sources), ..SharedStatus::default() },
+    }
+}
+
+/// The memory store is one shard that never fails. Passed without it: too many checks at once, or a check that panicked.
+fn in_memory(sources: &ScrapeSources) -> GuardStatus {
+    let totals = sources.observability.observer.tally().totals();
+    let (shed, panic) = (totals[DecisionOutcome::Shed as usize], totals[DecisionOutcome::Assumed as usize]);
+    let shard = ShardStatus {
+        name: MEMORY.to_owned(),
+        circuit: Circuit::Closed,
+        errors: vec![("timeout", 0), ("unreachable", 0), ("refused", 0)],
+        last_error: None,
+        warning: None,
+    };
+    let reasons = [("open", 0), ("timeout", 0), ("unreachable", 0), ("refused", 0), ("shed", shed), ("panic", panic)];
+    GuardStatus { shards: vec![shard], fail_open: reasons.into(), ..GuardStatus::default() }
+}
+
+/// All families.
+pub(super) fn encode(
+    encoder: &mut DescriptorEncoder,
+    SharedStatus { guard, transport }: &SharedStatus,
+) -> Result<(), Error> {
+    failures(encoder, ["store_errors", "failopen", "circuit_state"], guard)?;
+    gauge(encoder, "store_level", &level(guard.level))?;
+    gauge(encoder, "store_replicas", &guard.replicas)?;
+    gauge(encoder, "store_local_keys", &guard.local)?;
+    gauge(encoder, "store_owed_keys", &guard.owed)?;
+    gauge(encoder, "store_errands", &guard.waiting)?;
+    counter(encoder, "store_errands_dropped", guard.dropped)?;
+    counter(encoder, "store_claims", transport.claims)?;
+    counter(encoder, "store_script_calls", transport.calls)?;
+    counter(encoder, "store_batches", transport.batches)?;
+    counter(encoder, "store_connections_lost", transport.lost)?;
+    counter(encoder, "store_unsound_values", transport.unsound)?;
+    by_reason(family(encoder, "store_resent")?, &transport.resent)
+}
+
+fn failures(encoder: &mut DescriptorEncoder, names: [&str; 3], guard: &GuardStatus) -> Result<(), Error> {
+    let [errors, fail_open, circuits] = names;
+    let mut series = family(encoder, errors)?;
+    for shard in &guard.shards {
+        for (reason, errors) in &shard.errors {
+            count(&mut series, &[("shard", &shard.name), ("reason", reason)], *errors)?;
+        }
+    }
+    by_reason(family(encoder, fail_open)?, &guard.fail_open)?;
+    let mut series = family(encoder, circuits)?;
+    guard.shards.iter().try_for_each(|shard| {
+        let state: u32 = match shard.circuit {
+            Circuit::Closed => 0,
+            Circuit::HalfOpen => 1,
+            Circuit::Open => 2,
+        };
+        series.encode_family(&[("shard", shard.name.as_str())])?.encode_gauge(&state)
+    })
+}
+
+fn by_reason(mut series: MetricEncoder<'_>, counts: &[(&'static str, u64)]) -> Result<(), Error> {
+    counts.iter().try_for_each(|(reason, passed)| count(&mut series, &[("reason", reason)], *passed))
+}
+
+fn level(level: Level) -> u32 {
+    match level {
+        Level::Normal => 0,
+        Level::Degraded => 1,
+        Level::LocalOnly => 2,
+        Level::Open => 3,
+    }
+}

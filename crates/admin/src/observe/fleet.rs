@@ -1,0 +1,340 @@
+//! Exchange between servers through a shared store of record: their heaviest keys and their load. Reports of other servers are cached
+//! here, so that no request waits for the database. Without a shared store of record this server is alone.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tollgate::{Span, Timestamp};
+use tollgate_control::{Db, KEEP_SERVERS, LONGEST_SERVER, Place, ServerRow};
+use tollgate_core::key::{HashSecret, Value};
+use tollgate_observe::{DecisionOutcome, KeyName, Summary, SummaryKey, Window};
+
+use super::Observability;
+use crate::store_of_record::ControlPlane;
+use tollgate_net::Closing;
+
+/// The fleet as this server knows it.
+#[derive(Debug)]
+pub struct Fleet {
+    /// Identifies this server, even among servers with the same name.
+    id: String,
+    /// The secret of key hashes: the same on all servers that share a store of record.
+    secret: RwLock<HashSecret>,
+    state: Mutex<FleetState>,
+}
+
+#[derive(Debug, Default)]
+struct FleetState {
+    others: Vec<RemoteServer>,
+    /// The recent load of this server.
+    load: ServerLoad,
+    /// The totals at the last count.
+    counted: Option<(Timestamp, [u64; DecisionOutcome::ALL.len()])>,
+    /// Whether the other servers have a report of this one.
+    has_reported: bool,
+}
+
+/// The last report of another server.
+#[derive(Debug)]
+struct RemoteServer {
+    info: ServerInfo,
+    seen_at: Timestamp,
+    /// When the report expires, by this server's clock.
+    until: Timestamp,
+    /// One summary per window.
+    lists: Vec<Arc<Summary>>,
+}
+
+/// A server and its load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    pub name: String,
+    pub region: Option<String>,
+    pub version: String,
+    pub rules_generation: u64,
+    #[serde(flatten)]
+    pub load: ServerLoad,
+}
+
+/// Decisions per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerLoad {
+    pub decisions_per_second: f64,
+    pub deny_per_second: f64,
+}
+
+/// A server of the fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetServer {
+    pub info: ServerInfo,
+    pub seen_at: Timestamp,
+    /// Whether it is this server.
+    pub this: bool,
+}
+
+/// The report of a server: a row of the table.
+#[derive(Debug, Serialize, Deserialize)]
+struct ServerReport {
+    #[serde(flatten)]
+    info: ServerInfo,
+    lists: Vec<WindowReport>,
+}
+
+/// The heaviest keys of one window.
+#[derive(Debug, Serialize, Deserialize)]
+struct WindowReport {
+    window: String,
+    totals: [u64; 2],
+    floors: [u64; 2],
+    used_floor: u32,
+    keys: Vec<KeyReport>,
+}
+
+/// Domain, rule, key, caller; counted and missed decisions and refusals; utilisation per mille.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeyReport(String, String, String, Option<String>, [u64; 2], [u64; 2], Option<u32>);
+
+/// How often servers report.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit of the last message.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Keys reported by each measure of a window; fewer in a large fleet, since every server reads every report.
+const MAX_REPORTED_KEYS: usize = 256;
+const MIN_REPORTED_KEYS: usize = 32;
+const FLEET_REPORTED_KEYS: usize = 4_096;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Default for Fleet {
+    /// A single server with its own secret.
+    fn default() -> Fleet {
+        Fleet { id: format!("{:032x}", fastrand::u128(..)), secret: RwLock::new(drawn()), state: Mutex::default() }
+    }
+}
+
+impl Fleet {
+    fn state(&self) -> MutexGuard<'_, FleetState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A key as it is displayed where it must not be plain: 16 digits of a keyed hash.
+    pub(super) fn hash_key(&self, text: &str) -> String {
+        let secret = *self.secret.read().unwrap_or_else(PoisonError::into_inner);
+        format!("#{:016x}", Value::Text(text).digest(secret, 0) as u64)
+    }
+
+    fn set_secret(&self, secret: &str) {
+        let digest = Value::Text(secret).digest(HashSecret(0, 0), 0);
+        *self.secret.write().unwrap_or_else(PoisonError::into_inner) = HashSecret((digest >> 64) as u64, digest as u64);
+    }
+
+    /// Unexpired summaries of the other servers for a window.
+    pub(super) fn summaries(&self, window: Window, now: Timestamp) -> Vec<Arc<Summary>> {
+        let place = Window::ALL.iter().position(|other| *other == window).unwrap_or(0);
+        let state = self.state();
+        let others = state.others.iter().filter(|other| now < other.until);
+        others.filter_map(|other| other.lists.get(place).cloned()).collect()
+    }
+
+    fn others(&self, now: Timestamp) -> Vec<FleetServer> {
+        let state = self.state();
+        let others = state.others.iter().filter(|other| now < other.until);
+        others.map(|other| FleetServer { info: other.info.clone(), seen_at: other.seen_at, this: false }).collect()
+    }
+
+    /// Replaces the reports by these rows.
+    fn update(&self, rows: Vec<ServerRow>, now: Timestamp) {
+        let others =
+            rows.into_iter().filter(|row| row.id != self.id).filter_map(|row| RemoteServer::from_row(&row, now));
+        let others = others.collect();
+        self.state().others = others;
+    }
+
+    /// Updates the load from the totals since the last call.
+    fn record_load(&self, totals: [u64; DecisionOutcome::ALL.len()], now: Timestamp) {
+        let mut state = self.state();
+        if let Some((then, before)) = state.counted {
+            let seconds = now.since(then).as_micros().max(1) as f64 / 1e6;
+            let new = |outcome: Option<DecisionOutcome>| {
+                let new = DecisionOutcome::ALL.into_iter().filter(|one| outcome.is_none_or(|outcome| outcome == *one));
+                new.map(|one| totals[one as usize].saturating_sub(before[one as usize])).sum::<u64>() as f64 / seconds
+            };
+            state.load =
+                ServerLoad { decisions_per_second: new(None), deny_per_second: new(Some(DecisionOutcome::Deny)) };
+        }
+        state.counted = Some((now, totals));
+    }
+}
+
+impl RemoteServer {
+    fn from_row(row: &ServerRow, now: Timestamp) -> Option<RemoteServer> {
+        let report = serde_json::from_str::<ServerReport>(&row.document);
+        let report =
+            report.inspect_err(|error| tracing::debug!(%error, "the report of another server can't be read")).ok()?;
+        let list = |window: Window| {
+            let list = report.lists.iter().find(|list| list.window == window.name());
+            Arc::new(list.map(WindowReport::summary).unwrap_or_default())
+        };
+        let left = Span::from_micros(KEEP_SERVERS.as_micros().saturating_sub(row.age.as_micros()));
+        let lists = Window::ALL.into_iter().map(list).collect();
+        Some(RemoteServer { seen_at: row.at, until: now.after(left), lists, info: report.info })
+    }
+}
+
+impl WindowReport {
+    fn new(window: Window, summary: &Summary) -> WindowReport {
+        let (floors, used_floor) = summary.floors();
+        let keys = summary.keys().map(|listed| {
+            let name = &listed.name;
+            let caller = name.caller().map(str::to_owned);
+            let [domain, rule, key] = [name.domain(), name.rule(), name.key()].map(str::to_owned);
+            KeyReport(domain, rule, key, caller, listed.counted, listed.missed, listed.used_permille)
+        });
+        let (window, totals) = (window.name().to_owned(), summary.totals());
+        WindowReport { window, totals, floors, used_floor, keys: keys.collect() }
+    }
+
+    fn summary(&self) -> Summary {
+        let keys = self.keys.iter().map(|KeyReport(domain, rule, key, caller, counted, missed, used)| SummaryKey {
+            name: KeyName::new(domain, rule, key, caller.as_deref()),
+            counted: *counted,
+            missed: *missed,
+            used_permille: *used,
+        });
+        Summary::from_keys(self.totals, (self.floors, self.used_floor), keys)
+    }
+}
+
+impl Observability {
+    /// All servers of the fleet, this one first.
+    pub fn servers(&self, rules_generation: u64, now: Timestamp) -> Vec<FleetServer> {
+        let this = FleetServer { info: self.info(rules_generation), seen_at: now, this: true };
+        [this].into_iter().chain(self.fleet.others(now)).collect()
+    }
+
+    fn info(&self, rules_generation: u64) -> ServerInfo {
+        ServerInfo {
+            name: self.name.clone(),
+            region: self.region.clone(),
+            version: VERSION.to_owned(),
+            rules_generation,
+            load: self.fleet.state().load,
+        }
+    }
+
+    /// The report of this server. It takes a while to build.
+    fn report(&self, rules_generation: u64, now: Timestamp) -> String {
+        let servers = self.fleet.others(now).len() + 1;
+        let mut max_keys = (FLEET_REPORTED_KEYS / servers).clamp(MIN_REPORTED_KEYS, MAX_REPORTED_KEYS);
+        loop {
+            let list = |window| {
+                WindowReport::new(
+                    window,
+                    &self.observer.heavy_hitters().summary(window, now).by_name().limited_to(max_keys),
+                )
+            };
+            let report = ServerReport { info: self.info(rules_generation), lists: Window::ALL.map(list).into() };
+            // Texts and numbers are always valid JSON.
+            let text = serde_json::to_string(&report).unwrap_or_default();
+            // Only if nearly all keys have maximal length.
+            if text.len() <= LONGEST_SERVER || max_keys == 0 {
+                return text;
+            }
+            max_keys /= 2;
+        }
+    }
+}
+
+/// Exchanges reports with the other servers, and logs keys with sustained use, until the server is about to stop.
+pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, mut closing: Closing) {
+    let mut every = interval(REPORT_INTERVAL);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut event, mut agreed) = (0, false);
+    loop {
+        tokio::select! {
+            _ = every.tick() => {}
+            () = closing.begun() => return,
+        }
+        let now = control.now();
+        observability.fleet.record_load(observability.observer.tally().totals(), now);
+        event = log_sustained(&observability, event, now);
+        let Some(db) = control.db() else { continue };
+        let exchange = async {
+            if !agreed {
+                observability.fleet.set_secret(&db.secret().await?);
+                agreed = true;
+            }
+            exchange(&observability, &control, db).await
+        };
+        tokio::select! {
+            // While the database is unavailable this server is alone: old reports expire.
+            exchanged = exchange => {
+                observability.fleet.state().has_reported = exchanged.is_ok() && is_shared(db);
+                if let Err(error) = exchanged {
+                    tracing::debug!(%error, "no report was sent to the other servers");
+                }
+            }
+            () = closing.begun() => return,
+        }
+    }
+}
+
+/// Withdraws this server's report when it stops, so that the others need not wait until it expires. Best effort.
+pub async fn leave(observability: Arc<Observability>, control: Arc<ControlPlane>) {
+    let has_reported = observability.fleet.state().has_reported;
+    if let Some(db) = control.db().filter(|_| has_reported) {
+        let _ = timeout(LEAVE_TIMEOUT, db.leave(&observability.fleet.id)).await;
+    }
+}
+
+async fn exchange(
+    observability: &Arc<Observability>,
+    control: &ControlPlane,
+    db: &Db,
+) -> Result<(), tollgate_control::DbError> {
+    if !is_shared(db) {
+        return Ok(());
+    }
+    let (reporting, generation, now) = (observability.clone(), control.limiter().rules().generation(), control.now());
+    let report = tokio::task::spawn_blocking(move || reporting.report(generation, now)).await;
+    if let Ok(report) = report {
+        db.tell(&observability.fleet.id, &report).await?;
+    }
+    let rows = db.servers().await?;
+    let (updating, now) = (observability.clone(), control.now());
+    // A panic has been logged.
+    let _ = tokio::task::spawn_blocking(move || updating.fleet.update(rows, now)).await;
+    Ok(())
+}
+
+fn log_sustained(observability: &Observability, event: u64, now: Timestamp) -> u64 {
+    let (event, started) = observability.observer.sustained_since(event, now);
+    for one in started {
+        tracing::info!(
+            domain = one.name.domain(),
+            rule = one.name.rule(),
+            key = observability.fleet.hash_key(one.name.key()),
+            tier = &*one.terms.tier,
+            limit = one.terms.limit.amount(),
+            used_percent = one.used_permille / 10,
+            "a caller has been near its limit for 5 minutes; see /admin/v1/sustained for the caller and a tier that would fit"
+        );
+    }
+    event
+}
+
+/// Whether other servers use it too.
+fn is_shared(db: &Db) -> bool {
+    matches!(db.place(), Place::Postgres(_))
+}
+
+fn drawn() -> HashSecret {
+    use std::hash::BuildHasher as _;
+    let random = std::collections::hash_map::RandomState::new();
+    HashSecret(random.hash_one(0u8), random.hash_one(1u8))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What servers tell each other, without a database between them.
+
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, Request, Ruleset};
+use tollgate_observe::{KeyFilter, RankBy};
+
+use super::*;
+
+const RULES: &str = "
+domain: api
+entity: user
+rules:
+  - {name: per-user, key: [user], limit: 10/minute, algorithm: fixed_window}
+";
+const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// A server that saw these callers ask so often.
+fn server(requests: &[(&str, usize)]) -> Arc<Observability> {
+    let (observability, clock) = (Observability::for_tests(), ManualClock::at(NOW));
+    let store = MemoryConfig::default().build_with(clock.clone());
+    let limiter = Limiter::new(Ruleset::from_text(RULES, 1).unwrap().0, store);
+    let limiter = limiter.with_clock(clock).with_witness(observability.observer.clone());
+    for (user, times) in requests {
+        let entries = [("user", *user)];
+        let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+        (0..*times).for_each(|_| drop(tollgate::poll_once(limiter.check_request(&request))));
+    }
+    observability
+}
+
+fn row(observability: &Observability, seconds_ago: u64) -> ServerRow {
+    let age = Span::from_secs(seconds_ago);
+    ServerRow { id: observability.fleet.id.clone(), at: NOW.before(age), age, document: observability.report(7, NOW) }
+}
+
+/// `key decisions refusals thousandths`, and how many servers say so.
+fn top(observability: &Observability, now: Timestamp) -> (Vec<String>, usize) {
+    let (top, servers) = observability.top(RankBy::Decisions, Window::FiveMinutes, KeyFilter::default(), 10, now);
+    assert_eq!(top.error, 0);
+    let keys = top.keys.iter().map(|key| {
+        assert_eq!(key.name.caller(), Some(key.name.key()));
+        format!("{} {} {} {}", key.name.key(), key.decisions, key.refusals, key.used_permille.unwrap())
+    });
+    (keys.collect(), servers)
+}
+
+#[test]
+fn lists_of_servers_are_put_together() {
+    let (one, other) = (server(&[("ann", 12), ("bob", 3)]), server(&[("ann", 5), ("eve", 4)]));
+    assert_eq!(top(&one, NOW), (vec!["ann 12 2 1000".to_owned(), "bob 3 0 300".to_owned()], 1));
+    one.fleet.update(vec![row(&one, 0), row(&other, 20)], NOW);
+    let all = vec!["ann 17 2 1000".to_owned(), "eve 4 0 400".to_owned(), "bob 3 0 300".to_owned()];
+    assert_eq!(top(&one, NOW), (all, 2));
+    // What it reports is true for a minute.
+    assert_eq!(top(&one, NOW.after(Span::from_secs(39))).1, 2);
+    assert_eq!(top(&one, NOW.after(Span::from_secs(40))).1, 1);
+}
+
+#[test]
+fn servers_are_known_by_name_and_how_busy_they_are() {
+    let (one, other) = (server(&[]), server(&[("ann", 15)]));
+    other.fleet.record_load([0; 7], NOW);
+    other.fleet.record_load(other.observer.tally().totals(), NOW.after(Span::from_secs(10)));
+    one.fleet.update(vec![row(&one, 0), row(&other, 5)], NOW);
+    let servers = one.servers(3, NOW);
+    let reports: Vec<_> = servers.iter().map(|one| (one.this, one.info.rules_generation, one.seen_at)).collect();
+    assert_eq!(reports, [(true, 3, NOW), (false, 7, NOW.before(Span::from_secs(5)))]);
+    assert_eq!(servers[1].info.load, ServerLoad { decisions_per_second: 1.5, deny_per_second: 0.5 });
+    assert_eq!((&*servers[1].info.name, &*servers[1].info.version), ("here", VERSION));
+}
+
+#[test]
+fn what_is_not_understood_is_left_out() {
+    let (one, other) = (server(&[]), server(&[("ann", 1)]));
+    let strange = |document: &str| ServerRow { document: document.to_owned(), ..row(&other, 0) };
+    one.fleet.update(vec![strange(""), strange("{}"), strange("[1]"), row(&other, 0)], NOW);
+    assert_eq!(top(&one, NOW).1, 2);
+    // A newer one may tell more.
+    let more = other.report(7, NOW).replacen('{', "{\"novelty\": {\"a\": 1}, ", 1);
+    one.fleet.update(vec![strange(&more)], NOW);
+    assert_eq!(top(&one, NOW).1, 2);
+}
+
+#[test]
+fn reports_are_bounded() {
+    let users: Vec<_> = (0..3_000).map(|n| format!("{}{n}", "\u{1}\"".repeat(150))).collect();
+    let requests: Vec<_> = users.iter().map(|user| (user.as_str(), 1 + user.len() % 3)).collect();
+    let reports = server(&requests).report(1, NOW);
+    assert!((10_000..=LONGEST_SERVER).contains(&reports.len()), "{}", reports.len());
+}
+
+#[test]
+fn hashes_are_the_same_where_the_secret_is() {
+    let (one, other) = (server(&[]), server(&[]));
+    assert_ne!(one.fleet.hash_key("ann"), other.fleet.hash_key("ann"));
+    one.fleet.set_secret("0123");
+    other.fleet.set_secret("0123");
+    assert_eq!(one.fleet.hash_key("ann"), other.fleet.hash_key("ann"));
+    assert_ne!(one.fleet.hash_key("ann"), one.fleet.hash_key("bob"));
+    other.fleet.set_secret("0124");
+    assert_ne!(one.fleet.hash_key("ann"), other.fleet.hash_key("ann"));
+}

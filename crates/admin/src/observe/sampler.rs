@@ -1,0 +1,126 @@
+//! Samples the counters and the store once a second. Pages and streams show the last sample, so that no number of readers
+//! contends with decisions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use tollgate::Timestamp;
+use tollgate_observe::{History, Observer};
+use tollgate_store::guarded::{Circuit, Level};
+
+use crate::observe::Observability;
+use crate::store_of_record::ControlPlane;
+use tollgate_net::Closing;
+use tollgate_store::Counters;
+
+/// The result of the last sample.
+#[derive(Debug)]
+pub struct Sampler {
+    history: Mutex<History>,
+    store: Mutex<Arc<StoreHealth>>,
+    /// The number of samples so far.
+    samples: watch::Sender<u64>,
+}
+
+/// The state of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreHealth {
+    pub level: Level,
+    /// When it was first other than normal; `None` if it is normal.
+    pub since: Option<Timestamp>,
+    pub circuits: Vec<(String, Circuit)>,
+    /// Counters in this server's memory.
+    pub keys: u64,
+    /// Live counters that were evicted.
+    pub evicted: u64,
+}
+
+/// The sampling interval.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The shard name of the memory store.
+const MEMORY_SHARD: &str = "memory";
+
+impl Sampler {
+    pub fn new(begin: Timestamp) -> Sampler {
+        Sampler {
+            history: Mutex::new(History::new(begin)),
+            store: Mutex::new(Arc::new(StoreHealth { circuits: memory_circuits(), ..StoreHealth::default() })),
+            samples: watch::Sender::new(0),
+        }
+    }
+
+    /// Takes a sample.
+    pub fn sample(&self, observer: &Observer, control: &ControlPlane) {
+        let (limiter, now) = (control.limiter(), control.now());
+        // Rules without traffic get rows too.
+        observer.tally().prepare(&limiter.rules());
+        self.history().sample(observer, now);
+        let before = self.store();
+        let health = StoreHealth::from_counters(limiter.store(), &before, now);
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(health);
+        self.samples.send_modify(|samples| *samples += 1);
+    }
+
+    /// The decision history. No decision waits for this lock.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn store(&self) -> Arc<StoreHealth> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notifies of each sample.
+    pub fn samples(&self) -> watch::Receiver<u64> {
+        self.samples.subscribe()
+    }
+}
+
+impl StoreHealth {
+    fn from_counters(counters: &Counters, before: &StoreHealth, now: Timestamp) -> StoreHealth {
+        let Some(shared) = counters.shared() else {
+            let stats = counters.memory().map(|store| store.stats()).unwrap_or_default();
+            return StoreHealth {
+                circuits: memory_circuits(),
+                keys: stats.keys as u64,
+                evicted: stats.evicted,
+                ..StoreHealth::default()
+            };
+        };
+        let guard = shared.status().guard;
+        // A store that has not been heard of is not normal, even without requests.
+        let level = if guard.heartbeat_error.is_some() { guard.level.max(Level::Degraded) } else { guard.level };
+        StoreHealth {
+            level,
+            since: (level != Level::Normal).then(|| before.since.unwrap_or(now)),
+            circuits: guard.shards.into_iter().map(|shard| (shard.name, shard.circuit)).collect(),
+            keys: guard.local as u64,
+            evicted: 0,
+        }
+    }
+}
+
+fn memory_circuits() -> Vec<(String, Circuit)> {
+    vec![(MEMORY_SHARD.to_owned(), Circuit::Closed)]
+}
+
+/// Samples until the server is about to stop.
+pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, mut closing: Closing) {
+    let mut samples = tokio::time::interval(INTERVAL);
+    samples.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = samples.tick() => {}
+            () = closing.begun() => return,
+        }
+        let (observability, control) = (observability.clone(), control.clone());
+        // There may be ten thousand rows: not on an async thread.
+        let sampled =
+            tokio::task::spawn_blocking(move || observability.sampler.sample(&observability.observer, &control)).await;
+        if let Err(error) = sampled {
+            tracing::warn!(%error, "the counters could not be sampled");
+        }
+    }
+}

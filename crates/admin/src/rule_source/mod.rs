@@ -1,0 +1,155 @@
+//! Rule files and the layer above them: loaded at the start, reloaded on change. Invalid rules never take effect.
+
+mod last_good;
+mod layer;
+mod reload;
+mod source;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+use std::sync::Arc;
+
+use tollgate::{Clock as _, Layer, Limiter, RuleProblem, Ruleset, SystemClock};
+use tollgate_rules::{RuleFile, RuleFiles};
+
+use tollgate_store::Counters;
+use tollgate_telemetry::Health;
+use tollgate_telemetry::metrics::RulesMetrics;
+
+pub use last_good::LastGood;
+pub use layer::LayerHandle;
+pub use reload::ReloadStatus;
+pub use source::{RuleChanges, RuleSource, SourceState};
+pub use watcher::{Waker, watch};
+
+/// Reloads the files and the layer above them.
+#[derive(Debug)]
+pub struct RuleReloader {
+    source: RuleSource,
+    limiter: Arc<Limiter<Counters>>,
+    last_good: Option<LastGood>,
+    health: Arc<Health>,
+    metrics: RulesMetrics,
+    state: SourceState,
+    generation: u64,
+    clock: SystemClock,
+}
+
+/// The health component of rules.
+const COMPONENT: &str = "rules";
+
+impl RuleReloader {
+    pub fn new(
+        source: RuleSource,
+        state: SourceState,
+        errors: &[RuleProblem],
+        limiter: Arc<Limiter<Counters>>,
+        last_good: Option<LastGood>,
+        health: Arc<Health>,
+        metrics: RulesMetrics,
+    ) -> RuleReloader {
+        let clock = SystemClock::default();
+        let generation = limiter.rules().generation();
+        if errors.is_empty() {
+            metrics.reloaded(clock.now());
+            source.reloaded(ReloadStatus { generation, error: None, at: Some(clock.now()) });
+        } else {
+            let error = report_invalid(errors, &health, &metrics);
+            source.reloaded(ReloadStatus { generation, error: Some(error), at: None });
+        }
+        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock }
+    }
+
+    /// Reads the files and the layer, and installs them if they changed and are valid. `forced`: even if they did not change.
+    pub fn reload(&mut self, forced: bool) {
+        let files = self.source.read();
+        let state = SourceState::new(&files, self.source.layer.current());
+        if state.is_same(&self.state) && !forced {
+            return;
+        }
+        self.state = state;
+        let (sources, layer) = (files.sources.clone(), self.state.layer.clone());
+        match self.source.compile(files, &layer, self.generation + 1) {
+            Ok((rules, warnings)) => {
+                // A new layer alone does not change the stored files.
+                let is_stored = self.source.are_in_force(&sources) && !forced;
+                self.install(rules, sources.clone(), layer);
+                self.source.wait_for(None, &[]);
+                self.in_force(&warnings);
+                if let Some(last_good) = self.last_good.as_ref().filter(|_| !self.source.paths.is_empty() && !is_stored)
+                {
+                    last_good.store(&sources);
+                }
+            }
+            Err(problems) => {
+                let error = report_invalid(&problems, &self.health, &self.metrics);
+                self.source.wait_for(Some(sources), &problems);
+                self.fall_back(&layer);
+                self.source.failed(self.generation, error);
+            }
+        }
+    }
+
+    /// Installs as much of a layer as is valid above the last good files: all of it, else its switches, which are always valid.
+    /// A kill switch must work whatever the state of the files and of other rules.
+    fn fall_back(&mut self, layer: &Arc<Layer>) {
+        let Some(good) = self.source.in_force() else { return };
+        let switches = Layer { rules: good.layer.rules.clone(), switches: layer.switches.clone() };
+        for layer in [layer.clone(), Arc::new(switches)] {
+            if *layer == *good.layer {
+                return;
+            }
+            let files = RuleFiles::from_files(good.sources.clone());
+            if let Ok((rules, _)) = self.source.compile(files, &layer, self.generation + 1) {
+                self.install(rules, good.sources.clone(), layer);
+                tracing::info!(
+                    generation = self.generation,
+                    "the changes by API are in force above the last good rules"
+                );
+                return;
+            }
+        }
+    }
+
+    fn install(&mut self, rules: Ruleset, sources: Vec<RuleFile>, layer: Arc<Layer>) {
+        self.generation += 1;
+        self.limiter.install(rules);
+        self.source.put_in_force(sources, layer);
+    }
+
+    fn in_force(&self, warnings: &[RuleProblem]) {
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let rules = self.limiter.rules();
+        let count: usize = rules.domains().iter().map(|domain| domain.rules().len()).sum();
+        tracing::info!(generation = self.generation, domains = rules.domains().len(), rules = count, "rules in force");
+        let now = self.clock.now();
+        self.metrics.reloaded(now);
+        self.source.reloaded(ReloadStatus { generation: self.generation, error: None, at: Some(now) });
+        self.health.restore(COMPONENT);
+    }
+}
+
+/// Reports invalid rules to the log, health and metrics, and returns the message.
+fn report_invalid(problems: &[RuleProblem], health: &Health, metrics: &RulesMetrics) -> String {
+    for problem in problems {
+        tracing::error!("{problem}");
+    }
+    // Errors come first, and those of files before those of the layer.
+    let summary = match problems.first() {
+        Some(first) if first.is_by_api() => "rules by API conflict with the rule files",
+        _ => "the rule files have errors",
+    };
+    tracing::error!("{summary}; the last good rules stay in force");
+    metrics.refused();
+    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+    let more = match problems.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let report = format!("{summary}, the last good rules are in force: {first}{more}");
+    health.degrade(COMPONENT, report.clone());
+    report
+}

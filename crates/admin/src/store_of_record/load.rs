@@ -1,0 +1,248 @@
+//! The initial state of the control plane: the store of record, else this server's copy, else a snapshot of another server.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use tollgate_control::{Db, DbError, Place, Point, Reader};
+use tollgate_records::lines::{self, ControlLine, SnapshotHead};
+use tollgate_records::{Controls, Record, RecordKind};
+
+use super::TokenRecords;
+
+/// The possible sources.
+#[derive(Debug)]
+pub struct Sources {
+    /// The store of record, if any.
+    pub place: Option<Place>,
+    /// This server's copy.
+    pub copy: Option<PathBuf>,
+    /// The directory of snapshots that servers write for each other.
+    pub snapshots: Option<PathBuf>,
+}
+
+/// The loaded state.
+#[derive(Debug)]
+pub struct Loaded {
+    pub db: Option<Db>,
+    pub controls: Controls,
+    pub tokens: TokenRecords,
+    /// Whether these are all tokens. Snapshots for other servers have none, and without the store of record it is unknown whether
+    /// tokens exist.
+    pub knows_tokens: bool,
+    /// The point of the state.
+    pub at: Point,
+    pub copy: Option<PathBuf>,
+    /// Why it is not the current state of the store of record.
+    pub trouble: Option<String>,
+}
+
+/// Loads the state. Must run within the runtime that will follow the database.
+///
+/// # Errors
+/// If the store of record can't be used for another reason than being unavailable.
+pub async fn load(sources: &Sources) -> Result<Loaded, String> {
+    let mut loaded = Loaded::nothing();
+    let Some(place) = &sources.place else { return Ok(loaded) };
+    loaded.copy.clone_from(&sources.copy);
+    let db = Db::open(place.clone()).await.map_err(|error| format!("the store of record can't be used: {error}"))?;
+    let read = LoadedRecords::read(&db).await;
+    loaded.db = Some(db);
+    match read {
+        Ok(records) => {
+            (loaded.controls, loaded.tokens, loaded.at) = (records.controls, records.tokens, records.at);
+            Ok(loaded)
+        }
+        Err(DbError::Away(why)) => {
+            loaded.fall_back(sources, &why);
+            Ok(loaded)
+        }
+        Err(error) => Err(format!("the store of record can't be used: {error}")),
+    }
+}
+
+/// All records, not yet installed.
+#[derive(Default)]
+pub(super) struct LoadedRecords {
+    pub(super) controls: Controls,
+    pub(super) tokens: TokenRecords,
+    pub(super) at: Point,
+    /// The number of unreadable records.
+    pub(super) unreadable: u64,
+    taken: u64,
+}
+
+impl LoadedRecords {
+    pub(super) async fn read(db: &Db) -> Result<LoadedRecords, DbError> {
+        let mut records = LoadedRecords::default();
+        db.read(None, false, &mut records).await?;
+        records.controls.advance_to(records.at.generation);
+        Ok(records)
+    }
+
+    fn apply(&mut self, record: &Record<'_>) {
+        if let Err(why) = self.controls.apply(record) {
+            tracing::warn!("{why}");
+            self.unreadable += 1;
+        }
+    }
+
+    fn token(&mut self, name: Cow<'_, str>, document: Option<Cow<'_, str>>) {
+        match document {
+            Some(document) => drop(self.tokens.insert(name.into_owned(), document.into_owned())),
+            None => drop(self.tokens.remove(&*name)),
+        }
+    }
+}
+
+impl Reader for LoadedRecords {
+    fn begin(&mut self, at: &Point) {
+        self.at = at.clone();
+    }
+
+    fn take(&mut self, record: Record<'_>) {
+        self.taken += 1;
+        match record.kind {
+            RecordKind::Token => self.token(record.name, record.document),
+            _ => self.apply(&record),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.is_multiple_of(BATCH)
+    }
+
+    async fn rest(&mut self) -> bool {
+        tokio::task::yield_now().await;
+        true
+    }
+}
+
+impl Loaded {
+    pub(super) fn nothing() -> Loaded {
+        let (controls, tokens) = (Controls::default(), TokenRecords::new());
+        Loaded { db: None, controls, tokens, knows_tokens: true, at: Point::default(), copy: None, trouble: None }
+    }
+
+    /// Falls back to the newest of copy and snapshot.
+    fn fall_back(&mut self, sources: &Sources, why: &str) {
+        let own = sources.copy.as_deref().and_then(load_snapshot);
+        let shared = sources.snapshots.as_deref().map(snapshot_in).as_deref().and_then(load_snapshot);
+        // If the histories differ, this server's own one applies.
+        let newer = |shared: &LoadedRecords, own: &LoadedRecords| {
+            shared.at.of == own.at.of && shared.at.generation > own.at.generation
+        };
+        // Old tokens are better than none.
+        self.knows_tokens =
+            own.is_some() && !own.as_ref().zip(shared.as_ref()).is_some_and(|(own, shared)| newer(shared, own));
+        let records = match (own, shared) {
+            // Shared snapshots have no tokens.
+            (Some(own), Some(shared)) if newer(&shared, &own) => Some(LoadedRecords { tokens: own.tokens, ..shared }),
+            (Some(own), _) => Some(own),
+            (None, shared) => shared,
+        };
+        let trouble = match &records {
+            None => {
+                format!(
+                    "the store of record is unavailable and there is no snapshot: no caller has a tier or an override: {why}"
+                )
+            }
+            Some(load_snapshot) => {
+                format!(
+                    "the store of record is unavailable; its state at generation {} stays in force: {why}",
+                    load_snapshot.at.generation
+                )
+            }
+        };
+        tracing::error!("{trouble}");
+        self.trouble = Some(trouble);
+        if let Some(LoadedRecords { controls, tokens, at, .. }) = records {
+            (self.controls, self.tokens, self.at) = (controls, tokens, at);
+        }
+    }
+}
+
+/// Records that are applied before other tasks run.
+pub(super) const BATCH: u64 = 256;
+
+/// The path of the snapshot in a directory.
+pub(super) fn snapshot_in(directory: &Path) -> PathBuf {
+    directory.join(lines::SNAPSHOT_FILE)
+}
+
+/// Loads a file, if it exists and is valid.
+fn load_snapshot(path: &Path) -> Option<LoadedRecords> {
+    match read_file(path) {
+        Ok(records) => {
+            let generation = records.at.generation;
+            tracing::info!(generation, path = %path.display(), "the store of record is unavailable; using a snapshot");
+            Some(records)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a snapshot can't be used");
+            None
+        }
+    }
+}
+
+/// Reads a snapshot.
+fn read_file(path: &Path) -> std::io::Result<LoadedRecords> {
+    let mut records = LoadedRecords::default();
+    let file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let SnapshotHead { identity, as_of, .. } = lines::read_snapshot(file, |line| match line {
+        ControlLine::Record(record) => records.apply(&record),
+        ControlLine::Token(token) => records.token(token.token, token.document),
+        _ => {}
+    })?;
+    records.at = Point { of: identity, generation: as_of };
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A file as of a write, with one caller and perhaps a token.
+    fn file(path: &Path, of: &str, as_of: u64, caller: &str, token: bool) {
+        let token = if token { "{\"token\":\"t\",\"document\":\"{}\"}\n" } else { "" };
+        let text = format!(
+            "{{\"format\":1,\"of\":\"{of}\",\"as_of\":{as_of}}}\n{token}\
+             {{\"generation\":1,\"kind\":\"quota\",\"domain\":\"d\",\"name\":\"{caller}\",\"document\":{{\"tier\":\"pro\"}}}}\n\
+             {{\"records\":1}}\n"
+        );
+        fs::write(path, text).unwrap();
+    }
+
+    /// Which of two files is taken, if both are of the store `a` or the shared one is of another.
+    fn taken(own: Option<u64>, shared: Option<(&str, u64)>) -> (Point, usize) {
+        let home = TempDir::new().unwrap();
+        let sources =
+            Sources { place: None, copy: Some(home.path().join("own")), snapshots: Some(home.path().to_owned()) };
+        if let Some(as_of) = own {
+            file(sources.copy.as_deref().unwrap(), "a", as_of, "own", true);
+        }
+        if let Some((of, as_of)) = shared {
+            file(&snapshot_in(home.path()), of, as_of, "shared", false);
+        }
+        let mut loaded = Loaded::nothing();
+        loaded.fall_back(&sources, "it is gone");
+        assert!(loaded.trouble.unwrap().ends_with("it is gone"));
+        (loaded.at, loaded.tokens.len())
+    }
+
+    #[test]
+    fn the_newest_is_taken_and_tokens_are_not_lost() {
+        let at = |of: &str, generation| Point { of: of.to_owned(), generation };
+        assert_eq!(taken(Some(5), Some(("a", 4))), (at("a", 5), 1));
+        assert_eq!(taken(Some(5), Some(("a", 6))), (at("a", 6), 1));
+        assert_eq!(taken(Some(5), Some(("b", 6))), (at("a", 5), 1), "two histories can't be compared");
+        assert_eq!(taken(None, Some(("b", 6))), (at("b", 6), 0));
+        assert_eq!(taken(None, None), (Point::default(), 0));
+    }
+}

@@ -1,0 +1,223 @@
+//! `tollgate explain`: which rules apply to a request.
+//!
+//! The counters are fresh ones in memory: the result depends on the rules alone.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use tollgate::{CounterStatus, Decision, Descriptor, Explanation, Limiter, MemoryConfig, Request, RuleMatch};
+
+use super::{EXIT_FAILURE, EXIT_USAGE, RulesArgs, print_error, request_error, write_output};
+use tollgate_observe::display;
+
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    rules: RulesArgs,
+    /// The domain; required if there are several
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// The cost of the request; 0 only peeks
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u64,
+    /// Write a JSON document
+    #[arg(long)]
+    json: bool,
+    /// Attributes of the request, in their order; a `+` begins another descriptor
+    #[arg(value_name = "KEY=VALUE")]
+    attributes: Vec<String>,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct ExplainReport<'a> {
+    domain: &'a str,
+    cost: u64,
+    /// Always `fresh`: no counter of a running limiter was read.
+    counters: &'static str,
+    allowed: bool,
+    denied_by: Option<&'a str>,
+    rules: Vec<RuleReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct RuleReport<'a> {
+    name: &'a str,
+    file: &'a str,
+    line: usize,
+    fate: &'static str,
+    /// Why it does not apply.
+    why: Option<&'a str>,
+    counters: Vec<CounterReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct CounterReport<'a> {
+    key: &'a [String],
+    limit: u64,
+    period: String,
+    algorithm: &'static str,
+    units: u64,
+    mode: &'static str,
+    remaining: u64,
+    has_room: bool,
+}
+
+impl Explain {
+    pub(super) fn run(&self) -> ExitCode {
+        let lists = match descriptors(&self.attributes) {
+            Ok(lists) => lists,
+            Err(message) => {
+                print_error(format_args!("error: {message}"));
+                return ExitCode::from(EXIT_USAGE);
+            }
+        };
+        let rules = match self.rules.load() {
+            Ok(rules) => rules,
+            Err(code) => return code,
+        };
+        let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
+        let domain = self.domain.as_deref();
+        let request = Request { domain, descriptors: &descriptors, cost: self.cost, ..Request::default() };
+        let limiter = Limiter::new(rules, MemoryConfig::default().build());
+        // The counters are temporary, so the check may consume units.
+        let results = async { Ok((limiter.explain(&request).await?, limiter.check_request(&request).await?)) };
+        let (explanation, decision) = match tollgate::poll_once(results) {
+            Some(Ok(both)) => both,
+            Some(Err(error)) => {
+                print_error(format_args!("error: {}", request_error(&error, domain, &limiter.rules())));
+                return ExitCode::from(EXIT_FAILURE);
+            }
+            None => {
+                print_error("error: the store did not answer");
+                return ExitCode::from(EXIT_FAILURE);
+            }
+        };
+        let text =
+            if self.json { self.to_json(&explanation, &decision) } else { self.to_text(&explanation, &decision) };
+        write_output(&text, 0)
+    }
+
+    fn to_json(&self, explanation: &Explanation, decision: &Decision) -> String {
+        let rules = explanation.rules.iter().zip(decision.domain().rules());
+        let report = ExplainReport {
+            domain: &explanation.domain,
+            cost: self.cost,
+            counters: "fresh",
+            allowed: decision.allowed(),
+            denied_by: decision.denied_by().map(|outcome| outcome.rule.name()),
+            rules: rules
+                .map(|(explained, rule)| RuleReport {
+                    name: &explained.name,
+                    file: &rule.location().file,
+                    line: rule.location().line,
+                    fate: fate(&explained.fate),
+                    why: match &explained.fate {
+                        RuleMatch::Misses(why) => Some(why),
+                        RuleMatch::Applies | RuleMatch::Unlimited => None,
+                    },
+                    counters: explained.counters.iter().map(CounterReport::new).collect(),
+                })
+                .collect(),
+        };
+        // Serialisation of texts and numbers can't fail.
+        let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    fn to_text(&self, explanation: &Explanation, decision: &Decision) -> String {
+        let width = explanation.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
+        let mut text = format!(
+            "Domain {}, a request of cost {}, on fresh counters (independent of any running server).\n\n",
+            tollgate_rules::quoted(&explanation.domain),
+            self.cost
+        );
+        // Writing to a String can't fail.
+        for rule in &explanation.rules {
+            let prefix = format!("{:<9}  {:width$}  ", fate(&rule.fate), rule.name);
+            match &rule.fate {
+                RuleMatch::Misses(why) => {
+                    let _ = writeln!(text, "{prefix}{why}");
+                }
+                RuleMatch::Unlimited => {
+                    let _ = writeln!(text, "{prefix}no limit for this request");
+                }
+                RuleMatch::Applies => {
+                    for counter in &rule.counters {
+                        let _ = writeln!(text, "{prefix}{}", counter_text(counter));
+                    }
+                }
+            }
+        }
+        let _ = match (decision.denied_by(), decision.tightest()) {
+            (Some(denied), _) => {
+                writeln!(text, "\nThe request is refused by {}.", tollgate_rules::quoted(denied.rule.name()))
+            }
+            (None, Some(tightest)) => {
+                let (left, name) = (tightest.reading.remaining, tollgate_rules::quoted(tightest.rule.name()));
+                writeln!(text, "\nThe request is allowed; the tightest limit is {name}, with {left} left.")
+            }
+            (None, None) => writeln!(text, "\nThe request is allowed; no limit applies."),
+        };
+        text
+    }
+}
+
+/// The attributes of each descriptor.
+fn descriptors(attributes: &[String]) -> Result<Vec<Vec<(&str, &str)>>, String> {
+    if attributes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut lists = Vec::new();
+    for pairs in attributes.split(|attribute| attribute == "+") {
+        if pairs.is_empty() {
+            return Err("a descriptor next to `+` is empty; write KEY=VALUE before and after it".to_owned());
+        }
+        let pair = |text: &'_ String| match text.split_once('=') {
+            None | Some(("", _)) => Err(format!("{} is not KEY=VALUE", tollgate_rules::quoted(text))),
+            Some(_) => Ok(()),
+        };
+        pairs.iter().try_for_each(pair)?;
+        lists.push(pairs.iter().filter_map(|text| text.split_once('=')).collect());
+    }
+    Ok(lists)
+}
+
+fn fate(fate: &RuleMatch) -> &'static str {
+    match fate {
+        RuleMatch::Applies => "applies",
+        RuleMatch::Unlimited => "unlimited",
+        RuleMatch::Misses(_) => "misses",
+    }
+}
+
+/// `100/minute, sliding window; key [k1]; enforce; takes 1 of 100 left`.
+fn counter_text(counter: &CounterStatus) -> String {
+    let room = if counter.has_room() { "" } else { ": no room" };
+    format!(
+        "{}; key [{}]; {}; takes {} of {} left{room}",
+        display::limit(&counter.limit),
+        counter.key.join(", "),
+        counter.mode.name(),
+        counter.units,
+        counter.reading.remaining
+    )
+}
+
+impl CounterReport<'_> {
+    fn new(counter: &CounterStatus) -> CounterReport<'_> {
+        CounterReport {
+            key: &counter.key,
+            limit: counter.limit.amount(),
+            period: display::period(counter.limit.period()),
+            algorithm: counter.limit.algorithm().name(),
+            units: counter.units,
+            mode: counter.mode.name(),
+            remaining: counter.reading.remaining,
+            has_room: counter.has_room(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `tollgate block`: blocked callers and address ranges.
+
+use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::CommandResult;
+use super::client::{AdminClient, ApiRequest};
+use super::expiry::ExpiryArgs;
+use super::resource::{Action, RequestBody, Resource};
+use super::show;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlockAction {
+    /// Block a caller, callers whose names match a pattern, or an address range
+    #[command(after_help = "Examples:\n  \
+        tollgate block add abc123 --reason 'leaked key' --for 1h\n  \
+        tollgate block add 192.0.2.0/24 --status 429 --reason scraping")]
+    Add {
+        /// A caller, a name with *, an address or a network
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        who: String,
+        /// The status of its responses: 403 or 429; 403 by default
+        #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(403..=429), conflicts_with = "shadow")]
+        status: Option<u16>,
+        /// Let it pass, and mark it for the gateway
+        #[arg(long)]
+        shadow: bool,
+        /// The reason
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        #[command(flatten)]
+        expiry: ExpiryArgs,
+    },
+    /// List blocks
+    #[command(after_help = "Example:\n  tollgate block list")]
+    List {
+        /// Only names with this prefix
+        #[arg(long, value_name = "TEXT")]
+        prefix: Option<String>,
+        /// The maximum number; all by default
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+    /// Show a block
+    #[command(after_help = "Example:\n  tollgate block show abc123")]
+    Show {
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        who: String,
+    },
+    /// Remove a block
+    #[command(after_help = "Example:\n  tollgate block remove 192.0.2.0/24")]
+    Remove {
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        who: String,
+    },
+}
+
+const BLOCKS: Resource = Resource {
+    path: &["admin", "v1", "blocks"],
+    columns: &[
+        ("WHO", |item| show::text(&item["name"])),
+        ("DOMAIN", |item| item["domain"].as_str().unwrap_or("all").to_owned()),
+        (
+            "RESPONSE",
+            |item| if item["shadow"] == true { "200, marked".to_owned() } else { show::text(&item["status"]) },
+        ),
+        ("IN FORCE", show::in_force),
+        ("UNTIL", |item| show::expiry(&item["expires_at"])),
+        ("BY", |item| show::text(&item["updated_by"])),
+        ("REASON", |item| show::text(&item["reason"])),
+    ],
+    empty: "nobody is blocked",
+};
+
+impl Action for BlockAction {
+    fn run(&self, client: &AdminClient, domain: Option<&str>) -> CommandResult {
+        match self {
+            BlockAction::Add { who, status, shadow, reason, expiry } => {
+                let body = RequestBody::new().with("status", *status).with("shadow", shadow.then_some(true));
+                let body = expiry.add_to(body.with("reason", Some(reason.as_str())));
+                let response = client.send(ApiRequest::put(BLOCKS.path(&[who], domain)).json(body))?;
+                show::print(client, &response, |block| {
+                    let (who, end) = (show::clean(&show::text(&block["name"])), show::expiry(&block["expires_at"]));
+                    format!("{who} is blocked; until: {end}; `tollgate block remove` ends it\n")
+                })
+            }
+            BlockAction::List { prefix, limit } => {
+                BLOCKS.list(client, &BLOCKS.path(&[], domain).with("prefix", prefix.as_deref()), *limit)
+            }
+            BlockAction::Show { who } => BLOCKS.show(client, BLOCKS.path(&[who], domain)),
+            BlockAction::Remove { who } => {
+                let done = format!("{} is no longer blocked", show::clean(who));
+                Resource::delete(client, BLOCKS.path(&[who], domain), &done)
+            }
+        }
+    }
+}

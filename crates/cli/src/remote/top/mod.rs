@@ -1,0 +1,117 @@
+//! `tollgate top`: live activity of a server, in a terminal.
+//!
+//! ```text
+//! feed ─ ServerUpdate ─▶ TopState ◀─ keys ─ screen        one task: updates and key presses change the state, which is drawn
+//! ```
+
+mod draw;
+mod feed;
+mod screen;
+mod state;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::{Value, json};
+
+use super::client::AdminClient;
+use super::server::ServerArgs;
+use super::{CommandError, CommandResult, write_stdout};
+use draw::Palette;
+use state::{KeyOrder, KeyWindow, ServerUpdate, TopKeysQuery, TopState};
+
+/// Live activity of a server.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Keys: a d w u n sort the rules by allow, deny, would deny, utilisation, name; / filters them; t and m select top \
+    keys; ? shows help; q quits. NO_COLOR=1 disables colours.\n\nExamples:\n  \
+    tollgate top\n  \
+    tollgate top --server https://limits.internal:8070 --token-file token\n  \
+    tollgate top --once --json | jq '.overview.rates.deny'"
+)]
+pub(crate) struct Top {
+    /// Print the state once and exit: as one object with --json, else as the screen shows it
+    #[arg(long)]
+    once: bool,
+    /// The order of top keys
+    #[arg(long, value_enum, default_value = "refusals")]
+    by: KeyOrder,
+    /// The time window of top keys
+    #[arg(long, value_enum, default_value = "5m")]
+    window: KeyWindow,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The size of the screen with `--once`.
+const WIDTH: u16 = 100;
+const HEIGHT: u16 = 40;
+
+impl Top {
+    pub(crate) fn run(&self) -> ExitCode {
+        super::run(&self.server, |client| match self.once {
+            true => self.print_once(client),
+            false => self.watch(client),
+        })
+    }
+
+    fn query(&self) -> TopKeysQuery {
+        TopKeysQuery { by: self.by, window: self.window }
+    }
+
+    /// Prints the state once.
+    fn print_once(&self, client: &AdminClient) -> CommandResult {
+        let (overview, rules, top) = client.block_on(async {
+            let (overview, rules) = feed::fetch_all(client).await?;
+            let top = match feed::fetch_keys(client, self.query()).await {
+                Ok(top) => top,
+                // An older server.
+                Err(error) if feed::is_not_found(&error) => Value::Null,
+                Err(error) => return Err(error),
+            };
+            Ok((overview, rules, top))
+        })?;
+        if client.json {
+            return write_stdout(format!("{}\n", json!({"overview": overview, "rules": rules, "top": top})));
+        }
+        let mut state = TopState::new(self.query());
+        state.apply(ServerUpdate::Overview(overview));
+        state.apply(ServerUpdate::Rules(rules));
+        let top = if top.is_null() { Err(feed::TOP_KEYS_UNSUPPORTED.to_owned()) } else { Ok(top) };
+        state.apply(ServerUpdate::TopKeys(self.query(), top));
+        write_stdout(as_text(&state)?)
+    }
+
+    fn watch(&self, client: &AdminClient) -> CommandResult {
+        if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+            let message = "this is not a terminal; use `tollgate top --once`, with --json for programs";
+            return Err(CommandError::Usage(message.to_owned()));
+        }
+        let palette = Palette { is_coloured: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) };
+        client.block_on(screen::show(client, self.query(), palette))
+    }
+}
+
+/// The screen as text.
+fn as_text(state: &TopState) -> Result<String, CommandError> {
+    let never = |error: std::convert::Infallible| match error {};
+    let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT)).map_err(never)?;
+    terminal.draw(|frame| draw::draw(frame, state, Palette { is_coloured: false })).map_err(never)?;
+    Ok(lines(terminal.backend().buffer()))
+}
+
+/// The lines of a screen.
+fn lines(buffer: &ratatui::buffer::Buffer) -> String {
+    let area = buffer.area;
+    let line = |y: u16| {
+        let text: String = (0..area.width).filter_map(|x| buffer.cell((x, y))).map(|cell| cell.symbol()).collect();
+        format!("{}\n", text.trim_end())
+    };
+    (0..area.height).map(line).collect()
+}

@@ -1,0 +1,7 @@
+//! The building blocks of the algorithms: time, calendars, keys, limits, the vote.
+
+mod calendar;
+mod key;
+mod limit;
+mod time;
+mod verdict;

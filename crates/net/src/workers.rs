@@ -1,0 +1,196 @@
+//! Worker threads that serve connections, one per core, each with its own runtime.
+//!
+//! One task accepts connections and hands each to the worker with the fewest. Gateways hold few connections for a long time, so
+//! random distribution (`SO_REUSEPORT`) could put them all on one core.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use super::listener::{AcceptedStream, Listener};
+use super::tls::Tls;
+use super::{Closing, Stream};
+use tollgate_telemetry::metrics::{ListenerMetrics, OpenConnection};
+
+/// Serves connections of one protocol.
+pub trait Wire: Send + Sync {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> ConnectionFuture;
+}
+
+/// Completes when the connection ends.
+pub type ConnectionFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A listener and the protocol that it serves.
+pub struct Endpoint {
+    pub listener: Listener,
+    pub wire: Arc<dyn Wire>,
+    pub tls: Option<Arc<Tls>>,
+    pub max_connections: usize,
+    pub metrics: ListenerMetrics,
+}
+
+/// The worker threads.
+#[derive(Debug)]
+pub struct Workers {
+    handles: Vec<WorkerHandle>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The queue of a worker, and the number of its connections.
+#[derive(Debug)]
+struct WorkerHandle {
+    jobs: mpsc::Sender<Job>,
+    open: Arc<AtomicUsize>,
+}
+
+/// A connection for a worker.
+struct Job {
+    accepted: AcceptedStream,
+    wire: Arc<dyn Wire>,
+    tls: Option<Arc<Tls>>,
+    closing: Closing,
+    metrics: ListenerMetrics,
+    guard: ConnectionGuard,
+}
+
+/// Counts a connection as open until it is dropped.
+struct ConnectionGuard {
+    counts: [Arc<AtomicUsize>; 2],
+    _counted: OpenConnection,
+    /// The receiver ends when the last of these is dropped.
+    _alive: mpsc::Sender<()>,
+}
+
+/// Connections that may wait for a worker.
+const MAX_WAITING: usize = 1024;
+/// The pause after `accept` has failed, for instance without file descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+impl Workers {
+    /// Starts the threads.
+    pub fn start(count: usize) -> io::Result<Workers> {
+        let mut workers = Workers { handles: Vec::new(), threads: Vec::new() };
+        for number in 0..count.max(1) {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let (jobs, inbox) = mpsc::channel(MAX_WAITING);
+            workers.handles.push(WorkerHandle { jobs, open: Arc::default() });
+            let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+            workers.threads.push(thread.spawn(move || runtime.block_on(work(inbox)))?);
+        }
+        Ok(workers)
+    }
+
+    /// The worker with the fewest connections.
+    fn least_loaded(&self) -> Option<&WorkerHandle> {
+        self.handles.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed))
+    }
+
+    /// Stops the threads and drops their connections.
+    pub fn stop(self) {
+        drop(self.handles);
+        for thread in self.threads {
+            // A panic has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Endpoint {
+    /// Accepts connections until shutdown. The workers serve them, or this runtime if there are none. `alive` is dropped when the
+    /// last connection has ended.
+    pub async fn run(self, workers: Option<Arc<Workers>>, mut closing: Closing, alive: mpsc::Sender<()>) {
+        let open = Arc::new(AtomicUsize::new(0));
+        let local = Arc::new(AtomicUsize::new(0));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = closing.begun() => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            let accepted = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // The client has gone, or there are no file descriptors left: the other clients still have to be served.
+                    tracing::debug!(%error, "accepting a connection failed");
+                    self.metrics.refused();
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                    continue;
+                }
+            };
+            if open.load(Ordering::Relaxed) >= self.max_connections {
+                self.metrics.refused();
+                continue;
+            }
+            let worker = workers.as_deref().and_then(Workers::least_loaded);
+            let counts = [open.clone(), worker.map_or(&local, |worker| &worker.open).clone()];
+            let job = Job {
+                accepted,
+                wire: self.wire.clone(),
+                tls: self.tls.clone(),
+                closing: closing.clone(),
+                metrics: self.metrics.clone(),
+                guard: ConnectionGuard::new(counts, self.metrics.accepted(), alive.clone()),
+            };
+            match worker {
+                None => _ = tokio::spawn(serve(job)),
+                Some(worker) => {
+                    if worker.jobs.try_send(job).is_err() {
+                        self.metrics.refused();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Serves connections until the queue is closed.
+async fn work(mut inbox: mpsc::Receiver<Job>) {
+    while let Some(job) = inbox.recv().await {
+        tokio::spawn(serve(job));
+    }
+}
+
+/// Serves one connection on the current runtime.
+async fn serve(job: Job) {
+    let Job { accepted, wire, tls, closing, metrics, guard: _guard } = job;
+    let stream = match accepted {
+        AcceptedStream::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+        AcceptedStream::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+    };
+    let stream = match (stream, tls) {
+        (Ok(stream), Some(tls)) => tls.secure(stream).await,
+        (stream, _) => stream,
+    };
+    match stream {
+        Ok(stream) => wire.serve(stream, closing).await,
+        Err(error) => {
+            tracing::debug!(%error, "setting up a connection failed");
+            metrics.tls_failed();
+        }
+    }
+}
+
+impl ConnectionGuard {
+    fn new(counts: [Arc<AtomicUsize>; 2], counted: OpenConnection, alive: mpsc::Sender<()>) -> ConnectionGuard {
+        for count in &counts {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        ConnectionGuard { counts, _counted: counted, _alive: alive }
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        for count in &self.counts {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The complete store of a fleet: Redis, guarded, with a deny cache, driven by its own thread.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tollgate_core::{Claim, Settlement, Source};
+use tollgate_store::sharded::TransportStats;
+use tollgate_store::{
+    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, SettleFuture, SharedStatus, SharedStore, Store,
+};
+
+use crate::driver::StoreDriver;
+use crate::{AddressError, RedisConfig, RedisConfigError, RedisStore};
+
+/// Counters that all services with this Redis share, for use in a `Limiter`.
+///
+/// ```no_run
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tollgate_redis::RedisCounters;
+///
+/// let counters = RedisCounters::open("redis://127.0.0.1:6379")?;
+/// counters.wait_until_ready(Duration::from_secs(1)).await; // start even if Redis is unavailable
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **Connections:** a thread named `store`, which this starts and which ends when this is dropped, connects to Redis,
+/// sends claims, reconnects after an outage, and sends what was counted meanwhile. The application has nothing to
+/// spawn, and a busy application runtime does not make Redis look slow. Checks may come from any tokio runtime with
+/// time enabled.
+///
+/// **When Redis fails,** limits follow the policies of their rules; there are no errors. [`status`](Self::status)
+/// shows the state of Redis.
+#[derive(Debug)]
+pub struct RedisCounters {
+    store: DenyCache<Arc<Guarded<RedisStore>>>,
+    /// The index in [`LEVELS`] of the [`Level`] of the last refresh.
+    level: AtomicU8,
+    /// Stops when this is dropped.
+    _driver: StoreDriver,
+}
+
+const LEVELS: [Level; 4] = [Level::Normal, Level::Degraded, Level::LocalOnly, Level::Open];
+
+/// Why the counters could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The address is invalid.
+    Address(AddressError),
+    /// A setting is invalid.
+    Config(RedisConfigError),
+    /// The thread could not be started.
+    Thread(io::Error),
+}
+
+impl RedisCounters {
+    /// Counters in the Redis, cluster or group behind sentinels at this address, with default settings. See
+    /// [`Address`](crate::Address).
+    ///
+    /// # Errors
+    /// If the address is invalid. An unavailable Redis is not an error.
+    pub fn open(address: &str) -> Result<RedisCounters, OpenError> {
+        let address = address.parse().map_err(OpenError::Address)?;
+        RedisCounters::new(RedisConfig::new(address), GuardConfig::default())
+    }
+
+    /// Like [`open`](Self::open), with all settings.
+    ///
+    /// The default deadline of a check is 8 ms, because gateways do not wait longer. A service that prefers to wait
+    /// over deciding without Redis sets [`GuardConfig::deadline`].
+    ///
+    /// # Errors
+    /// If a setting is invalid. An unavailable Redis is not an error.
+    pub fn new(config: RedisConfig, guard: GuardConfig) -> Result<RedisCounters, OpenError> {
+        let redis = config.build().map_err(OpenError::Config)?;
+        let guarded = Arc::new(Guarded::new(redis, guard));
+        let driver = StoreDriver::start(guarded.clone()).map_err(OpenError::Thread)?;
+        Ok(RedisCounters { store: DenyCache::new(guarded), level: AtomicU8::new(0), _driver: driver })
+    }
+
+    /// Waits until Redis answers, but no longer than the timeout. Returns whether it does. Requests that are decided
+    /// before follow the policies of their rules.
+    pub async fn wait_until_ready(&self, timeout: Duration) -> bool {
+        self.store.inner().inner().wait_until_ready(timeout).await
+    }
+
+    /// The state of Redis, and the number of claims that passed without it.
+    pub fn status(&self) -> GuardStatus {
+        self.store.inner().status()
+    }
+
+    /// The traffic to Redis.
+    pub fn stats(&self) -> TransportStats {
+        self.store.inner().inner().stats()
+    }
+}
+
+impl Store for RedisCounters {
+    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
+        self.store.settle_into(claim, settlement)
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        self.store.assume(claim, source, settlement);
+    }
+}
+
+impl SharedStore for RedisCounters {
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> SettleFuture<'a> {
+        Box::pin(self.store.settle_into(claim, settlement))
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        self.store.assume(claim, source, settlement);
+    }
+
+    fn level(&self) -> Level {
+        LEVELS.get(usize::from(self.level.load(Ordering::Relaxed))).copied().unwrap_or_default()
+    }
+
+    fn status(&self) -> SharedStatus {
+        SharedStatus { guard: self.status(), transport: self.stats() }
+    }
+
+    fn refresh(&self) -> SharedStatus {
+        let status = SharedStore::status(self);
+        let level = LEVELS.iter().position(|level| *level == status.guard.level).unwrap_or(0);
+        self.level.store(level as u8, Ordering::Relaxed);
+        status
+    }
+
+    fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {
+        let redis = self.store.inner().inner();
+        Box::pin(async move { redis.agree_on(name, proposal, timeout).await.map_err(|failure| failure.to_string()) })
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Address(error) => error.fmt(f),
+            OpenError::Config(error) => error.fmt(f),
+            OpenError::Thread(error) => write!(f, "no thread for Redis: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

@@ -1,0 +1,72 @@
+//! The thread that communicates with Redis.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::oneshot;
+
+use crate::RedisStore;
+use tollgate_store::Guarded;
+
+/// Runs a guarded store in Redis until it is dropped: connections, probes, heartbeats and the outbox.
+///
+/// It is a thread of its own with nothing else to do, so that a busy process does not make Redis look slow.
+#[derive(Debug)]
+pub(crate) struct StoreDriver {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The pause before a task that ended unexpectedly is restarted.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+impl StoreDriver {
+    /// Starts the thread. Succeeds even if Redis is unavailable.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn start(guard: Arc<Guarded<RedisStore>>) -> io::Result<StoreDriver> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = Builder::new().name("store".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let connections = restarting("connections", || {
+                    let guard = guard.clone();
+                    async move { guard.inner().run().await }
+                });
+                let shards = restarting("shards", || {
+                    let guard = guard.clone();
+                    async move { guard.run().await }
+                });
+                tokio::select! {
+                    () = connections => {}
+                    () = shards => {}
+                    // Also if the sender was dropped.
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(StoreDriver { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// Runs a task that should never end, and restarts it if it does.
+async fn restarting<F: Future<Output = ()> + Send + 'static>(what: &str, start: impl Fn() -> F) {
+    loop {
+        let ended = tokio::spawn(start()).await;
+        tracing::error!(?ended, "the store task for {what} ended unexpectedly and is restarted");
+        tokio::time::sleep(RESTART_PAUSE).await;
+    }
+}
+
+impl Drop for StoreDriver {
+    fn drop(&mut self) {
+        // The thread may have ended already.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,191 @@
+//! The task of a lane: connects, sends queued claims, distributes the answers, and reconnects.
+//!
+//! One round trip is in progress at a time. Claims that arrive meanwhile are the next batch; nothing waits for a
+//! timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::Shared;
+use super::batch::{Batch, BatchCommands};
+use super::connect::Link;
+use super::lane::Lane;
+use super::script::SCRIPT;
+use super::stats::TransportCounters;
+use super::topology::PeerNode;
+use tollgate_store::sharded::Failure;
+
+/// A lane and its task's state.
+pub(super) struct LaneTask {
+    shared: Arc<Shared>,
+    peer: Arc<PeerNode>,
+    lane: Arc<Lane>,
+    batch: Batch,
+}
+
+/// Why a connection is no longer used.
+enum ServeEnd {
+    /// The lane is closed and empty.
+    Closed,
+    /// The connection broke. `served` says whether it had completed a round trip.
+    Lost { served: bool },
+}
+
+/// An exponential backoff.
+pub(super) struct Backoff(Duration);
+
+/// A connection without an answer for this time is considered dead.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval at which a connection and the server's settings are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// The first and the maximum pause before a reconnect.
+const PAUSE_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+impl LaneTask {
+    pub(super) fn new(shared: Arc<Shared>, peer: Arc<PeerNode>, lane: Arc<Lane>) -> LaneTask {
+        let batch = Batch::new(lane.node().clone());
+        LaneTask { shared, peer, lane, batch }
+    }
+
+    /// Drives the lane until it closes.
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        while !self.lane.is_closed() {
+            match self.connect().await {
+                Ok(link) => {
+                    self.lane.link_up(link.clone());
+                    let ended = self.serve(link).await;
+                    self.lane.link_lost();
+                    match ended {
+                        ServeEnd::Closed => break,
+                        ServeEnd::Lost { served } => {
+                            TransportCounters::add(&self.shared.counters.lost, 1);
+                            self.shared.topology.refresh();
+                            if served {
+                                backoff = Backoff::default();
+                                continue;
+                            }
+                        }
+                    }
+                }
+                Err(failure) => {
+                    tracing::debug!(node = %self.lane.node(), %failure, "no connection");
+                    self.lane.link_failed(&failure);
+                    self.shared.topology.refresh();
+                }
+            }
+            self.pause(backoff.next()).await;
+        }
+        self.lane.link_failed(&Failure::Unreachable(format!("{}: no longer part of the cluster", self.lane.node())));
+    }
+
+    async fn connect(&mut self) -> Result<Link, Failure> {
+        let mut link = self.shared.connector.link(self.lane.node()).await?;
+        let (script, warning) = link.prepare(SCRIPT).await?;
+        self.batch.loaded(script);
+        self.peer.warn(warning);
+        Ok(link)
+    }
+
+    /// Waits before the next attempt, unless an attempt is requested.
+    async fn pause(&self, pause: Duration) {
+        let pause = sleep(pause);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                () = self.lane.wait_for_work() => {
+                    if self.lane.take_check_request() || self.lane.is_closed() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn serve(&mut self, mut link: Link) -> ServeEnd {
+        let mut served = false;
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick is immediate, and the connection was just checked.
+        checks.tick().await;
+        loop {
+            // Claims that only lacked the script are still in the batch.
+            self.lane.take(&mut self.batch.claims);
+            if !self.batch.claims.is_empty() {
+                if !self.round_trip(&mut link).await {
+                    return ServeEnd::Lost { served };
+                }
+                served = true;
+                continue;
+            }
+            if self.lane.is_closed() {
+                return ServeEnd::Closed;
+            }
+            let check = tokio::select! {
+                biased;
+                () = self.lane.wait_for_work() => self.lane.take_check_request(),
+                () = link.disconnected() => return ServeEnd::Lost { served },
+                _ = checks.tick() => true,
+            };
+            if check {
+                match link.warning(STALL_TIMEOUT).await {
+                    Ok(warning) => self.peer.warn(warning),
+                    Err(_) => return ServeEnd::Lost { served },
+                }
+            }
+        }
+    }
+
+    /// Sends the batch and distributes the answers. Returns whether the connection is still usable.
+    async fn round_trip(&mut self, link: &mut Link) -> bool {
+        let commands = self.batch.write(self.shared.script_now(), &self.shared.counters);
+        let sent = async {
+            match commands {
+                BatchCommands::None => Ok(Vec::new()),
+                BatchCommands::One(command) => Ok(vec![link.send(&command).await?]),
+                BatchCommands::Many(commands) => link.send_all(&commands).await,
+            }
+        };
+        match timeout(STALL_TIMEOUT, sent).await.unwrap_or(Err(Failure::Timeout)) {
+            Ok(answers) => {
+                self.batch.read(answers, &self.shared.counters);
+                true
+            }
+            Err(failure) => {
+                self.batch.fail(&failure);
+                false
+            }
+        }
+    }
+}
+
+impl Drop for LaneTask {
+    fn drop(&mut self) {
+        self.lane.stop_driving();
+    }
+}
+
+impl Backoff {
+    /// The next pause: twice as long as the previous one, with jitter, so that a fleet does not reconnect at the same
+    /// time.
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSE_BOUNDS.1);
+        jitter(pause)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff(PAUSE_BOUNDS.0)
+    }
+}
+
+/// Between three quarters and five quarters of the span.
+pub(super) fn jitter(span: Duration) -> Duration {
+    let quarter = span.as_micros() as u64 / 4;
+    span - Duration::from_micros(quarter) + Duration::from_micros(fastrand::u64(0..=2 * quarter))
+}

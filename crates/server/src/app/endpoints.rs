@@ -1,0 +1,86 @@
+//! Binds the listeners, each with its protocol and its TLS.
+
+use std::sync::Arc;
+
+use tollgate_net::listener::Listener;
+use tollgate_net::tls::{self, Tls, TlsFiles};
+use tollgate_net::workers::{Endpoint, Wire};
+
+use super::component::{Foundation, Tasks};
+use crate::config::{self, ListenSettings};
+
+/// Binds listeners and collects the errors.
+pub(super) struct EndpointBuilder<'f> {
+    foundation: &'f Foundation<'f>,
+    addresses: Vec<(&'static str, String)>,
+    errors: Vec<String>,
+    secured: Vec<Arc<Tls>>,
+}
+
+impl<'f> EndpointBuilder<'f> {
+    pub(super) fn new(foundation: &'f Foundation<'f>) -> EndpointBuilder<'f> {
+        EndpointBuilder { foundation, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new() }
+    }
+
+    /// Binds a listener, unless it is off. [`finish`](EndpointBuilder::finish) reports the errors.
+    pub(super) fn bind(
+        &mut self,
+        name: &'static str,
+        listen: &ListenSettings,
+        wire: Arc<dyn Wire>,
+    ) -> Option<Endpoint> {
+        let tls = match listen.tls.as_ref().map(|tls| Tls::load(tls_files(tls), protocols(name))).transpose() {
+            Ok(tls) => tls.map(Arc::new),
+            Err(error) => {
+                self.errors.push(format!("{name}: TLS can't be set up: {error}"));
+                return None;
+            }
+        };
+        self.secured.extend(tls.clone());
+        match Listener::bind(&listen.address) {
+            Ok(None) => None,
+            Ok(Some(listener)) => {
+                self.addresses.push((name, listener.to_string()));
+                let metrics = self.foundation.metrics.listener(name);
+                Some(Endpoint { listener, wire, tls, max_connections: listen.max_connections, metrics })
+            }
+            Err(error) => {
+                let address = &listen.address;
+                let remedy = format!("stop the program that listens there, or choose another address with --{name}");
+                self.errors.push(format!("{name} can't listen on {address}: {error}; {remedy}"));
+                None
+            }
+        }
+    }
+
+    /// The addresses of all listeners, in the order in which they were bound. Certificates are watched in the background.
+    ///
+    /// # Errors
+    /// An error for every listener that could not be bound, with a remedy.
+    pub(super) fn finish(self, tasks: &mut Tasks) -> Result<Vec<(&'static str, String)>, Vec<String>> {
+        for tls in self.secured {
+            let health = self.foundation.health.clone();
+            tasks.add(move |closing| tls.watch(tls::POLL_INTERVAL, health, closing));
+        }
+        if self.errors.is_empty() { Ok(self.addresses) } else { Err(self.errors) }
+    }
+}
+
+fn tls_files(tls: &config::TlsSettings) -> TlsFiles {
+    let clients = tls.clients.as_ref();
+    TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
+        client_ca: clients.map(|clients| clients.ca.clone()),
+        client_sans: clients.map(|clients| clients.sans.clone()).unwrap_or_default(),
+    }
+}
+
+/// The protocols that ALPN offers to clients.
+fn protocols(listener: &str) -> &'static [&'static [u8]] {
+    match listener {
+        "grpc" => &[b"h2"],
+        "resp" => &[],
+        _ => &[b"http/1.1"],
+    }
+}

@@ -1,0 +1,91 @@
+//! Builds observability from the settings: tallies, the decision log, and the exchange with other servers of the fleet.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tollgate::{Clock as _, Span, SystemClock};
+use tollgate_control::Db;
+
+use super::component::{Foundation, Tasks};
+use crate::config::{DecisionLogPlace, ServerSettings};
+use tollgate_admin::data_dir::DataDir;
+use tollgate_admin::decisions::{DecisionSink, FilesConfig};
+use tollgate_admin::observe::{Observability, ObservabilityConfig, fleet, sampler};
+use tollgate_admin::store_of_record::ControlPlane;
+use tollgate_observe::{LogConfig, SampleRate};
+
+/// The directory of the log's files within the data directory.
+const DIRECTORY: &str = "decisions";
+
+/// Builds the observability of the server. `waits`: the store may wait for a network.
+///
+/// # Errors
+/// If the sink of the decision log can't be opened.
+pub(super) fn build(foundation: &Foundation<'_>, db: Option<&Db>, waits: bool) -> Result<Arc<Observability>, String> {
+    let sink = sink(foundation.settings, db, foundation.data.as_deref())?;
+    Ok(Arc::new(Observability::new(config(foundation.settings, waits), sink, SystemClock::default().now())))
+}
+
+/// Adds the tasks that sample, log and exchange with other servers. The returned future removes this server from their list.
+pub(super) fn run(
+    foundation: &Foundation<'_>,
+    observability: &Arc<Observability>,
+    control: &Arc<ControlPlane>,
+    tasks: &mut Tasks,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let (sampled, sampling) = (observability.clone(), control.clone());
+    tasks.add(move |closing| sampler::run(sampled, sampling, closing));
+    let (shared, sharer) = (observability.clone(), control.clone());
+    tasks.add(move |closing| fleet::run(shared, sharer, closing));
+    let (decisions, health) = (observability.decisions.clone(), foundation.health.clone());
+    tasks.add(move |closing| async move { decisions.run(health, SystemClock::default(), closing).await });
+    Box::pin(fleet::leave(observability.clone(), control.clone()))
+}
+
+/// The configuration. `waits`: the store may wait for a network.
+fn config(settings: &ServerSettings, waits: bool) -> ObservabilityConfig {
+    let observe = &settings.observe;
+    let log = LogConfig {
+        on: observe.decisions.place != DecisionLogPlace::Off,
+        sample: SampleRate::from_bps(observe.decisions.sample.bps),
+        callers: SampleRate::from_bps(observe.decisions.callers.bps),
+        ..LogConfig::default()
+    };
+    ObservabilityConfig {
+        server_name: observe.server_name.clone(),
+        region: observe.region.clone(),
+        log,
+        keep: Span::from_micros(u64::try_from(observe.decisions.keep.as_micros()).unwrap_or(u64::MAX)),
+        max_rows: observe.decisions.max,
+        keys_in_metrics: observe.metrics_show_keys,
+        shadow: settings.shadow_mode,
+        waits,
+    }
+}
+
+/// The sink of the decision log.
+///
+/// # Errors
+/// If the sink can't be opened.
+fn sink(settings: &ServerSettings, db: Option<&Db>, data: Option<&DataDir>) -> Result<DecisionSink, String> {
+    let log = &settings.observe.decisions;
+    let directory = log.directory.clone().or_else(|| data.map(|data| data.file(DIRECTORY)));
+    let keep = Span::from_micros(u64::try_from(log.keep.as_micros()).unwrap_or(u64::MAX));
+    let config =
+        directory.map(|directory| FilesConfig { directory, max_bytes: log.file_size, max_files: log.files, keep });
+    match (log.place, db, config) {
+        (DecisionLogPlace::Auto | DecisionLogPlace::Control, Some(db), _) => Ok(DecisionSink::control(db.clone())),
+        (DecisionLogPlace::Auto | DecisionLogPlace::Files, _, Some(config)) => DecisionSink::files(config),
+        (DecisionLogPlace::Auto | DecisionLogPlace::Off, _, _) => Ok(DecisionSink::Memory),
+        (DecisionLogPlace::Stdout, _, _) => DecisionSink::output(io::stdout()),
+        (DecisionLogPlace::Control, None, _) => {
+            Err("decision_log is control, but there is no control store; start with --data or --control".to_owned())
+        }
+        (DecisionLogPlace::Files, _, None) => {
+            Err("decision_log is files, but there is no directory for them; set --decision-log-dir or --data"
+                .to_owned())
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `tollgate lint`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::cli::{directory, rule_file, tollgate};
+
+const GOOD: &str = "domain: good\nrules:\n  - {name: one, key: [], limit: 1/second}\n";
+const WARNED: &str =
+    "domain: warned\nrules:\n  - {name: one, key: [a], limit: 1/second}\n  - {name: two, key: [b], limit: 1/second}\n";
+const BAD: &str = "domain: bad\nrules:\n  - name: one\n    key: [a]\n    limit: 1/fortnight\n    algoritm: gcra\n";
+
+#[test]
+fn the_examples_are_clean() {
+    for path in ["examples/rules", "examples/rules/api.yaml"] {
+        let ran = tollgate(&["lint", path], b"");
+        // But for what is told of every domain with requests in flight.
+        let (warning, summary) = ran.out.split_once('\n').unwrap();
+        assert!(warning.contains("`api_platform` has concurrency limits (`in-flight`); "), "{warning}");
+        assert_eq!((ran.code, summary, &*ran.err), (0, "1 domain, 9 rules: 0 errors, 1 warning\n", ""));
+    }
+}
+
+#[test]
+fn each_domain_with_requests_in_flight_is_told_who_can_have_none() {
+    let file = rule_file(
+        "lint-held",
+        "domain: one
+entity: a
+rules:
+  - {name: rate, key: [a], limit: 1/second}
+  - {name: off, key: [a], limit: 9 concurrent, mode: off}
+  - {name: first, key: [a], limit: 2 concurrent}
+  - {name: by-tier, key: [a], limit: {free: 1/second, pro: 2 concurrent, enterprise: unlimited, custom: unlimited}}
+---
+domain: two
+rules: [{name: only, key: [a], limit: 2 concurrent}]
+---
+domain: three
+rules: [{name: rate, key: [a], limit: 2/second}]
+",
+    );
+    let ran = tollgate(&["lint", &file], b"");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [.., one, two, summary] = &lines[..] else { panic!("{}", ran.out) };
+    assert!(one.starts_with(&format!("{file}:6: warning: `one` has concurrency limits (`first` and 1 other rule);")));
+    assert!(two.starts_with(&format!("{file}:10: warning: `two` has concurrency limits (`only`);")), "{two}");
+    for line in [one, two] {
+        assert!(line.contains("`tollgate.claim`") && line.contains("`tollgate.ask: return`"), "{line}");
+    }
+    assert!(summary.ends_with("0 errors, 2 warnings") && ran.code == 0, "{}", ran.out);
+}
+
+#[test]
+fn problems_are_lines_and_decide_the_exit_code() {
+    let good = rule_file("lint-good", GOOD);
+    let warned = rule_file("lint-warned", WARNED);
+    let bad = rule_file("lint-bad", BAD);
+    // 257 rules that only a look can tell apart load, and do not compile.
+    let scanned: String = (0..257)
+        .map(|n| format!("  - {{name: r{n}, key: [], match: {{a: {{not: x{n}}}}}, limit: 1/second}}\n"))
+        .collect();
+    let scanned = rule_file("lint-scanned", &format!("domain: scanned\nrules:\n{scanned}"));
+    let empty = directory("lint-empty");
+    let empty = empty.to_str().unwrap();
+    let rows: [(&[&str], i32, usize, &str); 8] = [
+        (&[&good], 0, 0, "1 domain, 1 rule: 0 errors, 0 warnings"),
+        (&[&good, &warned], 0, 1, "2 domains, 3 rules: 0 errors, 1 warning"),
+        (&[&bad], 1, 2, "2 errors, 0 warnings"),
+        (&[&good, &bad, &warned], 1, 3, "2 errors, 1 warning"),
+        (&[&good, &good], 1, 1, "1 error, 0 warnings"),
+        (&[&scanned], 1, 1, "1 error, 0 warnings"),
+        (&[empty], 1, 1, "1 error, 0 warnings"),
+        (&["no-such-file.yaml"], 1, 1, "1 error, 0 warnings"),
+    ];
+    for (paths, code, problems, summary) in rows {
+        let ran = tollgate(&[&["lint"], paths].concat(), b"");
+        assert_eq!(ran.code, code, "{paths:?}: {}", ran.out);
+        assert_eq!(ran.out.lines().count(), problems + 1, "{paths:?}: {}", ran.out);
+        assert_eq!(ran.out.lines().last(), Some(summary), "{paths:?}");
+        assert_eq!(ran.err, "", "{paths:?}");
+    }
+    let ran = tollgate(&["lint", &bad], b"");
+    assert!(ran.out.starts_with(&format!("{bad}:5: error: ")), "{}", ran.out);
+    assert!(ran.out.contains(":6: error: ") && ran.out.contains("`algorithm`"), "{}", ran.out);
+}
+
+#[test]
+fn json_has_the_same_problems() {
+    let bad = rule_file("lint-json-bad", BAD);
+    let warned = rule_file("lint-json-warned", WARNED);
+    let ran = tollgate(&["lint", "--json", &bad], b"");
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["errors"], &report["warnings"]), (1, &Value::from(2), &Value::from(0)));
+    assert_eq!((&report["domains"], &report["rules"]), (&Value::Null, &Value::Null));
+    let first = &report["problems"][0];
+    assert_eq!((&first["severity"], &first["file"], &first["line"]), (&"error".into(), &bad.into(), &5.into()));
+    assert!(first["message"].as_str().unwrap().contains("fortnight"));
+    assert_ne!(first["remedy"], "");
+
+    let ran = tollgate(&["lint", &warned, "--json"], b"");
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["errors"], &report["warnings"]), (0, &0.into(), &1.into()));
+    assert_eq!((&report["domains"], &report["rules"]), (&1.into(), &2.into()));
+    assert_eq!(report["problems"][0]["severity"], "warning");
+}
+
+#[test]
+fn files_of_one_domain_are_merged_if_asked() {
+    let files = directory("lint-merged");
+    for name in ["one", "two"] {
+        let text = format!("domain: both\nrules:\n  - {{name: {name}, key: [], limit: 1/second}}\n");
+        fs::write(files.join(format!("{name}.yaml")), text).unwrap();
+    }
+    let files = files.to_str().unwrap();
+    assert_eq!(tollgate(&["lint", files], b"").code, 1);
+    let ran = tollgate(&["lint", "--merge-domains", files], b"");
+    assert_eq!((ran.code, &*ran.out), (0, "1 domain, 2 rules: 0 errors, 0 warnings\n"));
+}

@@ -1,0 +1,142 @@
+//! The dashboard of real servers in a real browser: Debian's Chromium, driven by `dashboard/tests/`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{http, new_server};
+use serde_json::{Value, json};
+use tollgate_testing::{Server, programs};
+
+/// A few rules of every kind, for traffic that the tests send.
+const RULES: &str = "
+domain: api
+entity: user_id
+tiers: {free: {paid: false}, pro: {}}
+default_tier: free
+rules:
+  - {name: per-user, key: [user_id], limit: {free: 10/hour, pro: 1000/hour}}
+  - {name: new-idea, key: [user_id], limit: 8/hour, mode: shadow}
+  - {name: orders, key: [user_id, endpoint], match: {endpoint: \"POST /orders*\"}, limit: 6/minute, mode: soft}
+  - {name: everyone, key: [], limit: 100000/second}
+";
+
+/// What a shop may have, for pictures.
+const SHOP: &str = "
+domain: api
+entity: user_id
+tiers: {free: {paid: false}, pro: {}, enterprise: {}}
+default_tier: free
+rules:
+  - {name: per-user, key: [user_id], limit: {free: 120/minute, pro: 1200/minute, enterprise: 12000/minute}}
+  - {name: orders, key: [user_id], match: {endpoint: \"POST /orders*\"}, limit: {free: 20/minute, pro: 200/minute, enterprise: 2000/minute}}
+  - {name: search-v2, key: [user_id], match: {endpoint: \"GET /search*\"}, limit: 40/minute, mode: shadow}
+  - {name: exports, key: [user_id], match: {endpoint: \"POST /exports*\"}, limit: 30/minute, mode: soft}
+  - {name: login, key: [remote_address], match: {endpoint: \"POST /login\"}, limit: 5/5m, policy: security}
+  - {name: everyone, key: [], limit: 10000/second, algorithm: token_bucket}
+";
+
+const TOKEN: &str = "tg_the-token-of-the-dashboards-tests-0123456789";
+
+/// So many rules a server shows without anybody having to wait.
+fn thousand() -> String {
+    let rules = (0..1_000)
+        .map(|number| format!("  - {{name: rule-{number:04}, key: [user_id], limit: {}/hour}}\n", number + 1));
+    format!("domain: big\nentity: user_id\nrules:\n{}", rules.collect::<String>())
+}
+
+fn dashboard() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard").canonicalize().unwrap()
+}
+
+/// Sends JSON to the admin API, which must take it.
+#[track_caller]
+fn send(method: &str, url: &str, token: Option<&str>, body: &Value) -> Value {
+    let request = ureq::http::Request::builder().method(method).uri(url).header("Content-Type", "application/json");
+    let request = match token {
+        Some(token) => request.header("Authorization", format!("Bearer {token}")),
+        None => request,
+    };
+    let mut answer = ureq::run(request.body(body.to_string()).unwrap()).unwrap();
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+}
+
+/// A server that whoever is on this machine may ask, and one that wants a token.
+fn servers() -> (Server, Server) {
+    let open = new_server().rules(RULES).listen(&["http", "admin"]).start();
+    let quota = json!({
+        "tier": "pro", "reason": "contract 4711",
+        "overrides": [{"rule": "per-user", "limit": "500/hour", "expires_at": "2100-01-01T00:00:00Z"}],
+    });
+    send("PUT", &open.url("admin", "/admin/v1/quotas/tenant-a"), None, &quota);
+    let builder = new_server().rules(&thousand()).listen(&["admin"]);
+    let file = builder.home().join("token");
+    fs::write(&file, TOKEN).unwrap();
+    let guarded = builder.args(&["--admin-token-file", &file.display().to_string()]).start();
+    (open, guarded)
+}
+
+#[test]
+fn the_dashboard_is_in_the_binary_and_kept_by_browsers_as_long_as_it_is_the_same() {
+    let server = new_server().rules(RULES).listen(&["admin"]).start();
+    let page = http::get(&server.url("admin", "/"));
+    assert_eq!(page.headers["cache-control"], "no-cache");
+    assert!(page.body.contains("/assets/"), "the binary was built without the dashboard: run make dashboard");
+    // Nothing inline: the policy would not let it run.
+    assert!(!page.body.contains("<style") && !page.body.contains("<script>"), "{}", page.body);
+    let named: Vec<&str> = page.body.split('"').filter(|text| text.starts_with("/assets/")).collect();
+    assert!(named.len() >= 3, "{named:?}");
+    for path in named {
+        let asset = http::get(&server.url("admin", path));
+        assert_eq!(asset.status, 200, "{path}");
+        assert_eq!(asset.headers["cache-control"], "public, max-age=31536000, immutable");
+        let kind = match path.rsplit('.').next() {
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        assert_eq!(asset.headers["content-type"], kind, "{path}");
+        let tag = asset.headers["etag"].to_str().unwrap();
+        for tags in [tag.to_owned(), format!("\"other\", W/{tag}")] {
+            let again = ureq::get(server.url("admin", path)).header("If-None-Match", &tags).call().unwrap();
+            assert_eq!(again.status(), 304, "{path}");
+        }
+    }
+    assert_eq!(http::get(&server.url("admin", "/assets/nothing.js")).status, 404);
+}
+
+#[test]
+fn the_dashboard_works_in_a_browser() {
+    let (open, guarded) = servers();
+    let reader = json!({"name": "reader", "scopes": ["read"]});
+    let reader = send("POST", &guarded.url("admin", "/admin/v1/tokens"), Some(TOKEN), &reader);
+    let mut node = node("all.mjs", &open);
+    node.env("GUARDED", guarded.url("admin", ""));
+    node.env("TOKEN", TOKEN).env("READER", reader["token"].as_str().unwrap());
+    succeeds(node);
+}
+
+#[test]
+#[ignore = "it makes the pictures of the docs, of two minutes of traffic: make pictures"]
+fn pictures_are_taken() {
+    let open = new_server().rules(SHOP).listen(&["http", "admin"]).start();
+    let mut node = node("pictures.mjs", &open);
+    node.env("PICTURES", dashboard().join("../docs/pictures"));
+    succeeds(node);
+}
+
+/// One of the dashboard's tests, on a server that whoever is on this machine may ask.
+fn node(test: &str, open: &Server) -> Command {
+    let mut node = Command::new(programs::system("node"));
+    node.arg(Path::new("tests").join(test)).current_dir(dashboard());
+    node.env("ADMIN", open.url("admin", "")).env("HTTP", open.url("http", ""));
+    node.env("CHROMIUM", programs::system("chromium"));
+    node
+}
+
+#[track_caller]
+fn succeeds(mut node: Command) {
+    let output = node.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,169 @@
+//! Receipts of a real server: settled by it, by the one after it, and by others with the same store.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use tollgate_testing::{Redis, Server, ServerBuilder, eventually};
+
+use crate::http::{Answer, get, post, post_once};
+use crate::new_server;
+
+const RULES: &str = "
+domain: llm
+entity: key
+rules:
+  - {name: in-flight, key: [key], limit: 2 concurrent}
+  - {name: tokens, key: [key], limit: 1000/day, algorithm: sliding_log, cost: tokens, settle: true, policy: quota}
+";
+const CALL: &str = r#"{"key": "k", "tokens": 400}"#;
+
+fn builder() -> ServerBuilder {
+    new_server().rules(RULES).listen(&["http", "admin"])
+}
+
+/// One with counters in this Redis, which it waits for also where others have all cores.
+fn shared(redis: &Redis) -> ServerBuilder {
+    builder().args(&["--store", &redis.url(), "--store-deadline", "1s", "--data", "off"])
+}
+
+fn check(server: &Server, body: &str) -> Value {
+    let answer = post(&server.url("http", "/v1/ratelimit/check"), body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()
+}
+
+fn settle(server: &Server, checked: &Value, outcome: &str, cost: Option<u64>) -> Answer {
+    let mut body = json!({"receipt": checked["receipt"], "outcome": outcome});
+    if let Some(cost) = cost {
+        body["cost"] = cost.into();
+    }
+    post(&server.url("http", "/v1/ratelimit/settle"), &body.to_string())
+}
+
+#[track_caller]
+fn assert_problem(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (status, Some(code)), "{}", answer.body);
+}
+
+/// A metric of the server, by its name with labels.
+fn metric(server: &Server, name: &str) -> i64 {
+    let text = get(&server.url("admin", "/metrics")).body;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::to_owned);
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+#[test]
+fn a_receipt_outlives_the_server_that_gave_it() {
+    let mut server = builder().args(&["--snapshot-interval", "1s"]).start();
+    let (one, other) = (check(&server, CALL), check(&server, r#"{"key": "k", "tokens": 300}"#));
+    assert_eq!(settle(&server, &other, "ok", Some(100)).json()["rules"][1]["returned"], 200);
+    let key = server.home().join("data/receipt.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(metric(&server, "tollgate_receipts_issued_total"), 2);
+    assert_eq!(metric(&server, r#"tollgate_receipts_settled_total{outcome="ok"}"#), 1);
+    // The snapshot after the one that may have begun before.
+    let snapshot = server.home().join("data/counters.snapshot");
+    let modified = || std::fs::metadata(&snapshot).and_then(|file| file.modified()).ok();
+    for _ in 0..2 {
+        let before = modified();
+        check(&server, r#"{"key": "another"}"#);
+        assert!(eventually(|| (modified() != before).then_some(())).is_some(), "{}", server.log());
+    }
+    server.kill();
+    let server = server.restart().listen(&["http", "admin"]).start();
+    let settled = settle(&server, &one, "ok", Some(150));
+    assert_eq!((settled.status, &settled.json()["rules"][1]["returned"]), (200, &json!(250)), "{}", settled.body);
+    assert_eq!(settled.json()["rules"][1]["remaining"], 750);
+    // What the other one was told holds too.
+    let again = settle(&server, &other, "ok", Some(100));
+    assert!(again.is_replay(), "{}", again.body);
+    assert_problem(&settle(&server, &other, "failed", None), 409, "already_settled");
+    assert_eq!(metric(&server, r#"tollgate_receipts_refused_total{reason="already_settled"}"#), 1);
+}
+
+#[test]
+fn without_a_data_directory_receipts_end_with_the_process() {
+    let server = builder().args(&["--data", "off"]).start();
+    server.wait_for_log("receipts can be settled only until this process ends: set receipt_keys or a data directory");
+    let checked = check(&server, CALL);
+    let server = server.restart().listen(&["http"]).args(&["--data", "off"]).start();
+    let answer = settle(&server, &checked, "ok", None);
+    assert_problem(&answer, 400, "foreign_receipt");
+}
+
+#[test]
+fn keys_are_rotated_without_losing_a_receipt() {
+    const OLD: &str = "an old secret of the fleet";
+    const NEW: &str = "a new secret of the fleet";
+    let with = |keys: &str| builder().args(&["--data", "off"]).env("TOLLGATE_RECEIPT_KEYS", keys).start();
+    let (old, both) = (with(OLD), with(&format!("{NEW},{OLD}")));
+    // Not the same counters, but the same keys: a receipt of one is no stranger to the other.
+    let (from_old, from_both) = (check(&old, CALL), check(&both, CALL));
+    assert_eq!(settle(&both, &from_old, "ok", None).status, 200);
+    assert_problem(&settle(&old, &from_both, "ok", None), 400, "foreign_receipt");
+    let file = builder();
+    let path = file.home().join("keys");
+    std::fs::write(&path, format!("{NEW}\n")).unwrap();
+    let new = file.args(&["--data", "off", "--receipt-keys-file", &path.display().to_string()]).start();
+    assert_eq!(settle(&new, &from_both, "ok", None).status, 200);
+    assert_problem(&settle(&new, &from_old, "ok", None), 400, "foreign_receipt");
+    let (code, said) = builder().args(&["--receipt-keys-file", "missing"]).run_to_exit();
+    assert!(code == Some(1) && said.contains("receipt_keys_file: missing can't be read"), "{said}");
+}
+
+#[test]
+fn servers_with_one_redis_settle_each_others_receipts() {
+    let redis = Redis::start();
+    let (one, other) = (shared(&redis).start(), shared(&redis).start());
+    for server in [&one, &other] {
+        server.wait_for_log("no receipt_keys are set: receipts are signed with a key in the store");
+    }
+    let first = check(&one, CALL);
+    assert_eq!(first["remaining"], 1, "{first}");
+    let settled = settle(&other, &first, "ok", Some(150));
+    assert_eq!((settled.status, &settled.json()["rules"][1]["returned"]), (200, &json!(250)), "{}", settled.body);
+    for server in [&one, &other] {
+        let again = settle(server, &first, "ok", Some(150));
+        assert_eq!((again.is_replay(), &again.body), (true, &settled.body));
+        assert_problem(&settle(server, &first, "ok", Some(151)), 409, "already_settled");
+    }
+    // The same request under one key, on both: it is taken once, and both tell of it.
+    let (url, more) = ("/v1/ratelimit/check", r#"{"key": "k", "tokens": 100}"#);
+    let answers = [&one, &other].map(|server| post_once(&server.url("http", url), "call-1", more));
+    assert_eq!([answers[0].is_replay(), answers[1].is_replay()], [false, true]);
+    assert_problem(&post_once(&other.url("http", url), "call-1", CALL), 422, "idempotency_conflict");
+    assert_eq!(settle(&other, &answers[0].json(), "ok", Some(100)).json()["rules"][0]["released"], true);
+    assert!(settle(&one, &answers[1].json(), "ok", Some(100)).is_replay());
+    // Past the limit, and nobody is told that it was not settled.
+    let debited = settle(&one, &check(&one, r#"{"key": "k", "tokens": 1}"#), "failed", Some(5_000));
+    assert_eq!((debited.status, &debited.json()["rules"][1]["debited"]), (200, &json!(4_999)), "{}", debited.body);
+    let left = check(&one, r#"{"key": "k", "cost": 0}"#);
+    assert_eq!(left["remaining"], 2, "all slots are free: {left}");
+    assert_eq!(metric(&other, r#"tollgate_idempotent_replays_total{wire="http"}"#), 1);
+    assert_eq!(metric(&other, r#"tollgate_idempotency_conflicts_total{wire="http"}"#), 1);
+    assert_eq!(metric(&one, "tollgate_receipts_issued_total"), 3);
+    assert_eq!(metric(&other, r#"tollgate_receipts_settled_total{outcome="ok"}"#), 2);
+}
+
+#[test]
+fn a_redis_that_is_away_at_the_start_gives_the_key_later() {
+    let mut redis = Redis::start();
+    let one = shared(&redis).start();
+    let fleet = check(&one, CALL);
+    redis.kill();
+    let other = shared(&redis).start();
+    other.wait_for_log("receipts are signed with a key of this server only, until the store is available");
+    assert_problem(&settle(&other, &fleet, "ok", None), 400, "foreign_receipt");
+    let early = check_anything(&other);
+    redis.restart();
+    // Another Redis, which knows nothing: whoever comes first reminds it, and the other follows.
+    let is_known = |server: &Server, checked: &Value| (settle(server, checked, "ok", None).status != 400).then_some(());
+    assert!(eventually(|| is_known(&one, &check_anything(&other))).is_some(), "{}", other.log());
+    assert!(eventually(|| is_known(&other, &check_anything(&one))).is_some(), "{}", one.log());
+    assert!(is_known(&other, &early).is_some(), "what it gave before it takes back");
+}
+
+/// A receipt of a check that no rule applies to.
+fn check_anything(server: &Server) -> Value {
+    check(server, r#"{"nobody": "x", "receipt": true}"#)
+}

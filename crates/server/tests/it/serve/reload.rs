@@ -1,0 +1,155 @@
+//! Rules that change while the server runs.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tollgate_testing::{Server, eventually};
+
+use crate::http::{get, post};
+use crate::new_server;
+use crate::serve::grpc::{self, RULES};
+
+fn with_amount(amount: u32) -> String {
+    RULES.replace("requests_per_unit: 3", &format!("requests_per_unit: {amount}"))
+}
+
+fn readiness(server: &Server) -> serde_json::Value {
+    get(&server.url("admin", "/readyz")).json()
+}
+
+/// Waits until the limit of a user who never came is this.
+#[track_caller]
+fn wait_for_amount(server: &Server, amount: u64) {
+    let body = r#"{"domain":"d","attributes":{"user":"nobody"},"cost":0}"#;
+    let limit = || post(&server.url("http", "/v1/ratelimit/check"), body).json()["limit"].as_u64();
+    let seen = eventually(|| (limit() == Some(amount)).then_some(()));
+    assert!(seen.is_some(), "the limit is {:?}, not {amount}:\n{}", limit(), server.log());
+}
+
+#[tokio::test]
+async fn a_changed_file_takes_effect_and_counters_stay() {
+    let server = new_server().rules(RULES).listen(&["grpc", "http", "admin"]).start();
+    let mut client = grpc::client(&server).await;
+    assert_eq!(grpc::ask(&mut client, "u").await, (true, 2));
+    server.write_rules(&with_amount(5));
+    wait_for_amount(&server, 5);
+    assert_eq!(grpc::ask(&mut client, "u").await, (true, 3));
+    let metrics = get(&server.url("admin", "/metrics")).body;
+    assert!(metrics.contains("tollgate_rules_generation 2"), "{metrics}");
+}
+
+#[test]
+fn bad_rules_keep_the_last_good_and_say_so() {
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).start();
+    server
+        .write_rules("domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n");
+    let degraded = eventually(|| readiness(&server)["degraded"][0]["reason"].as_str().map(str::to_owned));
+    let reason = degraded.unwrap_or_else(|| panic!("{}", server.log()));
+    assert!(reason.contains("rules.yaml:3") && reason.contains("fortnight"), "{reason}");
+    assert_eq!(readiness(&server)["ready"], true);
+    assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_valid 0"));
+    server.wait_for_log("the last good rules stay in force");
+    wait_for_amount(&server, 3);
+    server.write_rules(&with_amount(7));
+    wait_for_amount(&server, 7);
+    assert_eq!(readiness(&server)["degraded"], serde_json::json!([]));
+    assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_valid 1"));
+}
+
+#[test]
+fn a_config_map_is_swapped() {
+    let builder = new_server();
+    // As Kubernetes mounts one: files are links into `..data`, which is a link that is swapped.
+    let mount = builder.home().join("mount");
+    let version = |name: &str, amount: u32| {
+        fs::create_dir_all(mount.join(name)).unwrap();
+        fs::write(mount.join(name).join("rules.yaml"), with_amount(amount)).unwrap();
+    };
+    version("..1", 3);
+    symlink("..1", mount.join("..data")).unwrap();
+    symlink("..data/rules.yaml", mount.join("rules.yaml")).unwrap();
+    // The poll could hide that nobody watches.
+    let args = ["--rules", mount.to_str().unwrap(), "--rules-poll", "1h"];
+    let server = builder.args(&args).listen(&["http"]).start();
+    wait_for_amount(&server, 3);
+    version("..2", 4);
+    symlink("..2", mount.join("..new")).unwrap();
+    fs::rename(mount.join("..new"), mount.join("..data")).unwrap();
+    wait_for_amount(&server, 4);
+}
+
+#[test]
+fn a_link_above_the_rules_is_turned() {
+    let builder = new_server();
+    let root = builder.home().join("root");
+    for (name, amount) in [("a", 3), ("b", 4)] {
+        fs::create_dir_all(root.join(name).join("config")).unwrap();
+        fs::write(root.join(name).join("config/rules.yaml"), with_amount(amount)).unwrap();
+    }
+    symlink("a", root.join("current")).unwrap();
+    let rules = root.join("current/config");
+    let server = builder.args(&["--rules", rules.to_str().unwrap(), "--rules-poll", "1h"]).listen(&["http"]).start();
+    wait_for_amount(&server, 3);
+    symlink("b", root.join("new")).unwrap();
+    fs::rename(root.join("new"), root.join("current")).unwrap();
+    wait_for_amount(&server, 4);
+    // And it is the new place that is watched from now on.
+    fs::write(root.join("b/config/rules.yaml"), with_amount(5)).unwrap();
+    wait_for_amount(&server, 5);
+}
+
+#[test]
+fn the_poll_finds_what_nobody_told() {
+    let builder = new_server();
+    // A directory that is not there yet can't be watched.
+    let rules = builder.home().join("later/rules.yaml");
+    fs::create_dir_all(rules.parent().unwrap()).unwrap();
+    fs::write(&rules, with_amount(3)).unwrap();
+    let server = builder.args(&["--rules", rules.to_str().unwrap(), "--rules-poll", "100ms"]).listen(&["http"]).start();
+    wait_for_amount(&server, 3);
+    fs::write(&rules, with_amount(6)).unwrap();
+    wait_for_amount(&server, 6);
+}
+
+#[test]
+fn a_hang_up_reads_them_again() {
+    let server = new_server().rules(RULES).listen(&["admin"]).args(&["--rules-poll", "1h"]).start();
+    server.signal("HUP");
+    let generation =
+        || get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_generation 2").then_some(());
+    assert!(eventually(generation).is_some(), "{}", server.log());
+}
+
+#[tokio::test]
+async fn slow_reloads_under_load_drop_nothing() {
+    let server = new_server().rules(&with_amount(1_000_000)).listen(&["grpc", "http", "admin"]).start();
+    let client = grpc::client(&server).await;
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let asking = |number: u32| {
+        let (mut client, stopped) = (client.clone(), stopped.clone());
+        tokio::spawn(async move {
+            let mut passed = 0u32;
+            while !*stopped.borrow() {
+                let (allowed, _) = grpc::ask(&mut client, &format!("u{number}")).await;
+                assert!(allowed);
+                passed += 1;
+            }
+            passed
+        })
+    };
+    let tasks: Vec<_> = (0..8).map(asking).collect();
+    let server = tokio::task::spawn_blocking(move || {
+        for amount in 1_000_001..=1_000_030 {
+            server.write_rules(&with_amount(amount));
+            wait_for_amount(&server, u64::from(amount));
+        }
+        server
+    })
+    .await
+    .unwrap();
+    stop.send_replace(true);
+    for task in tasks {
+        assert!(task.await.unwrap() > 100);
+    }
+    assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_reloads_total{result=\"bad\"} 0"));
+}

@@ -1,0 +1,115 @@
+//! The store of a server, chosen at run time: its own memory, or a store that it shares with other servers.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tollgate_core::{Claim, Settlement, Source};
+
+use crate::Store;
+use crate::guarded::{GuardStatus, Level};
+use crate::memory::MemoryStore;
+use crate::sharded::TransportStats;
+
+/// Counters in memory or in a shared store.
+#[derive(Debug)]
+pub enum Counters {
+    /// Never waits. A check is polled once, and its future is not a part of the caller's future, which is moved for
+    /// every request and should be small.
+    Memory(MemoryStore),
+    /// Waits for the network. Its futures are boxed, so that the futures of checks are as small as with memory alone.
+    Shared(Arc<dyn SharedStore>),
+}
+
+/// A store that several servers share.
+pub trait SharedStore: Debug + Send + Sync {
+    /// As [`Store::settle_into`].
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> SettleFuture<'a>;
+
+    /// As [`Store::assume`].
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement);
+
+    /// The availability as of the last [`refresh`](SharedStore::refresh). Read for every request, so it must be
+    /// cheap.
+    fn level(&self) -> Level;
+
+    /// The state and statistics.
+    fn status(&self) -> SharedStatus;
+
+    /// Like [`status`](SharedStore::status), and updates the level that [`level`](SharedStore::level) returns.
+    fn refresh(&self) -> SharedStatus;
+
+    /// The value that all servers of this store have under a name: the proposal, unless another server proposed a
+    /// value before. The error says why there is none.
+    fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a>;
+}
+
+/// The future of [`SharedStore::settle`].
+pub type SettleFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+/// The future of [`SharedStore::agree_on`].
+pub type AgreeFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
+
+/// The state of a shared store.
+#[derive(Clone, Debug, Default)]
+pub struct SharedStatus {
+    /// The shards, and the decisions that were made without them.
+    pub guard: GuardStatus,
+    /// The traffic to the shards.
+    pub transport: TransportStats,
+}
+
+impl Counters {
+    /// The store, if it is in memory.
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Counters::Memory(store) => Some(store),
+            Counters::Shared(_) => None,
+        }
+    }
+
+    /// The store, if it is shared.
+    pub fn shared(&self) -> Option<&dyn SharedStore> {
+        match self {
+            Counters::Memory(_) => None,
+            Counters::Shared(store) => Some(&**store),
+        }
+    }
+}
+
+impl From<MemoryStore> for Counters {
+    fn from(store: MemoryStore) -> Counters {
+        Counters::Memory(store)
+    }
+}
+
+impl Store for Counters {
+    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
+        let left = match self {
+            Counters::Memory(store) => {
+                // It never waits, so nothing is left for the future, which stays small.
+                let _ = pin!(store.settle_into(claim, settlement)).poll(&mut Context::from_waker(Waker::noop()));
+                None
+            }
+            Counters::Shared(store) => Some((store, claim, settlement)),
+        };
+        async move {
+            if let Some((store, claim, settlement)) = left {
+                store.settle(claim, settlement).await;
+            }
+        }
+    }
+
+    fn never_waits(&self) -> bool {
+        matches!(self, Counters::Memory(_))
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        match self {
+            Counters::Memory(store) => store.assume(claim, source, settlement),
+            Counters::Shared(store) => store.assume(claim, source, settlement),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Background tasks of a guarded store: heartbeats, probes of failed shards, and sending the outbox.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate_core::{Key, Settlement, Span, Timestamp};
+
+use super::Guarded;
+use super::breaker::{Breaker, jittered};
+use super::deferred::DeferredClaim;
+use super::join::join_all;
+use super::status::{Circuit, GuardStatus, Level, ShardStatus};
+use crate::clock::Clock;
+use crate::sharded::{HEARTBEAT, ShardId, Sharded};
+
+/// The interval at which shards are probed and the outbox is sent.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// The maximum number of claims sent in an interval: 1,000 a second.
+const MAX_SENDS: usize = 50;
+/// The number of heartbeats whose maximum is the replica count. A store that lost its data hears of one server before
+/// the others; with that count, the server would take more than its share of every limit.
+const HEARTBEAT_HISTORY: usize = 4;
+/// How long the level stays `Open` after a request passed uncounted.
+const OPEN_TIME: Span = Span::from_secs(10);
+
+impl<S: Sharded, C: Clock> Guarded<S, C> {
+    /// Sends heartbeats, probes failed shards, and sends them what was counted without them. Never returns: the owner
+    /// of the store runs it concurrently with the claims.
+    pub async fn run(&self) {
+        tokio::join!(self.send_heartbeats(), self.probe_shards(), self.drain_outbox());
+    }
+
+    /// The state of the shards, and the number of claims that passed without them.
+    pub fn status(&self) -> GuardStatus {
+        let shard = |info: crate::sharded::ShardInfo| {
+            let breaker = self.breakers.for_shard(info.id);
+            let (errors, last_error) = breaker.errors();
+            ShardStatus { name: info.name, circuit: breaker.circuit(), errors, last_error, warning: info.warning }
+        };
+        let shards: Vec<ShardStatus> = self.inner.shards().into_iter().map(shard).collect();
+        let (local, owed) = self.local.counts();
+        GuardStatus {
+            level: self.level(&shards),
+            shards,
+            replicas: self.replicas.load(Ordering::Relaxed),
+            heartbeat_error: self
+                .heartbeat_error
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .map(ToString::to_string),
+            fail_open: self.fail_open.by_reason(),
+            local,
+            owed,
+            waiting: self.outbox.len(),
+            dropped: self.outbox.dropped(),
+        }
+    }
+
+    fn level(&self, shards: &[ShardStatus]) -> Level {
+        let unavailable = shards.iter().filter(|shard| shard.circuit != Circuit::Closed).count();
+        let uncounted_at = Timestamp::from_micros(self.uncounted_at.load(Ordering::Relaxed));
+        let is_open = uncounted_at > Timestamp::default() && self.clock.now().since(uncounted_at) < OPEN_TIME;
+        match unavailable {
+            // A store that has no shards yet has breakers for the locations that it was called with.
+            0 if shards.is_empty() && self.breakers.all().any(|breaker| !breaker.is_closed()) => Level::LocalOnly,
+            0 => Level::Normal,
+            _ if unavailable < shards.len() => Level::Degraded,
+            _ if is_open => Level::Open,
+            _ => Level::LocalOnly,
+        }
+    }
+
+    async fn send_heartbeats(&self) {
+        let mut history = [1; HEARTBEAT_HISTORY];
+        for turn in (0..HEARTBEAT_HISTORY).cycle() {
+            let beat = self.inner.heartbeat(HEARTBEAT).await;
+            // The last known count stays valid until there is a new one.
+            if let Ok(replicas) = &beat {
+                history[turn] = *replicas;
+                self.replicas.store(history.into_iter().fold(1, u64::max), Ordering::Relaxed);
+            }
+            *self.heartbeat_error.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
+            tokio::time::sleep(HEARTBEAT).await;
+        }
+    }
+
+    async fn probe_shards(&self) {
+        loop {
+            let now = self.clock.now();
+            let due = self.breakers.all().filter_map(|breaker| Some((breaker, breaker.due(now)?)));
+            join_all(due.map(|(breaker, shard)| self.probe_one(breaker, shard))).await;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    async fn probe_one(&self, breaker: &Breaker, shard: ShardId) {
+        let deadline = self.config.deadline;
+        let result = self.inner.probe(shard, deadline).await;
+        breaker.record_probe(shard, &result, self.clock.now(), jittered(self.config.cool_down));
+        if result.is_ok() {
+            tracing::info!(shard = self.name(shard), "a store shard is available again");
+        }
+    }
+
+    async fn drain_outbox(&self) {
+        loop {
+            let now = self.clock.now();
+            let is_available = |key: &Key<'_>| self.breakers.for_shard(self.inner.locate(key).shard).is_closed();
+            let mut claims = self.outbox.take(MAX_SENDS);
+            claims.retain(|claim| !self.is_expired(claim, now));
+            // Claims for an unavailable shard do not block the others.
+            let (mut claims, wait): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| {
+                claim.may_send(now) && claim.key().is_none_or(|key| is_available(&key)) && !self.must_wait(claim)
+            });
+            for claim in wait {
+                self.outbox.push(claim);
+            }
+            let max = MAX_SENDS - claims.len();
+            claims.extend(self.local.take_debits(max, self.replicas.load(Ordering::Relaxed), now, is_available));
+            join_all(claims.into_iter().map(|claim| self.send_deferred(claim))).await;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    /// Whether a claim has expired. Expired settlements are counted as dropped.
+    fn is_expired(&self, claim: &DeferredClaim, now: Timestamp) -> bool {
+        let is_expired = claim.is_expired(now);
+        if is_expired && claim.is_repeatable() {
+            self.outbox.remove_claim(claim);
+            self.outbox.count_dropped();
+        }
+        is_expired
+    }
+
+    /// Whether the store must first receive the units that were taken here: otherwise a return would have no effect.
+    fn must_wait(&self, claim: &DeferredClaim) -> bool {
+        claim.is_repeatable() && self.local.owes(&claim.claim())
+    }
+
+    /// Sends a claim from the outbox. Except for settlements, which are idempotent, it is sent at most once: if the
+    /// outcome is unknown, it is dropped.
+    async fn send_deferred(&self, claim: DeferredClaim) {
+        if claim.is_repeatable() {
+            return self.redeliver(&claim).await;
+        }
+        let Some(location) = claim.key().map(|key| self.inner.locate(&key)) else { return };
+        let deadline = self.config.deadline;
+        if self.call(location, &claim.claim(), claim.record(), deadline, &mut Settlement::default()).await.is_err() {
+            self.outbox.count_dropped();
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The stores in memory, the stores that wrap stores, and the conformance suite on both.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
+
+mod bounds;
+mod conformance;
+mod deny_cache;
+mod differential;
+mod guarded;
+mod memory;
+mod snapshot;

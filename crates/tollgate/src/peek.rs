@@ -1,0 +1,105 @@
+//! Peeking at one caller's counters.
+
+use smallvec::SmallVec;
+use tollgate_core::{Descriptor, Settlement, Timestamp};
+use tollgate_rules::model::Headers;
+use tollgate_rules::{Domain, LimitArena, Peek, RequestError, Rule, TenantContext, TreePaths};
+use tollgate_store::Store;
+
+use crate::explain::{CounterStatus, display_value};
+use crate::ids;
+use crate::limiter::Limiter;
+
+/// The state of a caller's counters. Reading it consumes nothing.
+#[derive(Clone, Debug)]
+pub struct CallerCounters {
+    /// The domain whose rules were applied.
+    pub domain: String,
+    /// The attribute that names the caller.
+    pub entity: String,
+    /// The time of the readings, by the store's clock.
+    pub at: Timestamp,
+    /// Every counter that is keyed by the caller, in the order of the rules.
+    pub counters: Vec<(RuleName, CounterStatus)>,
+    /// The rules without a counter for the caller, each with the reason.
+    pub left_out: Vec<(RuleName, String)>,
+}
+
+/// The name of a rule, and its visibility to clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleName {
+    /// The rule's name.
+    pub name: String,
+    /// Which response headers may show the rule.
+    pub headers: Headers,
+}
+
+/// The attributes that identify a caller's counters: the entity first.
+pub(crate) type CallerAttributes<'a> = SmallVec<[(&'a str, &'a str); 4]>;
+
+/// A caller's attributes: its entity, then all others.
+pub(crate) fn caller_attributes<'a>(
+    entity: &'a str,
+    caller: &'a str,
+    others: &[(&'a str, &'a str)],
+) -> CallerAttributes<'a> {
+    std::iter::once((entity, caller)).chain(others.iter().copied()).collect()
+}
+
+impl<S: Store> Limiter<S> {
+    /// Reads the caller's counters under every rule that is keyed by the caller alone, or by the caller and attributes in
+    /// `others`. `entity` is the attribute that names the caller; the domain's entity is the default. `None` if neither
+    /// is set.
+    ///
+    /// # Errors
+    /// If the domain is unknown, or the attributes exceed the bounds of a request.
+    pub async fn peek(
+        &self,
+        domain: Option<&str>,
+        entity: Option<&str>,
+        caller: &str,
+        others: &[(&str, &str)],
+    ) -> Result<Option<CallerCounters>, RequestError> {
+        let rules = self.rules();
+        let domain = rules.domain(domain)?;
+        let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
+        let attributes = caller_attributes(entity, caller, others);
+        let (descriptors, arena) = ([Descriptor::new(&attributes)], LimitArena::default());
+        let ways = domain.tree_paths(&attributes);
+        let looks = self.looks_of(domain, &descriptors, &ways, &arena)?;
+        let mut settlement = Settlement::default();
+        self.settle(&looks.claim, &mut settlement).await;
+        let read = looks.rules.iter().zip(&looks.claim.charges).zip(&settlement.readings);
+        let counters = read.map(|(((rule, by), charge), reading)| {
+            let key = charge.key.values().iter().map(display_value).collect();
+            let (limit, mode) = (charge.limit.clone(), charge.mode);
+            let counter = CounterStatus { key, limit, by: *by, units: 0, mode, reading: *reading };
+            (RuleName::new(rule), counter)
+        });
+        Ok(Some(CallerCounters {
+            domain: domain.name().to_owned(),
+            entity: entity.to_owned(),
+            at: settlement.at,
+            counters: counters.collect(),
+            left_out: looks.left_out.into_iter().map(|(rule, why)| (RuleName::new(rule), why)).collect(),
+        }))
+    }
+
+    /// The claim that peeks at a caller's counters. `ways` are the domain's paths for the attributes of the descriptor.
+    pub(crate) fn looks_of<'a>(
+        &self,
+        domain: &'a Domain,
+        descriptors: &'a [Descriptor<'a>; 1],
+        ways: &'a TreePaths<'a>,
+        arena: &'a LimitArena,
+    ) -> Result<Peek<'a>, RequestError> {
+        let known = TenantContext { tenants: &self.tenants(), now: &|| self.clock().now(), arena };
+        domain.peek(descriptors, ways, ids::next(), &known)
+    }
+}
+
+impl RuleName {
+    pub(crate) fn new(rule: &Rule) -> RuleName {
+        RuleName { name: rule.name().to_owned(), headers: rule.headers() }
+    }
+}

@@ -1,0 +1,309 @@
+//! Rules and a store, joined: decisions without an executor, changing rules, failing stores.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tollgate::{
+    ClaimId, Decision, Descriptor, Explanation, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, Mode,
+    Request, RequestError, RuleMatch, Ruleset, Source, Span, Store, Timestamp, Wait, poll_once,
+};
+use tollgate_core::{Claim, Settlement};
+use tollgate_rules::{RuleFile as File, load_sources};
+
+const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+
+fn rules(text: &str, generation: u64) -> Ruleset {
+    let file = File { name: "rules.yaml".to_owned(), text: text.to_owned() };
+    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, generation).unwrap()
+}
+
+fn one(limit: &str) -> String {
+    format!("domain: d\nrules:\n  - {{name: r, key: [k], limit: {limit}}}\n")
+}
+
+fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
+    Limiter::new(rules(text, 1), MemoryConfig::default().build_with(ManualClock::at(START)))
+}
+
+fn check<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)]) -> Decision {
+    ask(limiter, entries, 1).unwrap()
+}
+
+/// Checks, and expects a result at the first poll.
+fn ask<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Result<Decision, RequestError> {
+    let descriptors = [Descriptor::new(entries)];
+    let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
+    poll_once(limiter.check_request(&request)).expect("the in-memory store is ready at the first poll")
+}
+
+fn explain<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Explanation {
+    let descriptors = [Descriptor::new(entries)];
+    let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
+    poll_once(limiter.explain(&request)).unwrap().unwrap()
+}
+
+fn left(decision: &Decision) -> u64 {
+    decision.tightest().unwrap().reading.remaining
+}
+
+#[test]
+fn a_changed_amount_keeps_what_was_used() {
+    let limiter = limiter(&one("10/m"));
+    for _ in 0..4 {
+        check(&limiter, &[("k", "a")]);
+    }
+    limiter.install(rules(&one("100/m"), 2));
+    let decision = check(&limiter, &[("k", "a")]);
+    assert_eq!((left(&decision), decision.generation()), (95, 2));
+    limiter.install(rules(&one("5/m"), 3));
+    assert!(!check(&limiter, &[("k", "a")]).allowed());
+    assert_eq!(limiter.rules().generation(), 3);
+}
+
+#[test]
+fn a_changed_period_or_algorithm_starts_afresh() {
+    let limiter = limiter(&one("10/m"));
+    check(&limiter, &[("k", "a")]);
+    limiter.install(rules(&one("10/30s"), 2));
+    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
+    limiter.install(rules(&one("10/m, algorithm: token_bucket"), 3));
+    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
+    limiter.install(rules(&one("10/m, sub_windows: 10"), 4));
+    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
+    // The first counter is where it was.
+    limiter.install(rules(&one("10/m"), 5));
+    assert_eq!(left(&check(&limiter, &[("k", "a")])), 8);
+}
+
+#[test]
+fn rules_may_change_while_others_decide() {
+    let limiter = limiter(&one("1000/m"));
+    let admitted = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    let decision = check(&limiter, &[("k", "a")]);
+                    // The limit is the one of the rules that decided.
+                    let amount = decision.tightest().unwrap().limit.amount();
+                    assert_eq!(amount, if decision.generation() % 2 == 1 { 1000 } else { 1001 });
+                    admitted.fetch_add(u64::from(decision.allowed()), Ordering::Relaxed);
+                }
+            });
+        }
+        for generation in 2..50 {
+            limiter.install(rules(&one(if generation % 2 == 1 { "1000/m" } else { "1001/m" }), generation));
+        }
+    });
+    let admitted = admitted.load(Ordering::Relaxed);
+    assert!((1000..=1001).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn many_threads_admit_exactly_the_limit() {
+    for algorithm in ["sliding_window", "token_bucket", "fixed_window", "sliding_log"] {
+        let limiter = limiter(&one(&format!("1000/m, algorithm: {algorithm}")));
+        let admitted = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..250 {
+                        admitted.fetch_add(u64::from(check(&limiter, &[("k", "a")]).allowed()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(admitted.load(Ordering::Relaxed), 1000, "{algorithm}");
+    }
+}
+
+const POLICIES: &str = "
+domain: d
+tiers: {free: {paid: false}, pro: {}}
+default_tier: free
+tier_from: plan
+rules:
+  - {name: comfort, key: [], match: {policy: comfort}, limit: 7/m}
+  - {name: security, key: [], match: {policy: security}, limit: 7/m, policy: security}
+  - {name: cost, key: [], match: {policy: cost}, limit: 7/m, policy: cost}
+  - {name: quota, key: [], match: {policy: quota}, limit: 7/month in UTC}
+  - {name: strict, key: [], match: {policy: strict}, limit: 7/m, policy: security, on_failure: allow}
+  - {name: shadow, key: [], match: {policy: shadow}, limit: 7/m, policy: security, mode: shadow}
+";
+
+/// A store with a bug.
+struct Panics {
+    when: When,
+}
+
+#[derive(Clone, Copy)]
+enum When {
+    Called,
+    Polled,
+}
+
+impl Store for Panics {
+    fn settle_into(&self, _claim: &Claim<'_>, _settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
+        if matches!(self.when, When::Called) {
+            panic!("a bug in the store");
+        }
+        async { panic!("a bug in the store") }
+    }
+}
+
+#[test]
+fn a_panic_in_the_store_is_answered_by_the_policies() {
+    for when in [When::Called, When::Polled] {
+        let limiter = Limiter::new(rules(POLICIES, 1), Panics { when });
+        let rows = [
+            (&[("policy", "comfort")][..], true),
+            (&[("policy", "security")], false),
+            (&[("policy", "cost")], false),
+            (&[("policy", "cost"), ("plan", "pro")], true),
+            (&[("policy", "quota")], false),
+            (&[("policy", "strict")], true),
+        ];
+        for (entries, allowed) in rows {
+            let decision = check(&limiter, entries);
+            assert_eq!(decision.allowed(), allowed, "{entries:?}");
+            assert_eq!(decision.source(), Source::Assumed, "{entries:?}");
+            assert_eq!(decision.denied_by().is_some(), !allowed);
+            // Soon, but not immediately.
+            let wait = if allowed { Wait::None } else { Wait::For(Span::from_secs(1)) };
+            assert_eq!(decision.wait(), wait, "{entries:?}");
+        }
+        // A rule that does not refuse otherwise does not refuse now.
+        assert!(check(&limiter, &[("policy", "shadow")]).allowed());
+        // A request without limits needs no store.
+        let free = check(&limiter, &[("policy", "none")]);
+        assert_eq!((free.allowed(), free.source()), (true, Source::Store));
+    }
+}
+
+#[test]
+fn what_meets_no_limit_is_allowed() {
+    let limiter = limiter(
+        "domain: d\nrules:\n  - {name: r, key: [k], limit: 1/m}\n  - {name: free, key: [f], limit: unlimited}\n",
+    );
+    let decision = check(&limiter, &[("f", "a")]);
+    assert!(decision.allowed());
+    assert_eq!(decision.outcomes().count(), 0);
+    assert!(decision.tightest().is_none() && decision.denied_by().is_none());
+    assert_eq!((decision.wait(), decision.delay()), (Wait::None, Span::ZERO));
+    assert_eq!(decision.unlimited().map(|(rule, _)| rule.name()).collect::<Vec<_>>(), ["free"]);
+    assert_eq!(limiter.store().stats().keys, 0);
+}
+
+#[test]
+fn requests_that_can_not_be_decided() {
+    let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 9/m, cost: tokens}\n---\ndomain: e\n");
+    let ask = |domain, entries: &[(&str, &str)]| {
+        let descriptors = [Descriptor::new(entries)];
+        let request = Request { domain, descriptors: &descriptors, cost: 1, ..Request::default() };
+        poll_once(limiter.check_request(&request)).unwrap().map(|decision| decision.allowed())
+    };
+    assert_eq!(ask(Some("f"), &[]), Err(RequestError::UnknownDomain));
+    assert_eq!(ask(None, &[]), Err(RequestError::NoDomain));
+    assert!(matches!(ask(Some("d"), &[("tokens", "many")]), Err(RequestError::BadCost(_))));
+    assert!(matches!(ask(Some("d"), &[("tokens", "1"); 33]), Err(RequestError::TooMany { max: 32, .. })));
+    assert_eq!(ask(Some("d"), &[("tokens", "9")]), Ok(true));
+    assert_eq!(ask(Some("d"), &[("tokens", "1")]), Ok(false));
+    assert_eq!(ask(Some("e"), &[]), Ok(true));
+}
+
+const SEVERAL: &str = "
+domain: d
+rules:
+  - {name: window, key: [k], limit: 10/m}
+  - {name: bucket, key: [k], limit: 10/m, algorithm: token_bucket}
+  - {name: log, key: [k], limit: 10/m, algorithm: sliding_log}
+  - {name: shadow, key: [k], limit: 2/m, mode: shadow}
+  - {name: in-flight, key: [k], limit: 3 concurrent}
+  - {name: other, key: [other], limit: 10/m}
+  - {name: free, key: [], limit: unlimited}
+";
+
+#[test]
+fn explaining_consumes_nothing() {
+    let limiter = limiter(SEVERAL);
+    let summary = |explanation: &Explanation| {
+        let one =
+            |rule: &tollgate::ExplainedRule| rule.counters.iter().map(|it| it.reading.remaining).collect::<Vec<_>>();
+        explanation.rules.iter().map(one).collect::<Vec<_>>()
+    };
+    let fresh = summary(&explain(&limiter, &[("k", "a")], 1));
+    assert_eq!(fresh, [vec![10], vec![10], vec![10], vec![2], vec![3], vec![], vec![]]);
+    assert_eq!(summary(&explain(&limiter, &[("k", "a")], 5)), fresh);
+    assert_eq!(limiter.store().stats().keys, 0);
+
+    let used = check(&limiter, &[("k", "a")]);
+    assert_eq!(used.outcomes().map(|one| one.reading.remaining).collect::<Vec<_>>(), [9, 9, 9, 1, 2]);
+    assert_eq!(
+        summary(&explain(&limiter, &[("k", "a")], 1)),
+        [vec![9], vec![9], vec![9], vec![1], vec![2], vec![], vec![]]
+    );
+    assert_eq!(left(&check(&limiter, &[("k", "a")])), 1);
+}
+
+#[test]
+fn an_explanation_has_every_rule_and_its_counters() {
+    let limiter = limiter(SEVERAL);
+    let explanation = explain(&limiter, &[("k", "a")], 4);
+    assert_eq!(explanation.domain, "d");
+    let names: Vec<&str> = explanation.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["window", "bucket", "log", "shadow", "in-flight", "other", "free"]);
+    let fates: Vec<&RuleMatch> = explanation.rules.iter().map(|rule| &rule.fate).collect();
+    let missing = RuleMatch::Misses("its key needs `other`, which the request does not have".to_owned());
+    assert_eq!(fates[4..], [&RuleMatch::Applies, &missing, &RuleMatch::Unlimited]);
+
+    let window = &explanation.rules[0].counters[0];
+    assert_eq!((&window.key[..], window.limit.amount(), window.units), (&["a".to_owned()][..], 10, 4));
+    assert!(window.has_room());
+    let shadow = &explanation.rules[3].counters[0];
+    assert_eq!(shadow.mode, Mode::Shadow);
+    assert!(!shadow.has_room(), "four do not fit in two");
+    // A request takes one slot, whatever it costs.
+    let in_flight = &explanation.rules[4].counters[0];
+    assert_eq!(in_flight.units, 1);
+    assert!(in_flight.has_room(), "one of three fits");
+}
+
+/// A caller that names its claim holds one slot, however often it checks.
+#[test]
+fn a_named_claim_holds_once() {
+    let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 2 concurrent}\n");
+    let ask = |claim| {
+        let request = Request { claim, ..Request::default() };
+        poll_once(limiter.check_request(&request)).unwrap().unwrap()
+    };
+    assert_eq!(left(&ask(Some(ClaimId(7)))), 1);
+    assert_eq!(left(&ask(Some(ClaimId(7)))), 1);
+    // Without a name each request takes another slot.
+    assert_eq!(left(&ask(None)), 0);
+    assert!(!ask(None).allowed());
+    assert!(ask(Some(ClaimId(7))).allowed());
+}
+
+/// A refused request has exceeded no soft limit.
+#[test]
+fn soft_limits_signal_what_passed_them() {
+    let limiter = limiter(
+        "domain: d\nrules:\n  - {name: soft, key: [k], limit: 1/day, mode: soft}\n  - {name: hard, key: [k], limit: 2/day}\n",
+    );
+    let signals = |decision: &Decision| decision.signals().map(|one| one.rule.name().to_owned()).collect::<Vec<_>>();
+    let results: Vec<_> =
+        (0..3).map(|_| check(&limiter, &[("k", "a")])).map(|it| (it.allowed(), signals(&it))).collect();
+    assert_eq!(results, [(true, vec![]), (true, vec!["soft".to_owned()]), (false, vec![])]);
+}
+
+#[test]
+fn rules_for_everybody_count_by_themselves() {
+    let rule =
+        |name: &str, limit: &str| format!("  - {{name: {name}, key: [], limit: {limit}, algorithm: fixed_window}}\n");
+    let text = format!("domain: d\nrules:\n{}{}", rule("second", "5/second"), rule("day", "9/day"));
+    let limiter = limiter(&text);
+    let decision = check(&limiter, &[]);
+    let left: Vec<u64> = decision.outcomes().map(|one| one.reading.remaining).collect();
+    assert_eq!(left, [4, 8]);
+}

@@ -1,0 +1,20 @@
+//! The library: limiters, sessions, receipts and operators' orders.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
+
+mod adjust;
+#[cfg(feature = "redis")]
+mod adjust_redis;
+#[cfg(feature = "control")]
+mod control;
+mod limiter;
+#[cfg(feature = "receipts")]
+mod receipts;
+#[cfg(feature = "redis")]
+mod redis_counters;
+mod reloads;
+mod seed;
+mod session;
+mod tenants;
+mod throttle;
+mod witness;

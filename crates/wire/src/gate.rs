@@ -1,0 +1,240 @@
+//! The access of wires to the limiter: bounded, counted, and without failures of its own.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName};
+use prometheus_client::metrics::gauge::Gauge;
+use tollgate::{
+    Decision, Limiter, Receipt, Replay, Request, RequestError, RequestOutcome, SettleError, SettledReceipt, Span,
+    Store as _,
+};
+use tollgate_http::response::ResponseContext;
+use tollgate_observe::Observer;
+use tollgate_store::guarded::Level;
+
+use tollgate_store::Counters;
+use tollgate_telemetry::Masked;
+use tollgate_telemetry::metrics::WireMetrics;
+use tollgate_telemetry::trace::{CheckOutcome, Tracer};
+
+#[cfg(test)]
+mod tests;
+mod throttles;
+pub(crate) mod timeout;
+
+pub(crate) use throttles::{MAX_PENDING_THROTTLES, ThrottleBatch, ThrottleResult};
+
+/// A wire's access to the limiter.
+#[derive(Debug)]
+pub struct Gate {
+    limiter: Arc<Limiter<Counters>>,
+    /// Whether a check may have to wait. If not, its future is polled once, and is not part of the wire's own futures.
+    waits: bool,
+    /// Shadow mode: refusals are reported, but every request passes.
+    shadow: bool,
+    /// The largest number of checks that wait for the store. Further ones are decided without it.
+    max_in_flight: usize,
+    metrics: WireMetrics,
+    /// Records throttles, which the limiter's witness does not see.
+    observer: Option<Arc<Observer>>,
+    /// The wire's name in traces, and their sender.
+    wire_name: &'static str,
+    tracer: Tracer,
+}
+
+/// Why a receipt was not settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleFailure {
+    /// There are too many checks in flight. The caller may retry.
+    TooBusy,
+    /// The limiter refused the settlement.
+    Refused(SettleError),
+}
+
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A check in flight, until this is dropped.
+#[derive(Debug)]
+struct InFlight<'g>(&'g Gauge);
+
+impl Gate {
+    pub fn new(limiter: Arc<Limiter<Counters>>, shadow: bool, max_in_flight: usize, metrics: WireMetrics) -> Gate {
+        let waits = !limiter.store().never_waits();
+        Gate { limiter, waits, shadow, max_in_flight, metrics, observer: None, wire_name: "", tracer: Tracer::off() }
+    }
+
+    /// Reports throttles to the observer.
+    pub fn with_observer(self, observer: Arc<Observer>) -> Gate {
+        Gate { observer: Some(observer), ..self }
+    }
+
+    /// Traces checks under this name.
+    pub fn with_tracer(self, wire_name: &'static str, tracer: Tracer) -> Gate {
+        Gate { wire_name, tracer, ..self }
+    }
+
+    /// Whether a check may have to wait. If not, its future is ready at the first poll (`tollgate::poll_once`).
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The timeout of an HTTP request, from its headers. Not read if checks never wait.
+    pub(crate) fn http_timeout(&self, headers: &HeaderMap) -> Option<Span> {
+        self.waits.then(|| timeout::from_http(headers)).flatten()
+    }
+
+    /// Decides a request within `timeout`. The headers of the request may contain the trace context of the check.
+    pub async fn check(
+        &self,
+        request: &Request<'_>,
+        headers: &HeaderMap,
+        timeout: Option<Span>,
+    ) -> Result<Decision, RequestError> {
+        let span = self.tracer.check_span(self.wire_name, || traceparent(headers));
+        let decided = match self.admit() {
+            Some(_in_flight) => self.limiter.check_within(request, timeout).await,
+            None => self.limiter.shed(request),
+        };
+        if let Ok(decision) = &decided {
+            self.count(request, decision);
+        }
+        match (span, &decided) {
+            (None, _) => {}
+            (Some(span), Ok(decision)) if decision.replay() != Replay::Conflict => {
+                span.decided(&self.check_outcome(decision))
+            }
+            (Some(span), _) => span.failed(),
+        }
+        decided
+    }
+
+    fn check_outcome<'a>(&self, decision: &'a Decision) -> CheckOutcome<'a> {
+        CheckOutcome {
+            domain: decision.domain().name(),
+            allowed: decision.allowed(),
+            source: decision.source().name(),
+            level: self.level(),
+            denied_by: decision.denied_by().map(|outcome| outcome.rule.name()),
+        }
+    }
+
+    fn count(&self, request: &Request<'_>, decision: &Decision) {
+        let metrics = &self.metrics;
+        if decision.replay() == Replay::Conflict {
+            // Nothing was decided.
+            metrics.conflicts.inc();
+            return;
+        }
+        if matches!(decision.replay(), Replay::Again { .. }) {
+            metrics.replays.inc();
+        }
+        metrics.decided(decision.allowed(), decision.source());
+        let (signals, not_held) = (decision.signals().count(), decision.not_held());
+        if signals > 0 {
+            metrics.soft_limits_passed.inc_by(signals as u64);
+        }
+        if not_held > 0 {
+            metrics.not_held.inc_by(not_held.into());
+        }
+        if !decision.allowed() {
+            log_refusal(request, decision);
+        }
+    }
+
+    /// Settles a receipt. It counts as a check in flight; if there are too many, the receipt is not settled, and the
+    /// caller must know.
+    pub async fn settle(
+        &self,
+        receipt: &Receipt,
+        outcome: RequestOutcome,
+        cost: Option<u64>,
+        headers: &HeaderMap,
+        timeout: Option<Span>,
+    ) -> Result<SettledReceipt, SettleFailure> {
+        let span = self.tracer.settle_span(self.wire_name, || traceparent(headers));
+        let settled = match self.admit() {
+            Some(_in_flight) => {
+                let settled = self.limiter.settle_receipt(receipt, outcome, cost, timeout).await;
+                settled.map_err(SettleFailure::Refused)
+            }
+            None => Err(SettleFailure::TooBusy),
+        };
+        match (span, &settled) {
+            (None, _) => {}
+            (Some(span), Ok(settled)) => span.settled(outcome.name(), settled.is_stored()),
+            (Some(span), Err(why)) => span.failed(why.name()),
+        }
+        settled
+    }
+
+    /// Whether the request passes: the decision, or always in shadow mode.
+    pub fn passes(&self, decision: &Decision) -> bool {
+        decision.allowed() || self.shadow
+    }
+
+    /// What a response needs besides the decision.
+    pub fn response_context(&self, decision: &Decision) -> ResponseContext<'static> {
+        ResponseContext { passes: self.passes(decision), level: self.level(), receipt: None }
+    }
+
+    /// The level of the store, if it is not fully available.
+    pub fn level(&self) -> Option<&'static str> {
+        if !self.waits {
+            return None;
+        }
+        let level = self.limiter.store().shared()?.level();
+        (level != Level::Normal).then(|| level.name())
+    }
+
+    /// The limiter, for operations other than checks.
+    pub fn limiter(&self) -> &Limiter<Counters> {
+        &self.limiter
+    }
+
+    /// The metrics of this wire.
+    pub fn metrics(&self) -> &WireMetrics {
+        &self.metrics
+    }
+
+    fn admit(&self) -> Option<InFlight<'_>> {
+        let in_flight = InFlight(self.metrics.in_flight());
+        let before = in_flight.0.inc();
+        usize::try_from(before).is_ok_and(|before| before < self.max_in_flight).then_some(in_flight)
+    }
+}
+
+impl SettleFailure {
+    /// The name in metrics and responses.
+    pub fn name(self) -> &'static str {
+        match self {
+            SettleFailure::TooBusy => "too_busy",
+            SettleFailure::Refused(SettleError::AlreadySettled) => "already_settled",
+            SettleFailure::Refused(SettleError::Pending) => "pending",
+            SettleFailure::Refused(SettleError::CostOfRunning | SettleError::CostTooLarge) => "bad_cost",
+        }
+    }
+}
+
+/// The trace context of a request.
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TRACEPARENT)?.to_str().ok()
+}
+
+/// Logs a refusal: the first attribute of the request, masked, and the rule.
+fn log_refusal(request: &Request<'_>, decision: &Decision) {
+    let first = || request.descriptors.iter().find_map(|descriptor| descriptor.entries.first());
+    tracing::debug!(
+        domain = decision.domain().name(),
+        rule = decision.denied_by().map(|outcome| outcome.rule.name()),
+        attribute = first().map(|(name, _)| *name),
+        value = %Masked(first().map_or("", |(_, value)| value)),
+        "refused"
+    );
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,114 @@
+//! Calls, some on a store that waits.
+
+mod reflection;
+
+use http_body_util::Full;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use tokio::net::UnixStream;
+use tollgate::{LoadOptions, Ruleset, Span};
+use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use tollgate_rules::{RuleFile, load_sources};
+
+use super::*;
+use crate::envoy::ResponseExtras;
+use crate::gate::Gate;
+use tollgate_net::closing::Closer;
+use tollgate_store::conformance::gated::GatedStore;
+use tollgate_telemetry::metrics::Metrics;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 2}}
+";
+
+const CONFIG: GrpcConfig = GrpcConfig {
+    max_message: 1024,
+    max_streams: 16,
+    max_age: None,
+    age_grace: Duration::from_secs(1),
+    keepalive: Duration::from_secs(60),
+    keepalive_timeout: Duration::from_secs(60),
+    body_timeout: Duration::from_secs(60),
+};
+
+type Client = SendRequest<Full<Bytes>>;
+
+/// A connection to a server on this store; the server ends with the closer.
+fn connect(store: &Arc<GatedStore>) -> (UnixStream, Closer) {
+    let file = RuleFile { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
+    let rules = Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap();
+    let gate = Gate::new(crate::test_support::limiter_on(store, rules), false, 16, Metrics::new().wire("grpc"));
+    let (others, _) = AuxiliaryServices::new().unwrap();
+    let grpc = Grpc::new(Arc::new(Envoy::new(Arc::new(gate), ResponseExtras::default())), others, CONFIG);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (closer, closing) = Closer::new();
+    tokio::spawn(Arc::new(grpc).serve(Stream::Unix(theirs), closing));
+    (ours, closer)
+}
+
+/// A client of such a server.
+async fn client(store: &Arc<GatedStore>) -> (Client, Closer) {
+    let (ours, closer) = connect(store);
+    let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(ours)).await.unwrap();
+    tokio::spawn(connection);
+    (client, closer)
+}
+
+/// Calls for a user who waits so long.
+async fn call(client: Client, timeout: &'static str) -> Code {
+    call_for(client, b"u", timeout).await
+}
+
+async fn call_for(mut client: Client, user: &'static [u8], timeout: &'static str) -> Code {
+    let entry = Entry { key: "user".to_owned(), value: Bytes::from_static(user) };
+    let descriptors = vec![RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }];
+    let request = RateLimitRequest { domain: "d".to_owned(), descriptors, hits_addend: 0 };
+    let mut bytes = BytesMut::new();
+    body::put_prefix(&mut bytes, request.encoded_len());
+    request.encode(&mut bytes).unwrap();
+    let request = Request::post(format!("http://t{SHOULD_RATE_LIMIT}"))
+        .header("content-type", "application/grpc")
+        .header("grpc-timeout", timeout)
+        .body(Full::new(bytes.freeze()))
+        .unwrap();
+    let answer = client.send_request(request).await.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(answer.trailers().unwrap()["grpc-status"], "0");
+    RateLimitResponse::decode(answer.to_bytes().split_off(PREFIX_BYTES)).unwrap().overall_code()
+}
+
+#[tokio::test]
+async fn calls_are_answered_when_the_store_is_and_say_how_long_they_wait() {
+    let store = GatedStore::new();
+    let (client, _closer) = client(&store).await;
+    let mut calls = Vec::new();
+    for (count, timeout) in ["20m", "soon", "1500u"].into_iter().enumerate() {
+        calls.push(tokio::spawn(call(client.clone(), timeout)));
+        store.timeouts(count + 1).await;
+    }
+    let patience = [Some(Span::from_micros(20_000)), None, Some(Span::from_micros(1_500))];
+    assert_eq!(store.timeouts(3).await, patience);
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    store.open();
+    let mut codes = Vec::new();
+    for call in calls {
+        codes.push(call.await.unwrap());
+    }
+    codes.sort_by_key(|code| *code as i32);
+    assert_eq!(codes, [Code::Ok, Code::Ok, Code::OverLimit]);
+}
+
+#[tokio::test]
+async fn a_value_may_be_any_bytes() {
+    let store = GatedStore::new();
+    store.open();
+    let (client, _closer) = client(&store).await;
+    // The last one is text, and no other value's.
+    for user in [&b"\xff"[..], b"caf\xe9", b"caf\xc3", br"\xff"] {
+        for expected in [Code::Ok, Code::Ok, Code::OverLimit] {
+            assert_eq!(call_for(client.clone(), user, "1S").await, expected, "{user:?}");
+        }
+    }
+}

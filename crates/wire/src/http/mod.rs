@@ -1,0 +1,225 @@
+//! HTTP/1.1 with JSON: checks and settlements, checks by headers for proxies, explanations, the status of a caller,
+//! health.
+//!
+//! The three hot paths are served on hyper directly; axum routes the others, and rejects other methods on the hot
+//! paths.
+
+mod authorize;
+mod body;
+mod check;
+mod check_request;
+pub mod explain;
+mod health;
+mod json_body;
+mod once;
+mod openapi;
+mod problem;
+mod settings;
+mod settle;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tollgate_http::problem::Problem;
+use tollgate_http::response::ResponseStyle;
+use tower::ServiceExt;
+
+use crate::access::AccessControl;
+use crate::gate::Gate;
+use crate::receipts::Receipts;
+use problem::ProblemResponse;
+pub use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, HttpTimeouts};
+use tollgate_net::{Closing, Stream};
+use tollgate_telemetry::Health;
+
+/// The parts of the HTTP wire.
+pub struct HttpConfig {
+    pub gate: Arc<Gate>,
+    pub receipts: Arc<Receipts>,
+    pub health: Arc<Health>,
+    pub style: ResponseStyle,
+    pub authorize: AuthorizeSettings,
+    pub timeouts: HttpTimeouts,
+    /// Decides who may check; `None`: every client of the listener.
+    pub access: Option<Arc<dyn AccessControl>>,
+    /// Additional routes.
+    pub extra: Option<Router>,
+    /// The description of the additional routes in `/openapi.json`.
+    pub extra_docs: Option<utoipa::openapi::OpenApi>,
+}
+
+/// Serves HTTP connections.
+#[derive(Debug)]
+pub struct Http {
+    state: Arc<HttpState>,
+    access: Option<Arc<dyn AccessControl>>,
+    router: Router,
+}
+
+/// The state that endpoints share.
+#[derive(Debug)]
+struct HttpState {
+    gate: Arc<Gate>,
+    receipts: Arc<Receipts>,
+    health: Arc<Health>,
+    style: ResponseStyle,
+    authorize: AuthorizeSettings,
+    timeouts: HttpTimeouts,
+}
+
+type HttpResponse = Response<Either<Full<Bytes>, axum::body::Body>>;
+
+const CHECK: &str = "/v1/ratelimit/check";
+const SETTLE: &str = "/v1/ratelimit/settle";
+const AUTHORIZE: &str = "/v1/ratelimit/authorize";
+
+/// The paths that never require a token: probes have none, and the description is public.
+const PUBLIC_PATHS: [&str; 4] = ["/healthcheck", "/livez", "/readyz", "/openapi.json"];
+
+/// The maximum length of a request's head; longer ones get 431. hyper limits the number of headers to a hundred.
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// The largest part of a request that a connection buffers.
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
+
+impl HttpConfig {
+    pub fn build(self) -> Arc<Http> {
+        let HttpConfig { gate, receipts, health, style, authorize, timeouts, access, extra, extra_docs } = self;
+        let state = Arc::new(HttpState { gate, receipts, health, style, authorize, timeouts });
+        let document = Bytes::from(openapi::document(extra_docs, access.is_some()));
+        let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
+        let mut router = Router::new()
+            .route(CHECK, post(check::handle))
+            .route(SETTLE, post(settle::handle))
+            .route("/v1/ratelimit/explain", post(explain::handle))
+            .route("/v1/ratelimit/status/{entity}", get(status::handle))
+            .route("/openapi.json", document)
+            .route(AUTHORIZE, get(authorize::handle).post(authorize::handle))
+            .route("/healthcheck", get(health::healthcheck))
+            .route("/livez", get(health::livez))
+            .route("/readyz", get(health::readyz))
+            .with_state(Arc::clone(&state));
+        if let Some(extra) = extra {
+            router = router.merge(extra);
+        }
+        let router = router.method_not_allowed_fallback(wrong_method).fallback(unknown_path);
+        Arc::new(Http { state, access, router })
+    }
+}
+
+impl Http {
+    /// Serves one connection until it ends, is idle for too long, or the server stops.
+    pub async fn serve(self: Arc<Http>, stream: Stream, mut closing: Closing) {
+        let requests = AtomicU64::new(0);
+        let http = &*self;
+        let service = service_fn(|request| {
+            requests.fetch_add(1, Ordering::Relaxed);
+            async move { Ok::<_, Infallible>(http.respond(request).await) }
+        });
+        let mut connection = pin!(
+            http1::Builder::new()
+                // Idle connections are detected below: a timer per request would cost more than a check.
+                .header_read_timeout(None)
+                .max_header_size(MAX_HEAD_BYTES)
+                .max_buf_size(MAX_BUFFER_BYTES)
+                // Responses are short: one buffer is cheaper than two.
+                .writev(false)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let mut idle = pin!(idle_timeout(&requests, http.state.timeouts));
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                biased;
+                // Before the connection, so that the pending response announces that it is the last.
+                () = closing.begun(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                // A connection that fails is the client's problem.
+                _ = connection.as_mut() => return,
+                () = idle.as_mut() => return,
+            }
+        }
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
+        if let Some(access) = &self.access
+            && !is_authorized(&**access, request.uri().path(), request.headers())
+        {
+            self.state.gate.metrics().refused_request();
+            return problem::no_token().into_response().map(Either::Left);
+        }
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, CHECK) => {
+                let (head, body) = request.into_parts();
+                check::serve(&self.state, &head.headers, body).await.map(Either::Left)
+            }
+            (&Method::POST, SETTLE) => {
+                let (head, body) = request.into_parts();
+                settle::serve(&self.state, &head.headers, body).await.map(Either::Left)
+            }
+            (&Method::GET | &Method::HEAD | &Method::POST, AUTHORIZE) => {
+                authorize::serve(&self.state, request.headers()).await.map(Either::Left)
+            }
+            _ => match self.router.clone().oneshot(request).await {
+                Ok(response) => response.map(Either::Right),
+                Err(never) => match never {},
+            },
+        }
+    }
+}
+
+/// Whether a request may be served, if tokens are required.
+fn is_authorized(access: &dyn AccessControl, path: &str, headers: &HeaderMap) -> bool {
+    match path {
+        path if PUBLIC_PATHS.contains(&path) => true,
+        // Its headers, including `Authorization`, are those of the original request.
+        AUTHORIZE => access.may_check_by_own_header(headers),
+        _ => access.may_check(headers),
+    }
+}
+
+/// Ends when no request has begun for a whole period. So incomplete heads, unread responses and idle connections have
+/// one bound.
+async fn idle_timeout(requests: &AtomicU64, timeouts: HttpTimeouts) {
+    let mut last = None;
+    loop {
+        let count = requests.load(Ordering::Relaxed);
+        if last == Some(count) {
+            return;
+        }
+        last = Some(count);
+        tokio::time::sleep(timeouts.idle).await;
+    }
+}
+
+async fn wrong_method(method: Method, uri: http::Uri) -> ProblemResponse {
+    let detail = format!("{} does not accept {method}; the Allow header lists the methods", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail).into()
+}
+
+async fn unknown_path(uri: http::Uri) -> ProblemResponse {
+    let path = tollgate_http::response::truncate(uri.path(), 256);
+    let detail = format!("there is nothing at {path}; /openapi.json lists the paths");
+    Problem::new(StatusCode::NOT_FOUND, "unknown_path", detail).into()
+}
+
+impl tollgate_net::workers::Wire for Http {
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Http::serve(self, stream, closing))
+    }
+}

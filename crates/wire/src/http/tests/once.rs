@@ -1,0 +1,115 @@
+//! Idempotency keys: requests that are decided once, however often they are sent.
+
+use serde_json::json;
+
+use super::*;
+
+const ONCE: &str = "
+domain: shop
+entity: api_key
+rules:
+  - {name: in-flight, key: [api_key], limit: 9 concurrent}
+  - {name: per-key, key: [api_key], limit: 3/day, algorithm: sliding_log}
+  - {name: soft, key: [api_key], limit: 1/day, algorithm: sliding_log, mode: soft}
+";
+const BODY: &str = r#"{"api_key": "k"}"#;
+
+impl Server {
+    async fn once(&self, key: &str, body: &str) -> Reply {
+        self.ask("POST", "/v1/ratelimit/check", &[("Idempotency-Key", key)], body).await
+    }
+
+    async fn per_key_left(&self) -> serde_json::Value {
+        self.check(r#"{"api_key": "k", "cost": 0}"#).await.json()["remaining"].clone()
+    }
+}
+
+/// The headers of the limits.
+fn summary(reply: &Reply) -> Vec<&(String, String)> {
+    reply.headers.iter().filter(|(name, _)| name.contains("ratelimit") || name == "retry-after").collect()
+}
+
+#[tokio::test]
+async fn the_same_request_is_answered_alike_and_consumes_once() {
+    let server = Server::new(ONCE);
+    let first = server.once("order-1", BODY).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (200, None));
+    assert_eq!(server.once("order-2", BODY).await.json()["signals"], json!(["soft"]));
+    for key in ["order-1", "\"order-1\""] {
+        let again = server.once(key, BODY).await;
+        assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+        assert_eq!(summary(&again), summary(&first));
+        let (mut one, mut other) = (first.json(), again.json());
+        // The remaining seconds, not more than at first.
+        assert!(other["settle_within"].as_u64() <= one["settle_within"].as_u64());
+        let mut receipts = Vec::new();
+        for body in [&mut one, &mut other] {
+            let body = body.as_object_mut().unwrap();
+            body.remove("settle_within");
+            receipts.push(body.remove("receipt").unwrap().as_str().unwrap().to_owned());
+        }
+        assert_eq!(one, other);
+        // What was taken once is released once, whichever receipt is settled.
+        let [one, other] = [&receipts[0], &receipts[1]].map(|text| format!(r#"{{"receipt": "{text}"}}"#));
+        let (settled, replayed) = (server.settle(&one).await, server.settle(&other).await);
+        assert_eq!((settled.body, replayed.header("idempotent-replayed")), (replayed.body.clone(), Some("true")));
+    }
+    assert_eq!(server.per_key_left().await, 1);
+    assert_eq!(server.ask("POST", "/v1/ratelimit/check", &[("X-Idempotency-Key", "order-1")], BODY).await.status, 200);
+    assert_eq!(server.per_key_left().await, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_is_repeated_too() {
+    let server = Server::new(ONCE);
+    let refused = server.once("big", r#"{"api_key": "k", "cost": 4}"#).await;
+    assert_eq!(refused.status, 429);
+    for _ in 0..3 {
+        server.check(BODY).await;
+    }
+    let refused = server.once("late", BODY).await;
+    assert_eq!((refused.status, refused.header("idempotent-replayed")), (429, None));
+    let again = server.once("late", BODY).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (429, Some("true")));
+    assert_eq!((again.body.clone(), summary(&again)), (refused.body.clone(), summary(&refused)));
+}
+
+#[tokio::test]
+async fn the_same_key_for_something_else_is_a_conflict() {
+    let gate = Gate::new(
+        Arc::new(Limiter::new(ruleset(ONCE), MemoryConfig::default().build().into())),
+        // In shadow mode refusals pass, but this is not a refusal.
+        true,
+        1024,
+        Metrics::new().wire("http"),
+    );
+    let gate = Arc::new(gate);
+    let server = Server::build(HttpConfig { gate: gate.clone(), ..config(ONCE, true, 1) });
+    server.once("order-1", BODY).await;
+    let reply = server.once("order-1", r#"{"api_key": "k", "cost": 2}"#).await;
+    let words =
+        "the idempotency key was used for another request, and nothing was taken; use a new key for every request";
+    reply.assert_problem(422, "idempotency_conflict", words);
+    assert_eq!(server.per_key_left().await, 2);
+    // Another caller's key is another key.
+    assert_eq!(server.once("order-1", r#"{"api_key": "other"}"#).await.header("idempotent-replayed"), None);
+    server.once("order-1", BODY).await;
+    server.once("order-2", BODY).await;
+    let metrics = gate.metrics();
+    assert_eq!((metrics.replays.get(), metrics.conflicts.get(), metrics.soft_limits_passed.get()), (1, 1, 1));
+    assert_eq!(metrics.not_held.get(), 0);
+}
+
+#[tokio::test]
+async fn keys_that_are_none_are_refused() {
+    let server = Server::new(ONCE);
+    let long = "k".repeat(256);
+    for key in ["", "\"\"", "\"", "schl\u{fc}ssel", long.as_str()] {
+        let words = "the idempotency key is invalid; send 1 to 255 visible ASCII characters, such as a UUID";
+        server.once(key, BODY).await.assert_problem(400, "bad_idempotency_key", words);
+    }
+    let two = [("Idempotency-Key", "a"), ("X-Idempotency-Key", "b")];
+    let reply = server.ask("POST", "/v1/ratelimit/check", &two, BODY).await;
+    reply.assert_problem(400, "bad_idempotency_key", "there is more than one idempotency key; send one");
+    assert_eq!(server.per_key_left().await, 3);
+}

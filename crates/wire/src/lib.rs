@@ -1,0 +1,23 @@
+//! The protocols of the data plane: Envoy's rate limit service over gRPC and JSON, HTTP, RESP.
+//!
+//! A wire turns bytes into a request, passes it to the [`Gate`], and turns the decision into bytes. Wires do not depend
+//! on each other, on a store, or on a rule.
+
+#![allow(missing_docs, reason = "internal to the server")]
+
+pub mod access;
+pub mod envoy;
+mod gate;
+pub mod grpc;
+pub mod health;
+pub mod http;
+mod instructions;
+mod object;
+pub mod receipts;
+pub mod resp;
+#[cfg(test)]
+mod test_support;
+
+pub use access::AccessControl;
+pub use gate::Gate;
+pub use receipts::Receipts;
