@@ -1,4 +1,5 @@
-//! Lists the built dashboard, so that the binary has it in itself. Where it was not built, the list is empty.
+//! Lists the files of the built dashboard, which are embedded in the binary. The list is empty if the dashboard was not built, or
+//! without the feature `dashboard`.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -8,8 +9,8 @@ use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most files of a dashboard: a page, and what it loads.
-const MOST_FILES: usize = 100;
+/// The maximum number of the dashboard's files: a page, and what it loads.
+const MAX_FILES: usize = 100;
 
 fn main() -> io::Result<()> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard/dist");
@@ -17,7 +18,8 @@ fn main() -> io::Result<()> {
     // The folder is there also before anything is built into it: one that is missing would be looked for again in each build.
     println!("cargo::rerun-if-changed={}", dist.display());
     let mut list = "&[\n".to_owned();
-    for (path, file) in files(&dist)? {
+    let files = if env::var_os("CARGO_FEATURE_DASHBOARD").is_some() { files(&dist)? } else { Vec::new() };
+    for (path, file) in files {
         let (bytes, file) = (fs::read(&file)?, file.canonicalize()?);
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
@@ -37,7 +39,7 @@ fn files(dist: &Path) -> io::Result<Vec<(String, PathBuf)>> {
         return Ok(Vec::new());
     }
     let mut files = vec![("/".to_owned(), index)];
-    for entry in fs::read_dir(assets)?.take(MOST_FILES) {
+    for entry in fs::read_dir(assets)?.take(MAX_FILES) {
         let entry = entry?;
         let name = entry.file_name().into_string().map_err(|_| io::Error::other("a file's name is no text"))?;
         files.push((format!("/assets/{name}"), entry.path()));

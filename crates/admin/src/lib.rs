@@ -3,6 +3,10 @@
 
 #![allow(missing_docs, reason = "internal to the server")]
 
+// The annotations of handlers and bodies describe them in the OpenAPI document, which only tests generate.
+#[cfg(not(test))]
+extern crate tollgate_openapi_stub as utoipa;
+
 mod api;
 pub mod auth;
 mod dashboard;
@@ -60,8 +64,8 @@ Tollgate
 /admin/v1/domains  the domains in force, as JSON (?offset=0&limit=100)
 /admin/v1/rules    the rules in force, as JSON (?domain=NAME&offset=0&limit=100)
 /rlconfig          the limits in force, as text
-/admin/openapi.json  the OpenAPI document of the admin API
 ";
+const OPENAPI_PAGE: &str = "/admin/openapi.json  the OpenAPI document of the admin API\n";
 
 /// Few clients connect here, and scrapers come every minute or so.
 const SETTINGS: Http1Settings = Http1Settings {
@@ -90,7 +94,7 @@ impl Admin {
             .layer(from_fn_with_state(auth, auth::authenticate));
         let router = Router::new()
             .merge(dashboard::routes())
-            .route("/pages", get(PAGES))
+            .route("/pages", get(pages))
             .route("/metrics", get(scrape).with_state(metrics))
             .merge(health::routes(health, HealthAudience::Operator))
             .merge(guarded)
@@ -116,6 +120,10 @@ impl Admin {
             debug!(%error, "a connection to the admin listener ended");
         }
     }
+}
+
+async fn pages() -> String {
+    [PAGES, if cfg!(any(test, feature = "openapi")) { OPENAPI_PAGE } else { "" }].concat()
 }
 
 async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Response {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::time::sleep;
 
-use super::address::Node;
 use super::error_reply::{ErrorReply, Remedy};
 use super::lane_task::Backoff;
 use super::names::Names;
 use super::{RedisStore, Shared};
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
 /// Proposes a value and returns the stored one. `MGET` returns nil, instead of an error, for a key that is not a

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use tollgate_core::Timestamp;
 
-use super::address::Node;
 use super::codec::{ScriptCall, ScriptReply};
 use super::dispatch::AnswerBatch;
 use super::error_reply::{ErrorReply, Remedy, ResendReason};
 use super::lane::{AnswerPart, CallMode, ClaimAnswer, MAX_BATCH, QueuedClaim};
 use super::script::SCRIPT;
 use super::stats::TransportCounters;
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
 /// The batch of one connection, reused for each round trip.

@@ -16,9 +16,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::sync::Notify;
 
-use super::address::Node;
 use super::error_reply::failure;
 use super::{RedisConfig, RedisConfigError};
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
 /// Makes connections.

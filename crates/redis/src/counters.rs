@@ -10,7 +10,8 @@ use std::time::Duration;
 use tollgate_core::{Claim, Settlement, Source};
 use tollgate_store::sharded::TransportStats;
 use tollgate_store::{
-    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, SettleFuture, SharedStatus, SharedStore, Store,
+    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture, SettleFuture, SharedStatus,
+    SharedStore, Store,
 };
 
 use crate::driver::StoreDriver;
@@ -132,6 +133,10 @@ impl SharedStore for RedisCounters {
         let level = LEVELS.iter().position(|level| *level == status.guard.level).unwrap_or(0);
         self.level.store(level as u8, Ordering::Relaxed);
         status
+    }
+
+    fn wait_until_ready(&self, timeout: Duration) -> ReadyFuture<'_> {
+        Box::pin(RedisCounters::wait_until_ready(self, timeout))
     }
 
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {

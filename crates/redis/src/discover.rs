@@ -6,10 +6,10 @@ use redis::{Value, cmd};
 use tokio::time::sleep;
 
 use super::Shared;
-use super::address::{Layout, Node};
 use super::connect::{Connector, Link, text};
 use super::lane_task::{Backoff, jitter};
 use super::topology::{Discovery, SLOTS, Topology};
+use tollgate_redis_address::{Layout, Node};
 use tollgate_store::sharded::Failure;
 
 /// The timeout for an answer of a node or a sentinel.

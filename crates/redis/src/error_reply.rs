@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
-use super::address::Node;
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
 /// An error reply.

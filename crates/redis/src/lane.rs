@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 use tollgate_core::Timestamp;
 
-use super::address::Node;
 use super::codec::Packet;
 use super::connect::Link;
 use super::dispatch::Dispatcher;
 use super::error_reply::ErrorReply;
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
 /// A queue to one node, and the connection that drains it.

@@ -8,7 +8,6 @@
 //! again only after an answer that proves that it did not run. [`RedisStore::run`] makes and maintains the
 //! connections; the owner of the store must run it. Claims may come from any thread and any runtime.
 
-mod address;
 mod agreement;
 mod batch;
 mod codec;
@@ -22,7 +21,6 @@ mod lane;
 mod lane_task;
 mod liveness;
 mod names;
-mod password;
 mod script;
 mod send;
 mod stats;
@@ -35,9 +33,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate_core::{Claim, Key, Settlement, Timestamp};
 
-pub use address::{Address, AddressError};
 pub use counters::{OpenError, RedisCounters};
-pub use password::Password;
+pub use tollgate_redis_address::{Address, AddressError, Password};
 pub use tollgate_store::sharded::TransportStats;
 
 use codec::Packet;

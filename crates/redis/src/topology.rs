@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
-use super::address::{Address, Layout, Node};
 use super::connect::Link;
 use super::lane::Lane;
 use map::SlotMap;
+use tollgate_redis_address::{Address, Layout, Node};
 use tollgate_store::sharded::{Failure, Location, ShardId, ShardInfo};
 
 pub(super) use map::PeerNode;

@@ -9,6 +9,8 @@ mod endpoints;
 mod observability;
 mod parts;
 mod receipts;
+#[cfg(feature = "redis")]
+mod redis;
 mod rules;
 mod store;
 
@@ -130,14 +132,14 @@ async fn serve(settings: &ServerSettings, components: Components) -> Result<(), 
     Ok(())
 }
 
-/// The wait for Redis at the start.
+/// The wait for a shared store at the start.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects to a shared store before the listeners accept; a store that is unavailable delays the start only briefly.
 async fn connect_store(components: &Components) {
     let answer = async {
-        if let Some(redis) = &components.redis {
-            redis.wait_until_ready(STORE_TIMEOUT).await;
+        if let Some(store) = &components.shared {
+            store.wait_until_ready(STORE_TIMEOUT).await;
         }
     };
     let agreement = async {

@@ -42,6 +42,9 @@ pub trait SharedStore: Debug + Send + Sync {
     /// Like [`status`](SharedStore::status), and updates the level that [`level`](SharedStore::level) returns.
     fn refresh(&self) -> SharedStatus;
 
+    /// Waits until the store answers, but no longer than the timeout.
+    fn wait_until_ready(&self, timeout: Duration) -> ReadyFuture<'_>;
+
     /// The value that all servers of this store have under a name: the proposal, unless another server proposed a
     /// value before. The error says why there is none.
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a>;
@@ -49,6 +52,8 @@ pub trait SharedStore: Debug + Send + Sync {
 
 /// The future of [`SharedStore::settle`].
 pub type SettleFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+/// The future of [`SharedStore::wait_until_ready`]: whether the store answers.
+pub type ReadyFuture<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 /// The future of [`SharedStore::agree_on`].
 pub type AgreeFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
 
 pub mod cluster;
+mod docs;
 pub mod machine;
 pub mod postgres;
 pub mod process;
@@ -16,6 +17,7 @@ pub mod server;
 pub mod time;
 
 pub use cluster::Cluster;
+pub use docs::assert_generated;
 pub use postgres::Postgres;
 pub use process::{Process, free_port};
 pub use redis::Redis;

@@ -5,6 +5,10 @@
 
 #![allow(missing_docs, reason = "internal to the server")]
 
+// The annotations of handlers and bodies describe them in the OpenAPI document, which only tests generate.
+#[cfg(not(test))]
+extern crate tollgate_openapi_stub as utoipa;
+
 pub mod access;
 pub mod envoy;
 mod gate;

@@ -11,10 +11,12 @@ use tollgate_control::{AuditEntry, AuditFilter, Db};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 
+#[cfg(test)]
+use super::description;
 use super::extract::{Query, flag};
 use super::names::ListPage;
 use super::stream::{LineSender, lines};
-use super::{Api, ApiProblem, ApiResult, RequestContext, openapi, records};
+use super::{Api, ApiProblem, ApiResult, RequestContext, records};
 use crate::scopes::AccessScope;
 use tollgate_net::Closing;
 
@@ -59,7 +61,7 @@ const VISIBLE_TOKEN_MEMBERS: [&str; 5] = ["scopes", "created_by", "created_at", 
         ("newest" = Option<bool>, Query, description = "Newest first"),
         ("before" = Option<u64>, Query, description = "With `newest`: entries before this id")
     ),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(super) async fn list(
     State(api): State<Api>,

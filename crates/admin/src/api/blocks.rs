@@ -13,10 +13,12 @@ use tollgate_rules::model::Network;
 use tollgate_rules::pattern::Pattern;
 
 use super::body::{self, RequestBody};
+#[cfg(test)]
+use super::description;
 use super::expiry::Expiry;
 use super::extract::{PathParams, Query, flag};
 use super::records::{self, PreparedWrite, RecordWrite};
-use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names, openapi};
+use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names};
 use crate::scopes::AccessScope;
 
 /// Selects blocks.
@@ -64,8 +66,8 @@ const MAX_RANGES: usize = 10_000;
 /// List blocks
 #[utoipa::path(
     get, path = "/admin/v1/blocks", operation_id = "blocks_list", tag = "blocks",
-    params(openapi::Listing, ("prefix" = Option<String>, Query, description = "Only names with this prefix")),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    params(description::Listing, ("prefix" = Option<String>, Query, description = "Only names with this prefix")),
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -79,8 +81,8 @@ pub(super) async fn list(
 
 /// Show a block
 #[utoipa::path(
-    get, path = "/admin/v1/blocks/{name}", operation_id = "blocks_show", tag = "blocks", params(openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    get, path = "/admin/v1/blocks/{name}", operation_id = "blocks_show", tag = "blocks", params(description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -95,8 +97,8 @@ pub(super) async fn show(
 /// Block a caller, callers that match a glob, or an address range
 #[utoipa::path(
     put, path = "/admin/v1/blocks/{name}", operation_id = "blocks_put", tag = "blocks",
-    params(openapi::OfDomain, openapi::Conditions), request_body = BlockBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = BlockBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -133,8 +135,8 @@ pub(super) async fn put(
 /// Delete a block
 #[utoipa::path(
     delete, path = "/admin/v1/blocks/{name}", operation_id = "blocks_delete", tag = "blocks",
-    params(openapi::OfDomain, openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn delete(
     State(api): State<Api>,

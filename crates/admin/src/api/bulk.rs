@@ -75,7 +75,7 @@ const MAX_NAME_BYTES: usize = tollgate_control::LONGEST_NAME;
     ),
     responses(
         (status = 200, body = String, content_type = "application/jsonl", description = "One quota per line"),
-        (status = "default", response = super::openapi::Failed)
+        (status = "default", response = super::description::Failed)
     )
 )]
 pub(super) async fn export(
@@ -128,7 +128,7 @@ pub(super) async fn export(
     request_body(content = String, content_type = "application/jsonl", description = "One quota per line, as exported"),
     responses(
         (status = 200, body = String, content_type = "application/jsonl", description = "Progress, line by line; the last line says whether everything is written"),
-        (status = "default", response = super::openapi::Failed)
+        (status = "default", response = super::description::Failed)
     )
 )]
 pub(super) async fn import(

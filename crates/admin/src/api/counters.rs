@@ -17,8 +17,10 @@ use tollgate_records::documents::FieldFaults;
 use tollgate_rules::Domain;
 
 use super::body::{self, RequestBody};
+#[cfg(test)]
+use super::description;
 use super::extract::{DomainQuery, PathParams, Query, QueryPairs};
-use super::{Api, ApiProblem, ApiResult, RequestContext, expiry, names, openapi, records};
+use super::{Api, ApiProblem, ApiResult, RequestContext, expiry, names, records};
 use crate::scopes::AccessScope;
 
 /// An adjustment of counters.
@@ -62,8 +64,8 @@ const MAX_UNITS: u64 = (1 << 53) - 1;
 /// Show a caller's counters. Other query parameters are values of composite keys
 #[utoipa::path(
     get, path = "/admin/v1/counters/{caller}", operation_id = "counters_show", tag = "counters",
-    params(openapi::OfDomain, ("rule" = Option<String>, Query, description = "Only this rule")),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, ("rule" = Option<String>, Query, description = "Only this rule")),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -81,8 +83,8 @@ pub(super) async fn show(
 /// Reset, credit or debit a caller's counters
 #[utoipa::path(
     post, path = "/admin/v1/counters/{caller}", operation_id = "counters_change", tag = "counters",
-    params(openapi::OfDomain, openapi::Conditions), request_body = CounterBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = CounterBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn change(
     State(api): State<Api>,

@@ -12,10 +12,12 @@ use tollgate_records::documents::{EmergencyDocument, FieldFaults};
 use tollgate_rules::{Domain, Rule};
 
 use super::body::{self, RequestBody};
+#[cfg(test)]
+use super::description;
 use super::expiry::Expiry;
 use super::extract::{DomainQuery, PageQuery, PathParams, Query};
 use super::records::{self, PreparedWrite, RecordWrite};
-use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names, openapi, selection};
+use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names, selection};
 use crate::scopes::AccessScope;
 use crate::store_of_record::{deletion, is_expired};
 
@@ -66,8 +68,8 @@ const MAX_DURATION: Span = Span::from_secs(24 * 3_600);
 
 /// List emergencies, including expired ones
 #[utoipa::path(
-    get, path = "/admin/v1/emergencies", operation_id = "emergencies_list", tag = "emergencies", params(openapi::Listing),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    get, path = "/admin/v1/emergencies", operation_id = "emergencies_list", tag = "emergencies", params(description::Listing),
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(super) async fn list(State(api): State<Api>, context: RequestContext, Query(query): Query<PageQuery>) -> ApiResult {
     context.require(AccessScope::Read)?;
@@ -78,8 +80,8 @@ pub(super) async fn list(State(api): State<Api>, context: RequestContext, Query(
 /// Show an emergency
 #[utoipa::path(
     get, path = "/admin/v1/emergencies/{name}", operation_id = "emergencies_show", tag = "emergencies",
-    params(openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -94,8 +96,8 @@ pub(super) async fn show(
 /// Create or replace an emergency
 #[utoipa::path(
     put, path = "/admin/v1/emergencies/{name}", operation_id = "emergencies_put", tag = "emergencies",
-    params(openapi::OfDomain, openapi::Conditions), request_body = EmergencyBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = EmergencyBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -128,8 +130,8 @@ pub(super) async fn put(
 /// Renew an emergency
 #[utoipa::path(
     post, path = "/admin/v1/emergencies/{name}/renew", operation_id = "emergencies_renew", tag = "emergencies",
-    params(openapi::OfDomain, openapi::Conditions), request_body = RenewBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = RenewBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn renew(
     State(api): State<Api>,
@@ -160,8 +162,8 @@ pub(super) async fn renew(
 /// Delete an emergency
 #[utoipa::path(
     delete, path = "/admin/v1/emergencies/{name}", operation_id = "emergencies_delete", tag = "emergencies",
-    params(openapi::OfDomain, openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn delete(
     State(api): State<Api>,

@@ -9,12 +9,15 @@ mod body;
 mod bulk;
 mod context;
 mod counters;
+#[cfg(test)]
+mod description;
 mod emergencies;
 mod expiry;
 mod extract;
 mod feed;
 mod names;
 pub(super) mod observability;
+#[cfg(any(test, feature = "openapi"))]
 mod openapi;
 mod problem;
 mod quotas;
@@ -48,7 +51,7 @@ pub(super) type ApiResult = Result<axum::response::Response, ApiProblem>;
 pub(super) type WriteResult = Result<axum::response::Response, body::Interruption>;
 
 pub(super) fn routes(control: Api) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/admin/v1/quotas", get(quotas::list))
         .route("/admin/v1/quotas/{caller}", get(quotas::show).put(quotas::put).delete(quotas::delete))
         .route("/admin/v1/export", get(bulk::export))
@@ -75,7 +78,8 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/blocks", get(blocks::list))
         .route("/admin/v1/blocks/{name}", get(blocks::show).put(blocks::put).delete(blocks::delete))
         .route("/admin/v1/counters/{caller}", get(counters::show).post(counters::change))
-        .route("/admin/v1/audit", get(audit::list))
-        .route("/admin/openapi.json", get(openapi::show))
-        .with_state(control)
+        .route("/admin/v1/audit", get(audit::list));
+    #[cfg(any(test, feature = "openapi"))]
+    let routes = routes.route("/admin/openapi.json", get(openapi::show));
+    routes.with_state(control)
 }

@@ -67,11 +67,11 @@ struct QuotaItem {
 #[utoipa::path(
     get, path = "/admin/v1/quotas", operation_id = "quotas_list", tag = "quotas",
     params(
-        super::openapi::Listing,
+        super::description::Listing,
         ("tier" = Option<String>, Query, description = "Only callers in this tier"),
         ("prefix" = Option<String>, Query, description = "Only names with this prefix")
     ),
-    responses((status = 200, body = super::openapi::ListBody), (status = "default", response = super::openapi::Failed))
+    responses((status = 200, body = super::description::ListBody), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -103,8 +103,8 @@ fn item(stored: Stored) -> QuotaItem {
 /// Show a caller's quota
 #[utoipa::path(
     get, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_show", tag = "quotas",
-    params(super::openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -129,8 +129,8 @@ pub(super) async fn show(
 /// Set a caller's quota
 #[utoipa::path(
     put, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_put", tag = "quotas",
-    params(super::openapi::OfDomain, super::openapi::Conditions), request_body = QuotaBody,
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain, super::description::Conditions), request_body = QuotaBody,
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -186,8 +186,8 @@ pub(super) async fn put(
 /// Delete a caller's quota
 #[utoipa::path(
     delete, path = "/admin/v1/quotas/{caller}", operation_id = "quotas_delete", tag = "quotas",
-    params(super::openapi::OfDomain, super::openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain, super::description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn delete(
     State(api): State<Api>,

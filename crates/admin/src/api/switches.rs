@@ -12,10 +12,12 @@ use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, SwitchDocument, SwitchMode};
 
 use super::body::{self, RequestBody};
+#[cfg(test)]
+use super::description;
 use super::expiry::Expiry;
 use super::extract::{EmptyQuery, PageQuery, PathParams, Query};
 use super::records::{self, PreparedWrite, RecordWrite};
-use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names, openapi};
+use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names};
 use crate::scopes::AccessScope;
 
 /// The setting of a switch.
@@ -35,8 +37,8 @@ pub(super) struct SwitchBody {
 
 /// List switches
 #[utoipa::path(
-    get, path = "/admin/v1/switches", operation_id = "switches_list", tag = "switches", params(openapi::Listing),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    get, path = "/admin/v1/switches", operation_id = "switches_list", tag = "switches", params(description::Listing),
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(super) async fn list(State(api): State<Api>, context: RequestContext, Query(query): Query<PageQuery>) -> ApiResult {
     context.require(AccessScope::Read)?;
@@ -50,8 +52,8 @@ pub(super) type SwitchPath = BTreeMap<String, String>;
 /// Set a switch
 #[utoipa::path(
     put, path = "/admin/v1/switches/everything", operation_id = "switches_put", tag = "switches",
-    params(openapi::Conditions), request_body = SwitchBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::Conditions), request_body = SwitchBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -85,7 +87,7 @@ pub(super) async fn put(
 /// Show a switch
 #[utoipa::path(
     get, path = "/admin/v1/switches/everything", operation_id = "switches_show", tag = "switches",
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -100,8 +102,8 @@ pub(super) async fn show(
 /// Delete a switch: the rule files apply again
 #[utoipa::path(
     delete, path = "/admin/v1/switches/everything", operation_id = "switches_delete", tag = "switches",
-    params(openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(super) async fn delete(
     State(api): State<Api>,

@@ -22,11 +22,13 @@ use tollgate_records::documents::FieldFaults;
 use tollgate_rules::limit_text;
 
 use super::body::{self, RequestBody};
+#[cfg(test)]
+use super::description;
 use super::expiry::check_reason;
 use super::extract::{PathParams, Query};
 use super::names::ListPage;
 use super::records::{self, PreparedWrite, RecordWrite};
-use super::{Api, ApiProblem, ApiResult, RequestContext, openapi};
+use super::{Api, ApiProblem, ApiResult, RequestContext};
 use crate::auth::Auth;
 use crate::scopes::AccessScope;
 use crate::tokens::{TokenDocument, generate_secret, hash, to_hex};
@@ -107,8 +109,8 @@ fn require_manage(context: &RequestContext) -> Result<(), ApiProblem> {
 
 /// List tokens, without secrets
 #[utoipa::path(
-    get, path = "/admin/v1/tokens", operation_id = "tokens_list", tag = "tokens", params(openapi::Paged),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    get, path = "/admin/v1/tokens", operation_id = "tokens_list", tag = "tokens", params(description::Paged),
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -125,7 +127,7 @@ pub(crate) async fn list(
 /// Show a token, without its secret
 #[utoipa::path(
     get, path = "/admin/v1/tokens/{name}", operation_id = "tokens_show", tag = "tokens",
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn show(
     State(api): State<Api>,
@@ -142,7 +144,7 @@ pub(crate) async fn show(
     post, path = "/admin/v1/tokens", operation_id = "tokens_create", tag = "tokens",
     params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key is answered without the secret")),
     request_body = TokenBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn create(
     State(tokens): State<TokenApi>,
@@ -182,8 +184,8 @@ pub(crate) async fn create(
 /// Rotate a token. The new secret is only in this response
 #[utoipa::path(
     post, path = "/admin/v1/tokens/{name}/rotate", operation_id = "tokens_rotate", tag = "tokens",
-    params(openapi::Conditions), request_body = RotateBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::Conditions), request_body = RotateBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn rotate(
     State(tokens): State<TokenApi>,
@@ -222,8 +224,8 @@ pub(crate) async fn rotate(
 /// Delete a token
 #[utoipa::path(
     delete, path = "/admin/v1/tokens/{name}", operation_id = "tokens_delete", tag = "tokens",
-    params(openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn delete(
     State(tokens): State<TokenApi>,

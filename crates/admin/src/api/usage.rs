@@ -14,8 +14,8 @@ use crate::scopes::AccessScope;
 /// Show how much of its quotas a caller has used
 #[utoipa::path(
     get, path = "/admin/v1/usage/{caller}", operation_id = "usage_show", tag = "quotas",
-    params(super::openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,

@@ -22,7 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-rules", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
-    ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-testing"]),
+    ("tollgate-redis-address", &[]),
+    ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-redis-address", "tollgate-testing"]),
     ("tollgate-records", &["tollgate-core", "tollgate-rules"]),
     ("tollgate-control", &["tollgate-core", "tollgate-records", "tollgate-testing"]),
     (
@@ -41,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tollgate-telemetry", &["tollgate-core", "tollgate-store"]),
     ("tollgate-net", &["tollgate-telemetry"]),
     ("tollgate-proto", &[]),
+    ("tollgate-openapi-stub", &[]),
     (
         "tollgate-wire",
         &[
@@ -53,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-net",
             "tollgate-http",
             "tollgate-proto",
+            "tollgate-openapi-stub",
             "tollgate-testing",
         ],
     ),
@@ -67,6 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-telemetry",
             "tollgate-net",
             "tollgate-http",
+            "tollgate-openapi-stub",
             "tollgate-testing",
             "tollgate-records",
             "tollgate-control",
@@ -88,6 +92,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-proto",
             "tollgate-testing",
             "tollgate-redis",
+            "tollgate-redis-address",
             "tollgate-records",
             "tollgate-control",
             "tollgate-wire",

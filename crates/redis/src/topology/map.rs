@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::address::Node;
 use crate::lane::Lane;
+use tollgate_redis_address::Node;
 use tollgate_store::sharded::{ShardId, ShardInfo};
 
 /// Which node serves a slot.

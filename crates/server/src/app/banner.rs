@@ -42,7 +42,8 @@ fn write(components: &Components, settings: &ServerSettings) -> io::Result<()> {
     for (listener, address) in &components.addresses {
         let purpose = match *listener {
             "grpc" => "Envoy's rate limit protocol, health, reflection",
-            "http" => "checks as JSON, /openapi.json",
+            "http" if cfg!(feature = "openapi") => "checks as JSON, /openapi.json",
+            "http" => "checks as JSON",
             "admin" => "the dashboard, /metrics, health",
             _ => "CL.THROTTLE for Redis clients",
         };

@@ -103,7 +103,6 @@ fn http(
         timeouts: http::HttpTimeouts { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
         access: keys,
         extra: Some(envoy::routes(envoy, settings.http.body_timeout)),
-        extra_docs: Some(envoy::description()),
     }
     .build()
 }

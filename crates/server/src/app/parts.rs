@@ -11,7 +11,6 @@ use tollgate_admin::decisions::Decisions;
 use tollgate_admin::rule_source::LayerHandle;
 use tollgate_admin::{Admin, metrics};
 use tollgate_net::workers::Endpoint;
-use tollgate_redis::RedisCounters;
 use tollgate_store::{Counters, SharedStore, Store as _};
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
@@ -43,8 +42,8 @@ pub(super) struct Components {
     /// Removes this server from the list of servers, at the end.
     pub(super) deregistration: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(super) saved: SavedCounters,
-    /// The counters, if they are in Redis.
-    pub(super) redis: Option<Arc<RedisCounters>>,
+    /// The store, if it is shared with other servers.
+    pub(super) shared: Option<Arc<dyn SharedStore>>,
     /// The agreement on the key of receipts with servers that share the counters.
     pub(super) agreement: Option<Arc<KeyAgreement>>,
     /// The decision log. Its last entries are written when all connections have ended.
@@ -80,7 +79,7 @@ impl Components {
         let loaded = control::load(&foundation, runtime).map_err(one)?;
         let layer = LayerHandle::new(loaded.controls.layer(SystemClock::default().now()));
         let (ruleset, rules) = LoadedRules::build(&foundation, layer)?;
-        let CounterStore { counters, snapshots, redis } = CounterStore::build(&foundation, &mut tasks).map_err(one)?;
+        let CounterStore { counters, snapshots, shared } = CounterStore::build(&foundation, &mut tasks).map_err(one)?;
         let waits = !counters.never_waits();
         let observability = observability::build(&foundation, loaded.db.as_ref(), waits).map_err(one)?;
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
@@ -88,8 +87,7 @@ impl Components {
             Limiter::new(ruleset, counters).with_once_retention(keep_once).with_witness(observability.observer.clone());
         let limiter = Arc::new(limiter);
 
-        let shared = redis.clone().map(|redis| redis as Arc<dyn SharedStore>);
-        let Signing { receipts, agreement } = Signing::build(&foundation, shared, &mut tasks).map_err(one)?;
+        let Signing { receipts, agreement } = Signing::build(&foundation, shared.clone(), &mut tasks).map_err(one)?;
         let scraped = metrics::ScrapeSources::new(
             limiter.clone(),
             foundation.health.clone(),
@@ -129,7 +127,7 @@ impl Components {
             tasks,
             deregistration,
             saved: SavedCounters { limiter, snapshots, _data: foundation.data },
-            redis,
+            shared,
             agreement,
             decisions: observability.decisions.clone(),
             traces,

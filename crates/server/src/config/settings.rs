@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_redis::{Address as RedisAddress, Password};
+use tollgate_redis_address::{Address as RedisAddress, Password};
 
 use tollgate_admin::auth::Identity;
 use tollgate_http::response::{Dialects, ScopeValues};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate_redis::{Address, Password};
+use tollgate_redis_address::{Address, Password};
 use tollgate_rules::problem::TextFault;
 
 use super::read::{SettingsReader, mismatch};
@@ -119,7 +119,7 @@ impl SettingsReader<'_> {
 
 fn parse_address(text: &str) -> Result<Address, TextFault> {
     // The error has a remedy, and nothing of a possible password.
-    text.parse().map_err(|error: tollgate_redis::AddressError| {
+    text.parse().map_err(|error: tollgate_redis_address::AddressError| {
         TextFault::new(error.to_string(), "write memory, or a URL as in docs/redis.md")
     })
 }

@@ -10,7 +10,6 @@ mod docs;
 mod fleet;
 mod http;
 mod observability;
-mod openapi;
 mod serve;
 mod settle;
 mod timing;

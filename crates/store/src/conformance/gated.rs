@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tollgate_core::{Claim, Settlement, Source, Span};
 
 use crate::guarded::Level;
-use crate::{AgreeFuture, MemoryConfig, MemoryStore, SettleFuture, SharedStatus, SharedStore, Store};
+use crate::{AgreeFuture, MemoryConfig, MemoryStore, ReadyFuture, SettleFuture, SharedStatus, SharedStore, Store};
 
 /// Counters in memory behind a gate, which is closed at first. Answers wait until the gate is open.
 #[derive(Debug)]
@@ -116,6 +116,14 @@ impl SharedStore for GatedStore {
 
     fn refresh(&self) -> SharedStatus {
         self.status()
+    }
+
+    /// Waits until the gate is open.
+    fn wait_until_ready(&self, timeout: Duration) -> ReadyFuture<'_> {
+        Box::pin(async move {
+            let mut open = self.open.subscribe();
+            tokio::time::timeout(timeout, open.wait_for(|open| *open)).await.is_ok()
+        })
     }
 
     /// Fails while the gate is closed.

@@ -113,9 +113,9 @@ pub struct SnapshotMetrics {
 /// Metrics of spans.
 #[derive(Clone, Debug, Default)]
 pub struct TraceMetrics {
-    pub(super) exported: Counter,
-    pub(super) dropped: Counter,
-    pub(super) failed: Counter,
+    pub exported: Counter,
+    pub dropped: Counter,
+    pub failed: Counter,
 }
 
 /// The text formats of a scrape.

@@ -13,7 +13,6 @@ use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_lim
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 
 use crate::object::{Object, ObjectName};
 
@@ -127,7 +126,9 @@ struct JsonHeader<'a> {
 }
 
 /// The schema of a [`JsonNumber`] up to `MAX`.
-fn whole_number<const MAX: u64>() -> Schema {
+#[cfg(test)]
+fn whole_number<const MAX: u64>() -> utoipa::openapi::schema::Schema {
+    use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(MAX));
     let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]{1,9}$"));
     let missing = ObjectBuilder::new().schema_type(Type::Null);

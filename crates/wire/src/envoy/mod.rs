@@ -16,7 +16,9 @@ use crate::gate::Gate;
 use crate::instructions::ONCE;
 use request::{EnvoyRequest, EscapedValues};
 
-pub use route::{description, routes};
+#[cfg(test)]
+pub(crate) use route::description;
+pub use route::routes;
 
 /// Answers rate limit requests.
 #[derive(Debug)]

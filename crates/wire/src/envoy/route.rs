@@ -12,7 +12,6 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use utoipa::OpenApi;
 
 use super::{Envoy, InvalidRequest, json};
 use crate::gate::timeout;
@@ -28,18 +27,19 @@ struct JsonRoute {
     body_timeout: Duration,
 }
 
-#[derive(OpenApi)]
-#[openapi(paths(answer))]
-struct RouteDocument;
-
 /// The route, for the HTTP listener.
 pub fn routes(envoy: Arc<Envoy>, body_timeout: Duration) -> Router {
     Router::new().route("/json", post(answer)).with_state(JsonRoute { envoy, body_timeout })
 }
 
 /// The route's part of the OpenAPI document.
-pub fn description() -> utoipa::openapi::OpenApi {
-    RouteDocument::openapi()
+#[cfg(test)]
+pub(crate) fn description() -> utoipa::openapi::OpenApi {
+    #[derive(utoipa::OpenApi)]
+    #[openapi(paths(answer))]
+    struct RouteDocument;
+
+    <RouteDocument as utoipa::OpenApi>::openapi()
 }
 
 /// Envoy's `ShouldRateLimit` as JSON, by protobuf's JSON mapping

@@ -109,9 +109,9 @@ impl HttpState {
     method(get, head, post), path = "/v1/ratelimit/authorize", operation_id = "authorize",
     responses(
         (status = 200, description = "The request passes"),
-        (status = 403, body = super::openapi::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
-        (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "The request is refused"),
-        (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
+        (status = 403, body = super::description::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
+        (status = 429, body = super::description::Refused, content_type = "application/problem+json", description = "The request is refused"),
+        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
     )
 )]
 pub(super) async fn handle(State(state): State<Arc<HttpState>>, headers: HeaderMap) -> axum::response::Response {

@@ -74,18 +74,18 @@ fn conflict() -> Problem {
 /// With an idempotency key a request is decided once: a repetition has the same response, with `Idempotent-Replayed: true`, and
 /// takes nothing. The response has a `receipt` if one is requested or a rule needs one: settle it when the request has ended.
 #[utoipa::path(
-    post, path = "/v1/ratelimit/check", operation_id = "check", request_body = super::openapi::CheckBody,
-    params(super::openapi::IdempotencyHeader),
+    post, path = "/v1/ratelimit/check", operation_id = "check", request_body = super::description::CheckBody,
+    params(super::description::IdempotencyHeader),
     responses(
-        (status = 200, body = super::openapi::Allowed, description = "The request passes"),
-        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
-        (status = 404, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
-        (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
-        (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
-        (status = 422, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The idempotency key was used for another request"),
-        (status = 403, body = super::openapi::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
-        (status = 429, body = super::openapi::Refused, content_type = "application/problem+json", description = "The request is refused"),
-        (status = 503, body = super::openapi::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
+        (status = 200, body = super::description::Allowed, description = "The request passes"),
+        (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
+        (status = 404, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
+        (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 422, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The idempotency key was used for another request"),
+        (status = 403, body = super::description::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
+        (status = 429, body = super::description::Refused, content_type = "application/problem+json", description = "The request is refused"),
+        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
     )
 )]
 pub(super) async fn handle(

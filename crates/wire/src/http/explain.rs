@@ -76,13 +76,13 @@ const MAX_MISSES: usize = 1_000;
 ///
 /// The effect of every rule on a request, including rules that are hidden from clients. Consumes nothing.
 #[utoipa::path(
-    post, path = "/v1/ratelimit/explain", operation_id = "explain", request_body = super::openapi::CheckBody,
+    post, path = "/v1/ratelimit/explain", operation_id = "explain", request_body = super::description::CheckBody,
     responses(
         (status = 200, body = ExplainBody),
-        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
-        (status = 404, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
-        (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
-        (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
+        (status = 404, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
+        (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
     )
 )]
 pub(super) async fn handle(

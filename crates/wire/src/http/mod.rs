@@ -8,10 +8,13 @@ mod authorize;
 mod body;
 mod check;
 mod check_request;
+#[cfg(test)]
+mod description;
 pub mod explain;
 mod health;
 mod json_body;
 mod once;
+#[cfg(any(test, feature = "openapi"))]
 mod openapi;
 mod problem;
 mod settings;
@@ -28,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -58,8 +61,6 @@ pub struct HttpConfig {
     pub access: Option<Arc<dyn AccessControl>>,
     /// Additional routes.
     pub extra: Option<Router>,
-    /// The description of the additional routes in `/openapi.json`.
-    pub extra_docs: Option<utoipa::openapi::OpenApi>,
 }
 
 /// Serves HTTP connections.
@@ -97,21 +98,24 @@ const MAX_BUFFER_BYTES: usize = 64 * 1024;
 
 impl HttpConfig {
     pub fn build(self) -> Arc<Http> {
-        let HttpConfig { gate, receipts, health, style, authorize, timeouts, access, extra, extra_docs } = self;
+        let HttpConfig { gate, receipts, health, style, authorize, timeouts, access, extra } = self;
         let state = Arc::new(HttpState { gate, receipts, health, style, authorize, timeouts });
-        let document = Bytes::from(openapi::document(extra_docs, access.is_some()));
-        let document = get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone()));
         let mut router = Router::new()
             .route(CHECK, post(check::handle))
             .route(SETTLE, post(settle::handle))
             .route("/v1/ratelimit/explain", post(explain::handle))
             .route("/v1/ratelimit/status/{entity}", get(status::handle))
-            .route("/openapi.json", document)
             .route(AUTHORIZE, get(authorize::handle).post(authorize::handle))
             .route("/healthcheck", get(health::healthcheck))
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .with_state(Arc::clone(&state));
+        #[cfg(any(test, feature = "openapi"))]
+        {
+            let document = Bytes::from(openapi::document(access.is_some()));
+            let document = get(async move || ([(http::header::CONTENT_TYPE, "application/json")], document.clone()));
+            router = router.route("/openapi.json", document);
+        }
         if let Some(extra) = extra {
             router = router.merge(extra);
         }

@@ -167,15 +167,15 @@ fn parse_outcome<E: serde::de::Error>(raw: &RawValue) -> Result<RequestOutcome, 
 /// with `settle: true`. `running` extends the slots and returns a renewed receipt. The operation is idempotent: a repetition has
 /// the same response, with `Idempotent-Replayed: true`, and changes nothing.
 #[utoipa::path(
-    post, path = "/v1/ratelimit/settle", operation_id = "settle", request_body = super::openapi::SettleBody,
+    post, path = "/v1/ratelimit/settle", operation_id = "settle", request_body = super::description::SettleBody,
     responses(
-        (status = 200, body = super::openapi::SettledBody, description = "Settled, or extended"),
-        (status = 202, body = super::openapi::SettledBody, description = "The store is unavailable; the settlement is deferred"),
-        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is invalid, or the receipt can't be settled: `malformed_receipt`, `foreign_receipt`, `forged_receipt`, `expired_receipt`"),
-        (status = 408, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
-        (status = 409, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The receipt was settled before, with another outcome or cost"),
-        (status = 413, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
-        (status = 503, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The server is overloaded (`too_busy`), or another request is settling the receipt (`pending`): retry"),
+        (status = 200, body = super::description::SettledBody, description = "Settled, or extended"),
+        (status = 202, body = super::description::SettledBody, description = "The store is unavailable; the settlement is deferred"),
+        (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is invalid, or the receipt can't be settled: `malformed_receipt`, `foreign_receipt`, `forged_receipt`, `expired_receipt`"),
+        (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 409, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The receipt was settled before, with another outcome or cost"),
+        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 503, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The server is overloaded (`too_busy`), or another request is settling the receipt (`pending`): retry"),
     )
 )]
 pub(super) async fn handle(

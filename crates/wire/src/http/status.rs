@@ -82,8 +82,8 @@ type QueryParameters = Vec<(String, String)>;
     ),
     responses(
         (status = 200, body = StatusBody),
-        (status = 400, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
-        (status = 404, body = super::openapi::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
+        (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
+        (status = 404, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
     )
 )]
 pub(super) async fn handle(

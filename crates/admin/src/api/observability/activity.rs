@@ -96,7 +96,7 @@ const DEFAULT_TIER: &str = "default";
         ("offset" = Option<u64>, Query, description = "The number of rules to skip"),
         ("limit" = Option<u64>, Query, description = "Rules of a page: 1 to 1000, 100 by default")
     ),
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn list(
     State(state): State<Arc<AdminState>>,

@@ -13,8 +13,10 @@ use tollgate_observe::{SampleRate, truncate};
 use tollgate_records::Rfc3339;
 
 use super::AdminState;
+#[cfg(test)]
+use crate::api::description;
 use crate::api::extract::Query;
-use crate::api::{ApiProblem, ApiResult, RequestContext, openapi, records};
+use crate::api::{ApiProblem, ApiResult, RequestContext, records};
 use crate::decisions::{DecisionLine, DecisionLookup, LogError};
 use crate::scopes::AccessScope;
 
@@ -48,7 +50,7 @@ struct DecisionItem {
         ("to" = Option<String>, Query, description = "Before this time"),
         ("limit" = Option<u64>, Query, description = "The newest entries: 1 to 1000, 100 by default")
     ),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn list(
     State(state): State<Arc<AdminState>>,

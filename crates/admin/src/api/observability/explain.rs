@@ -19,7 +19,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Request and response are those of `POST /v1/ratelimit/explain` on the data plane.
 #[utoipa::path(
     post, path = "/admin/v1/explain", operation_id = "explain", tag = "seeing", request_body = Object,
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn explain_request(
     State(state): State<Arc<AdminState>>,

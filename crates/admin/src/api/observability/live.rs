@@ -55,7 +55,7 @@ const MAX_STREAM_AGE: Duration = Duration::from_secs(55 * 60);
     params(("rules" = Option<bool>, Query, description = "Whether to send rules too")),
     responses(
         (status = 200, body = String, content_type = "text/event-stream"),
-        (status = "default", response = crate::api::openapi::Failed)
+        (status = "default", response = crate::api::description::Failed)
     )
 )]
 pub(crate) async fn follow(

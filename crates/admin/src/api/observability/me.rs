@@ -14,7 +14,7 @@ use crate::scopes::AccessScope;
 /// Show the authenticated caller and its scopes
 #[utoipa::path(
     get, path = "/admin/v1/me", operation_id = "me", tag = "seeing",
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn show(State(state): State<Arc<AdminState>>, context: RequestContext) -> ApiResult {
     let scopes: Vec<_> = AccessScope::ALL

@@ -21,7 +21,7 @@ const COMPONENTS: [&str; 4] = ["control", "data", "rules", "store"];
 /// Show an overview of the server: rates, latency, store, rules, health, and the last five minutes
 #[utoipa::path(
     get, path = "/admin/v1/overview", operation_id = "overview", tag = "seeing",
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn show(
     State(state): State<Arc<AdminState>>,

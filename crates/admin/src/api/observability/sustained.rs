@@ -23,7 +23,7 @@ use tollgate_observe::display;
 /// that would fit their demand. Without the scope `audit` keys are hashed.
 #[utoipa::path(
     get, path = "/admin/v1/sustained", operation_id = "sustained", tag = "seeing",
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn show(
     State(state): State<Arc<AdminState>>,

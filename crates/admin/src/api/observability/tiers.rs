@@ -26,7 +26,7 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Show the activity of tiers, summed over rules with limits by tier, and their number of callers
 #[utoipa::path(
     get, path = "/admin/v1/tiers", operation_id = "tiers", tag = "seeing",
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn list(
     State(state): State<Arc<AdminState>>,

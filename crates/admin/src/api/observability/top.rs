@@ -45,7 +45,7 @@ const MAX_KEYS: usize = 200;
 /// counted decisions (`total`), on each server. Without the scope `audit` keys are hashed.
 #[utoipa::path(
     get, path = "/admin/v1/top", operation_id = "top", tag = "seeing", params(TopQuery),
-    responses((status = 200, body = Object), (status = "default", response = crate::api::openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
 )]
 pub(crate) async fn show(
     State(state): State<Arc<AdminState>>,

@@ -57,8 +57,8 @@ pub(super) struct RuleChange {
 /// List rules by API
 #[utoipa::path(
     get, path = "/v1/ratelimit/config", operation_id = "rules_list", tag = "rules",
-    params(super::openapi::Listing, ("state" = Option<String>, Query, description = "draft, pending, shadow, active or off")),
-    responses((status = 200, body = super::openapi::ListBody), (status = "default", response = super::openapi::Failed))
+    params(super::description::Listing, ("state" = Option<String>, Query, description = "draft, pending, shadow, active or off")),
+    responses((status = 200, body = super::description::ListBody), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -90,8 +90,8 @@ fn item(stored: Stored) -> Result<RuleListItem, ApiProblem> {
 /// Show a rule by API
 #[utoipa::path(
     get, path = "/v1/ratelimit/config/{rule_id}", operation_id = "rules_show", tag = "rules",
-    params(super::openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -111,8 +111,8 @@ pub(super) async fn show(
 /// Delete a rule: the rule of that name in the files, if any, applies again
 #[utoipa::path(
     delete, path = "/v1/ratelimit/config/{rule_id}", operation_id = "rules_delete", tag = "rules",
-    params(super::openapi::OfDomain, super::openapi::Conditions),
-    responses((status = 200, body = Object), (status = "default", response = super::openapi::Failed))
+    params(super::description::OfDomain, super::description::Conditions),
+    responses((status = 200, body = Object), (status = "default", response = super::description::Failed))
 )]
 pub(super) async fn delete(
     State(api): State<Api>,

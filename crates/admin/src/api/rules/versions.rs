@@ -10,9 +10,11 @@ use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::RuleDocument;
 
+#[cfg(test)]
+use super::super::description;
 use super::super::extract::{DomainQuery, PathParams, Query};
 use super::super::names::ListPage;
-use super::super::{Api, ApiProblem, ApiResult, RequestContext, openapi, records};
+use super::super::{Api, ApiProblem, ApiResult, RequestContext, records};
 use super::{changes, rule_name, to_json};
 use crate::scopes::AccessScope;
 
@@ -40,8 +42,8 @@ const DIGITS: usize = 10;
 /// List the versions of a rule, newest first
 #[utoipa::path(
     get, path = "/v1/ratelimit/config/{rule_id}/versions", operation_id = "rules_versions", tag = "rules",
-    params(openapi::OfDomain, openapi::Paged),
-    responses((status = 200, body = openapi::ListBody), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Paged),
+    responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -83,8 +85,8 @@ async fn range(api: &Api, name: &Name, first: u64, below: u64) -> Result<Vec<Sto
 /// Show a version of a rule
 #[utoipa::path(
     get, path = "/v1/ratelimit/config/{rule_id}/versions/{version}", operation_id = "rules_version", tag = "rules",
-    params(openapi::OfDomain),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain),
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn show(
     State(api): State<Api>,
@@ -105,11 +107,11 @@ pub(crate) async fn show(
 #[utoipa::path(
     get, path = "/v1/ratelimit/config/{rule_id}/diff", operation_id = "rules_diff", tag = "rules",
     params(
-        openapi::OfDomain,
+        description::OfDomain,
         ("from" = Option<u64>, Query, description = "The version before `to` by default"),
         ("to" = Option<u64>, Query, description = "The latest by default")
     ),
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn diff(
     State(api): State<Api>,

@@ -11,9 +11,11 @@ use tollgate_records::RecordKind;
 use tollgate_records::documents::{FieldFaults, RuleDocument, RuleState};
 
 use super::super::body::{self, RequestBody};
+#[cfg(test)]
+use super::super::description;
 use super::super::extract::{DomainQuery, PathParams, Query, flag};
 use super::super::records::{self, PreparedWrite, RecordWrite};
-use super::super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, expiry, names, openapi};
+use super::super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, expiry, names};
 use super::validate::{validate, validate_now};
 use super::versions::{self, version_name};
 use super::{body as rule_body, changes, rule_name};
@@ -60,9 +62,9 @@ struct VersionWrite {
 /// Create or replace a rule above the files
 #[utoipa::path(
     put, path = "/v1/ratelimit/config/{rule_id}", operation_id = "rules_put", tag = "rules",
-    params(openapi::OfDomain, openapi::Conditions, ("dry_run" = Option<bool>, Query, description = "Validate only, and report what would change")),
-    request_body = openapi::RuleBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions, ("dry_run" = Option<bool>, Query, description = "Validate only, and report what would change")),
+    request_body = description::RuleBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn put(
     State(api): State<Api>,
@@ -103,8 +105,8 @@ pub(crate) async fn put(
 /// Change the state of a rule
 #[utoipa::path(
     post, path = "/v1/ratelimit/config/{rule_id}/state", operation_id = "rules_state", tag = "rules",
-    params(openapi::OfDomain, openapi::Conditions), request_body = StateBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = StateBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn state(
     State(api): State<Api>,
@@ -130,8 +132,8 @@ pub(crate) async fn state(
 /// Roll back to an earlier version
 #[utoipa::path(
     post, path = "/v1/ratelimit/config/{rule_id}/rollback", operation_id = "rules_rollback", tag = "rules",
-    params(openapi::OfDomain, openapi::Conditions), request_body = RollbackBody,
-    responses((status = 200, body = Object), (status = "default", response = openapi::Failed))
+    params(description::OfDomain, description::Conditions), request_body = RollbackBody,
+    responses((status = 200, body = Object), (status = "default", response = description::Failed))
 )]
 pub(crate) async fn rollback(
     State(api): State<Api>,

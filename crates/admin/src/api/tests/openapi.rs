@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::openapi::document;
+use super::super::description::generate;
 use super::{Bench, SHOP};
 
 /// Paths with methods, as the routers' own texts have them.
@@ -23,7 +23,7 @@ fn routes() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn every_route_is_described() {
-    let document = document();
+    let document = generate();
     let mut described = BTreeSet::new();
     let mut operations = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -38,4 +38,10 @@ async fn every_route_is_described() {
     assert_eq!(described, routes());
     let bench = Bench::new(SHOP).await;
     assert_eq!(bench.get("/admin/openapi.json").await.ok(), document);
+}
+
+#[test]
+fn the_embedded_document_is_the_generated_one() {
+    let document = serde_json::to_string_pretty(&generate()).unwrap();
+    tollgate_testing::assert_generated("openapi-admin.json", &(document + "\n"));
 }

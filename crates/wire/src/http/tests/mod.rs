@@ -76,7 +76,6 @@ fn config(rules: &str, shadow: bool, max_in_flight: usize) -> HttpConfig {
         timeouts: HttpTimeouts::default(),
         access: None,
         extra: None,
-        extra_docs: None,
     }
 }
 

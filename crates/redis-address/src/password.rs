@@ -8,7 +8,7 @@ pub struct Password(String);
 
 impl Password {
     /// The text, to be sent to Redis.
-    pub(super) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

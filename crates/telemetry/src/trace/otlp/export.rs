@@ -1,4 +1,4 @@
-//! ExportLoop of spans: a bounded queue, and a thread that sends them to the collector.
+//! The export of spans: a bounded queue, and a thread that sends them to the collector.
 
 use std::io;
 use std::sync::mpsc;

@@ -1,13 +1,16 @@
 //! The address of Redis, as a setting.
+//!
+//! It is a crate of its own so that settings can be read and checked without a Redis client.
 
 mod parse;
+mod password;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use super::password::Password;
+pub use password::Password;
 
 /// One server, a cluster, or a primary behind sentinels.
 ///
@@ -22,27 +25,43 @@ use super::password::Password;
 /// The password is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    pub(super) layout: Layout,
-    pub(super) tls: bool,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<Password>,
+    /// The servers.
+    pub layout: Layout,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// The user, unless it is Redis's default user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<Password>,
 }
 
 /// The servers and how to find them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub enum Layout {
     /// This server.
     One(Node),
     /// The cluster of these nodes.
     Cluster(Vec<Node>),
     /// The primary that these sentinels have under this name.
-    Sentinel { sentinels: Vec<Node>, primary: String },
+    Sentinel {
+        /// The sentinels.
+        sentinels: Vec<Node>,
+        /// The name.
+        primary: String,
+    },
 }
 
 /// One server.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Node {
-    Tcp { host: String, port: u16 },
+pub enum Node {
+    /// By host and port.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// By the path of its socket.
     Unix(PathBuf),
 }
 
@@ -70,7 +89,7 @@ impl Address {
     }
 
     /// The servers without credentials, for display.
-    pub(super) fn servers(&self) -> String {
+    pub fn servers(&self) -> String {
         match &self.layout {
             Layout::One(node) => node.to_string(),
             Layout::Cluster(nodes) => joined(nodes),
@@ -93,12 +112,12 @@ impl Address {
 
 impl Node {
     /// A server by the host and port that another server announced.
-    pub(super) fn tcp(host: &str, port: u16) -> Node {
+    pub fn tcp(host: &str, port: u16) -> Node {
         Node::Tcp { host: host.to_owned(), port }
     }
 
     /// The host, if it has one.
-    pub(super) fn host(&self) -> Option<&str> {
+    pub fn host(&self) -> Option<&str> {
         match self {
             Node::Tcp { host, .. } => Some(host),
             Node::Unix(_) => None,
