@@ -21,7 +21,7 @@ pub fn run(redis: &Redis) {
     println!("bytes in Redis for a caller of 16 characters (MEMORY USAGE)");
     let four = ["[customer]", "[customer, user_id]", "[customer, api_key]", "[customer, endpoint]"];
     for (name, keys, bound) in [("one bucket", &four[..1], 150.0), ("four buckets", &four[..], 260.0)] {
-        redis.ask(&["FLUSHALL"]);
+        redis.command(&["FLUSHALL"]);
         let (store, callers) = (Driven::new(&redis.url()), Arc::new(Callers::new(1)));
         let tally = store.drive_while(&store.limiter(&rules(keys)), &callers, |number| number == 0);
         assert_eq!(tally.admitted, 1);
@@ -32,9 +32,9 @@ pub fn run(redis: &Redis) {
 
 /// The bytes of all values whose names have this in them.
 fn bytes_of(redis: &Redis, name: &str) -> f64 {
-    let Reply::List(keys) = redis.ask(&["KEYS", &format!("*{name}*")]) else { panic!("no list of keys") };
+    let Reply::List(keys) = redis.command(&["KEYS", &format!("*{name}*")]) else { panic!("no list of keys") };
     assert!(!keys.is_empty(), "no value is named for {name}");
-    let bytes = |key: &Reply| match redis.ask(&["MEMORY", "USAGE", &key.text(), "SAMPLES", "0"]) {
+    let bytes = |key: &Reply| match redis.command(&["MEMORY", "USAGE", &key.text(), "SAMPLES", "0"]) {
         Reply::Number(bytes) => bytes as f64,
         other => panic!("MEMORY USAGE says {other:?}"),
     };

@@ -1,51 +1,51 @@
-//! What happened.
+//! The audit log: what every write changed.
 
 use tollgate_core::Timestamp;
 use tollgate_records::RecordKind;
 
-use crate::Db;
+use crate::db::Db;
 use crate::error::{DbError, Fault};
-use crate::model::Name;
+use crate::model::RecordName;
 use crate::statement::{Row, Statement};
 
-/// Entries of a page.
-pub const MOST_AUDITED: usize = 1_000;
+/// Entries in a page of the log.
+pub const MAX_AUDIT_ENTRIES: usize = 1_000;
 
-/// What one change of a write did.
+/// One change of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Its place in the log. Later entries have higher ones; some numbers are missing.
+    /// The position in the log. Later entries have higher ids; some numbers are missing.
     pub id: u64,
-    /// The write that it was part of.
+    /// The generation of the write.
     pub generation: u64,
-    /// When.
+    /// The time of the write.
     pub at: Timestamp,
-    /// Who.
+    /// Who wrote.
     pub by: String,
-    /// From where.
+    /// The address of the writer.
     pub from: String,
-    /// What it was called: `quota.put`.
+    /// The action: `quota.put`.
     pub action: String,
-    /// Which record.
-    pub name: Name,
-    /// The document before; none if there was none.
+    /// The record.
+    pub name: RecordName,
+    /// The document before; none if the record did not exist.
     pub before: Option<String>,
-    /// The document after; none if it was deleted.
+    /// The document after; none if the record was deleted.
     pub after: Option<String>,
-    /// Why.
+    /// The reason that the writer gave.
     pub reason: String,
 }
 
-/// Which entries are told.
+/// Which entries to return. An empty filter matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// What this one did.
+    /// By this writer.
     pub by: Option<String>,
-    /// About records of this kind.
+    /// For records of this kind.
     pub kind: Option<RecordKind>,
-    /// Of this domain.
+    /// For records of this domain.
     pub domain: Option<String>,
-    /// Of this name.
+    /// For records of this name.
     pub name: Option<String>,
     /// At this moment or later.
     pub since: Option<Timestamp>,
@@ -54,34 +54,34 @@ pub struct AuditFilter {
 }
 
 impl Db {
-    /// Entries past an id, the oldest first, at most `most` ([`MOST_AUDITED`] if that is less). Entries appear in the order of
-    /// their ids: who asks for what is past the last one it saw misses none.
-    pub async fn audit(&self, filter: &AuditFilter, after: u64, most: usize) -> Result<Vec<AuditEntry>, DbError> {
-        let mut statement = filtered(filter);
-        statement.and(" AND id > ? ORDER BY id", [after.into()]);
-        self.entries(statement, most).await
+    /// Entries past an id, the oldest first, at most `max` and at most [`MAX_AUDIT_ENTRIES`]. Entries appear in the order of their
+    /// ids: a caller that continues after the last id it has seen misses none.
+    pub async fn audit(&self, filter: &AuditFilter, after: u64, max: usize) -> Result<Vec<AuditEntry>, DbError> {
+        let mut statement = select_entries(filter);
+        statement.push(" AND id > ? ORDER BY id", [after.into()]);
+        self.entries(statement, max).await
     }
 
     /// The last entries, or those before an id, the newest first.
-    pub async fn audit_back(
+    pub async fn audit_descending(
         &self,
         filter: &AuditFilter,
         before: Option<u64>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<AuditEntry>, DbError> {
-        let mut statement = filtered(filter);
+        let mut statement = select_entries(filter);
         if let Some(before) = before {
-            statement.and(" AND id < ?", [before.into()]);
+            statement.push(" AND id < ?", [before.into()]);
         }
-        statement.and(" ORDER BY id DESC", []);
-        self.entries(statement, most).await
+        statement.push(" ORDER BY id DESC", []);
+        self.entries(statement, max).await
     }
 
-    async fn entries(&self, mut statement: Statement<'_>, most: usize) -> Result<Vec<AuditEntry>, DbError> {
-        statement.and(" LIMIT ?", [(most.min(MOST_AUDITED) as u64).into()]);
+    async fn entries(&self, mut statement: Statement<'_>, max: usize) -> Result<Vec<AuditEntry>, DbError> {
+        statement.push(" LIMIT ?", [(max.min(MAX_AUDIT_ENTRIES) as u64).into()]);
         let mut entries = Vec::new();
         self.select(&statement, |row| {
-            entries.extend(entry(row)?);
+            entries.extend(read_entry(row)?);
             Ok(())
         })
         .await?;
@@ -89,45 +89,46 @@ impl Db {
     }
 }
 
-fn filtered(filter: &AuditFilter) -> Statement<'_> {
+fn select_entries(filter: &AuditFilter) -> Statement<'_> {
     let mut statement = Statement::new("SELECT ");
-    statement.and("id, generation, at, who, address, action, kind, domain, name, before, after, reason FROM audit", []);
-    // So that all that follows begins with AND.
-    statement.and(" WHERE id > 0", []);
+    statement
+        .push("id, generation, at, who, address, action, kind, domain, name, before, after, reason FROM audit", []);
+    // A condition that always holds, so that the others begin with AND.
+    statement.push(" WHERE id > 0", []);
     if let Some(by) = &filter.by {
-        statement.and(" AND who = ?", [by.into()]);
+        statement.push(" AND who = ?", [by.into()]);
     }
     if let Some(kind) = filter.kind {
-        statement.and(" AND kind = ?", [kind.into()]);
+        statement.push(" AND kind = ?", [kind.into()]);
     }
     if let Some(domain) = &filter.domain {
-        statement.and(" AND domain = ?", [domain.into()]);
+        statement.push(" AND domain = ?", [domain.into()]);
     }
     if let Some(name) = &filter.name {
-        statement.and(" AND name = ?", [name.into()]);
+        statement.push(" AND name = ?", [name.into()]);
     }
     if let Some(since) = filter.since {
-        statement.and(" AND at >= ?", [since.into()]);
+        statement.push(" AND at >= ?", [since.into()]);
     }
     if let Some(until) = filter.until {
-        statement.and(" AND at < ?", [until.into()]);
+        statement.push(" AND at < ?", [until.into()]);
     }
     statement
 }
 
-/// An entry as it was read. None if its kind is one that only a newer Tollgate knows.
-fn entry(row: Row<'_>) -> Result<Option<AuditEntry>, Fault> {
+/// The entry in a row. None if only a newer Tollgate knows its kind.
+fn read_entry(row: Row<'_>) -> Result<Option<AuditEntry>, Fault> {
     let Some(kind) = RecordKind::parse(row.text(6)?) else { return Ok(None) };
     Ok(Some(AuditEntry {
         id: row.number(0)?,
         generation: row.number(1)?,
-        at: row.moment(2)?,
+        at: row.timestamp(2)?,
         by: row.text(3)?.to_owned(),
         from: row.text(4)?.to_owned(),
         action: row.text(5)?.to_owned(),
-        name: Name::new(kind, row.text(7)?, row.text(8)?),
-        before: row.maybe(9)?.map(str::to_owned),
-        after: row.maybe(10)?.map(str::to_owned),
+        name: RecordName::new(kind, row.text(7)?, row.text(8)?),
+        before: row.optional_text(9)?.map(str::to_owned),
+        after: row.optional_text(10)?.map(str::to_owned),
         reason: row.text(11)?.to_owned(),
     }))
 }

@@ -9,67 +9,69 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::{ConnectOptions, SqlStr};
 use tokio_stream::StreamExt;
 
-use crate::OPERATION;
 use crate::error::{DbError, Fault};
-use crate::follow::{Reader, record};
-use crate::place::Place;
+use crate::location::DbLocation;
+use crate::sink::{RecordSink, read_record};
 use crate::statement::{Row, Statement};
 
-/// How long SQLite waits for another process that writes; less than [`OPERATION`], so that its own word on it is heard.
-const BUSY: Duration = Duration::from_secs(4);
-/// How soon a file that was locked while it was opened is tried again.
-const BUSY_AGAIN: Duration = Duration::from_millis(10);
-/// Rows that wait between the thread that reads the file and the one that takes them.
-const ROWS_AHEAD: usize = 1_024;
+/// How long an operation may take, the wait for a connection included. A read that streams may take this long for each row.
+pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What PostgreSQL is told at the start of each connection. A server of ours that is frozen or cut off in the middle of a write
-/// must not keep all others from writing. And a plan that was made for an empty table must not be kept while it grows.
-const SESSION: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
+/// How long SQLite waits for another process that writes; less than [`OPERATION_TIMEOUT`], so that SQLite's own error is reported.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+/// The pause before a file that was locked while it was opened is tried again.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
+/// Rows that wait between the thread that reads the file and the task that receives them.
+const ROW_BUFFER: usize = 1_024;
+
+/// The settings of each PostgreSQL session. A server that is frozen or cut off in the middle of a write must not block all other
+/// writers. And a plan that was made for an empty table must not stay in use while the table grows.
+const SESSION_SETTINGS: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
                        SET plan_cache_mode = force_custom_plan";
 
-/// A connection.
+/// A connection to SQLite or PostgreSQL.
 #[derive(Debug)]
 pub(crate) enum Connection {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
 }
 
-/// How a connection is made. Not `Debug`: it has the password.
+/// How to connect. Not `Debug`: it has the password.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum ConnectionOptions {
     Sqlite(SqliteConnectOptions),
     Postgres(PgConnectOptions),
 }
 
-impl Source {
-    pub(crate) fn file(path: &Path) -> Source {
+impl ConnectionOptions {
+    pub(crate) fn file(path: &Path) -> ConnectionOptions {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // What was acknowledged survives a power cut. Operators don't write often.
+            // An acknowledged write survives a power cut. Operators don't write often.
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY)
-            .row_buffer_size(ROWS_AHEAD)
+            .busy_timeout(BUSY_TIMEOUT)
+            .row_buffer_size(ROW_BUFFER)
             .disable_statement_logging();
-        Source::Sqlite(options)
+        ConnectionOptions::Sqlite(options)
     }
 
-    pub(crate) fn postgres(url: &str) -> Result<Source, DbError> {
-        postgres_options(url).map(Source::Postgres)
+    pub(crate) fn postgres(url: &str) -> Result<ConnectionOptions, DbError> {
+        postgres_options(url).map(ConnectionOptions::Postgres)
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, Fault> {
         match self {
-            Source::Postgres(options) => {
+            ConnectionOptions::Postgres(options) => {
                 let mut connection = Connection::Postgres(options.connect().await?);
-                connection.script(SESSION).await?;
+                connection.script(SESSION_SETTINGS).await?;
                 Ok(connection)
             }
-            Source::Sqlite(options) => loop {
-                // Turning a new file to write-ahead logging takes a lock for which SQLite does not wait by itself.
+            ConnectionOptions::Sqlite(options) => loop {
+                // Switching a new file to write-ahead logging takes a lock that SQLite does not wait for by itself.
                 match options.connect().await.map_err(Fault::from) {
-                    Err(fault) if fault.is_busy() => tokio::time::sleep(BUSY_AGAIN).await,
+                    Err(fault) if fault.is_busy() => tokio::time::sleep(BUSY_RETRY).await,
                     connected => return connected.map(Connection::Sqlite),
                 }
             },
@@ -77,18 +79,18 @@ impl Source {
     }
 }
 
-/// What a URL says, without what it says in an error: it may have a password.
+/// The options in a URL. The error does not repeat the URL: it may have a password.
 pub(crate) fn postgres_options(url: &str) -> Result<PgConnectOptions, DbError> {
     let scheme = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let options = PgConnectOptions::from_str(url).ok().filter(|_| scheme);
     let options = options.ok_or_else(|| {
-        let place = Place::Postgres(String::new());
-        DbError::Invalid(format!("{place}: write postgres://user:password@host:5432/database"))
+        let location = DbLocation::Postgres(String::new());
+        DbError::Invalid(format!("{location}: write postgres://user:password@host:5432/database"))
     })?;
     Ok(options.application_name("tollgate").disable_statement_logging())
 }
 
-/// Does something with each row that a statement gives. Not the whole must be there in time, but each row.
+/// Evaluates an expression for each row of a statement. Each row has a deadline, the whole result has none.
 macro_rules! each_row {
     ($connection:expr, $statement:expr, $row:ident => $do:expr) => {
         each_row!(@match $connection, $statement, $row => $do, Sqlite sqlite, Postgres postgres)
@@ -97,7 +99,7 @@ macro_rules! each_row {
         match $connection {
             $(Connection::$kind(connection) => {
                 let mut rows = $statement.$query().fetch(connection);
-                while let Some(row) = tokio::time::timeout(OPERATION, rows.next()).await.map_err(|_| Fault::Late)? {
+                while let Some(row) = tokio::time::timeout(OPERATION_TIMEOUT, rows.next()).await.map_err(|_| Fault::Timeout)? {
                     let row = row?;
                     let $row = Row::$kind(&row);
                     $do;
@@ -108,7 +110,7 @@ macro_rules! each_row {
 }
 
 impl Connection {
-    /// Runs a statement and hands out its rows as they come.
+    /// Runs a statement and hands out its rows as they arrive.
     pub(crate) async fn each(
         &mut self,
         statement: &Statement<'_>,
@@ -118,20 +120,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs a statement that asks for the columns of a [`Record`](crate::Record) and hands out its rows as fast as the reader
-    /// takes them. `false` if it wanted no more.
-    pub(crate) async fn read(&mut self, statement: &Statement<'_>, reader: &mut impl Reader) -> Result<bool, Fault> {
+    /// Runs a statement that selects the [record columns](crate::sink::RECORD_COLUMNS), and pushes the records as fast as the sink
+    /// takes them. `false` if the sink ended the read.
+    pub(crate) async fn read(&mut self, statement: &Statement<'_>, sink: &mut impl RecordSink) -> Result<bool, Fault> {
         each_row!(self, statement, row => {
-            let Some(record) = record(row)? else { continue };
-            reader.take(record);
-            if reader.is_full() && !reader.rest().await {
+            let Some(record) = read_record(row)? else { continue };
+            sink.push(record);
+            if sink.is_full() && !sink.flush().await {
                 return Ok(false);
             }
         });
         Ok(true)
     }
 
-    /// Runs a statement and says how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn run(&mut self, statement: &Statement<'_>) -> Result<u64, Fault> {
         Ok(match self {
             Connection::Sqlite(connection) => statement.sqlite().execute(connection).await?.rows_affected(),

@@ -1,49 +1,50 @@
-//! The decision log of all servers: rows that are written once, read by caller, and forgotten after a while.
+//! The decision log of all servers: rows that are written once, read by caller, and deleted after a while.
 //!
-//! They have nothing to do with records and generations: no follower hears of them, and no writer of records waits for longer than
-//! a batch of them takes.
+//! They are no records and have no generations: no follower reads them, and a writer of records waits no longer than one batch of
+//! them takes.
 
 use tollgate_core::Timestamp;
 
+use crate::connection::OPERATION_TIMEOUT;
+use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault};
 use crate::statement::Statement;
-use crate::{Begin, Db, OPERATION};
 
 /// Rows that are written in one transaction.
-pub const MOST_DECISIONS: usize = 2_000;
-/// Rows of an answer.
-pub const MOST_FOUND: usize = 1_000;
-/// Rows that are forgotten in one transaction.
-pub const MOST_FORGOTTEN: u64 = 10_000;
+pub const MAX_DECISION_BATCH: usize = 2_000;
+/// Rows in the result of a query.
+pub const MAX_DECISION_RESULTS: usize = 1_000;
+/// Rows that are deleted in one transaction.
+pub const MAX_DECISIONS_DELETED: u64 = 10_000;
 
-/// Rows of one statement. SQLite takes some thirty thousand values.
-const AT_ONCE: usize = 250;
-/// What an answer may have in bytes of documents; the rest is left out.
-const MOST_BYTES: usize = 16 << 20;
+/// Rows of one statement. SQLite takes about thirty thousand values.
+const ROWS_PER_INSERT: usize = 250;
+/// Bytes of documents in the result of a query; the rest is left out.
+const MAX_RESULT_BYTES: usize = 16 << 20;
 
-/// A decision that is to be written.
+/// A decision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
-    /// Tells it from all others of its server.
+pub struct DecisionRow {
+    /// Unique among the decisions of its server.
     pub number: u64,
-    /// When.
+    /// The time of the decision.
     pub at: Timestamp,
-    /// Whose rules.
+    /// The domain of the request.
     pub domain: String,
-    /// About whom.
+    /// The caller, if the request has one.
     pub caller: Option<String>,
-    /// By which rule.
+    /// The rule that decided.
     pub rule: Option<String>,
-    /// All of it, as JSON.
+    /// The whole decision, as JSON.
     pub document: String,
 }
 
-/// Which decisions are told.
+/// Which decisions to return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DecidedFilter {
-    /// About this caller.
+pub struct DecisionFilter {
+    /// For this caller.
     pub caller: String,
-    /// Of this domain.
+    /// In this domain.
     pub domain: Option<String>,
     /// By this rule.
     pub rule: Option<String>,
@@ -54,68 +55,68 @@ pub struct DecidedFilter {
 }
 
 impl Db {
-    /// Writes decisions of the server with this number, at most [`MOST_DECISIONS`]. Those that are there already stay as they are: a
-    /// batch of which nobody knows whether it was written may be written again.
-    pub async fn add_decisions(&self, origin: u64, decisions: &[Decided]) -> Result<(), DbError> {
-        if decisions.len() > MOST_DECISIONS {
-            return Err(DbError::Invalid(format!("more than {MOST_DECISIONS} decisions at once")));
+    /// Writes decisions of the server with this number, at most [`MAX_DECISION_BATCH`]. Rows that exist already stay as
+    /// they are: a batch may be written again if it is unknown whether it was written.
+    pub async fn add_decisions(&self, origin: u64, decisions: &[DecisionRow]) -> Result<(), DbError> {
+        if decisions.len() > MAX_DECISION_BATCH {
+            return Err(DbError::Invalid(format!("more than {MAX_DECISION_BATCH} decisions at once")));
         }
         if decisions.is_empty() {
             return Ok(());
         }
-        self.within(OPERATION, self.add_some(origin, decisions)).await
+        self.with_timeout(OPERATION_TIMEOUT, self.insert_decisions(origin, decisions)).await
     }
 
-    async fn add_some(&self, origin: u64, decisions: &[Decided]) -> Result<(), Fault> {
-        let mut lent = self.begin(self.writer(), Begin::Write).await?;
-        for some in decisions.chunks(AT_ONCE) {
+    async fn insert_decisions(&self, origin: u64, decisions: &[DecisionRow]) -> Result<(), Fault> {
+        let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
+        for chunk in decisions.chunks(ROWS_PER_INSERT) {
             let mut statement =
                 Statement::new("INSERT INTO decisions (origin, number, at, domain, caller, rule, document) VALUES ");
-            statement.rows(some.iter().map(|one| {
-                let (caller, rule) = (one.caller.as_deref(), one.rule.as_deref());
-                let (domain, document) = (one.domain.as_str(), one.document.as_str());
+            statement.push_rows(chunk.iter().map(|row| {
+                let (caller, rule) = (row.caller.as_deref(), row.rule.as_deref());
+                let (domain, document) = (row.domain.as_str(), row.document.as_str());
                 [
                     origin.into(),
-                    one.number.into(),
-                    one.at.into(),
+                    row.number.into(),
+                    row.at.into(),
                     domain.into(),
                     caller.into(),
                     rule.into(),
                     document.into(),
                 ]
             }));
-            statement.and(" ON CONFLICT DO NOTHING", []);
-            statement.seldom(some.len() < AT_ONCE);
-            lent.run(&statement).await?;
+            statement.push(" ON CONFLICT DO NOTHING", []);
+            statement.set_cached(chunk.len() == ROWS_PER_INSERT);
+            connection.run(&statement).await?;
         }
-        lent.script("COMMIT").await?;
-        lent.keep();
+        connection.script("COMMIT").await?;
+        connection.release();
         Ok(())
     }
 
-    /// The documents of decisions about one caller, the newest first, at most `most` ([`MOST_FOUND`] if that is less).
-    pub async fn decisions(&self, filter: &DecidedFilter, most: usize) -> Result<Vec<String>, DbError> {
+    /// The documents of decisions about one caller, the newest first, at most `max` and at most [`MAX_DECISION_RESULTS`].
+    pub async fn decisions(&self, filter: &DecisionFilter, max: usize) -> Result<Vec<String>, DbError> {
         let mut statement = Statement::new("SELECT document FROM decisions WHERE caller = ");
-        statement.and("?", [(&filter.caller).into()]);
+        statement.push("?", [(&filter.caller).into()]);
         if let Some(domain) = &filter.domain {
-            statement.and(" AND domain = ?", [domain.into()]);
+            statement.push(" AND domain = ?", [domain.into()]);
         }
         if let Some(rule) = &filter.rule {
-            statement.and(" AND rule = ?", [rule.into()]);
+            statement.push(" AND rule = ?", [rule.into()]);
         }
         if let Some(from) = filter.from {
-            statement.and(" AND at >= ?", [from.into()]);
+            statement.push(" AND at >= ?", [from.into()]);
         }
         if let Some(to) = filter.to {
-            statement.and(" AND at < ?", [to.into()]);
+            statement.push(" AND at < ?", [to.into()]);
         }
-        let most = most.min(MOST_FOUND) as u64;
-        statement.and(" ORDER BY at DESC, origin, number DESC LIMIT ?", [most.into()]);
+        let max = max.min(MAX_DECISION_RESULTS) as u64;
+        statement.push(" ORDER BY at DESC, origin, number DESC LIMIT ?", [max.into()]);
         let (mut found, mut bytes) = (Vec::new(), 0);
         self.select(&statement, |row| {
             let document = row.text(0)?;
             bytes += document.len();
-            if bytes <= MOST_BYTES {
+            if bytes <= MAX_RESULT_BYTES {
                 found.push(document.to_owned());
             }
             Ok(())
@@ -124,29 +125,29 @@ impl Db {
         Ok(found)
     }
 
-    /// Forgets decisions before this moment, and the oldest of those past `most` rows; at most [`MOST_FORGOTTEN`] at once. Says how many
-    /// they were: if it was that many, there may be more.
-    pub async fn forget_decisions(&self, before: Timestamp, most: u64) -> Result<u64, DbError> {
+    /// Deletes decisions before this moment, and the oldest of those past `max` rows; at most [`MAX_DECISIONS_DELETED`] in one call.
+    /// Returns how many were deleted: if it is that many, there may be more.
+    pub async fn delete_decisions(&self, before: Timestamp, max: u64) -> Result<u64, DbError> {
         let mut last = before;
         let mut past = Statement::new("SELECT at FROM decisions ORDER BY at DESC LIMIT 1 OFFSET ");
-        past.and("?", [most.into()]);
+        past.push("?", [max.into()]);
         self.select(&past, |row| {
-            // That row is one too many.
+            // This row is the first one too many.
             last = last.max(Timestamp::from_micros(row.number(0)?.saturating_add(1)));
             Ok(())
         })
         .await?;
-        self.within(OPERATION, async {
-            let mut lent = self.begin(self.writer(), Begin::Write).await?;
-            let mut forget = Statement::new("DELETE FROM decisions WHERE (origin, number) IN ");
-            forget.and(
+        self.with_timeout(OPERATION_TIMEOUT, async {
+            let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
+            let mut delete = Statement::new("DELETE FROM decisions WHERE (origin, number) IN ");
+            delete.push(
                 "(SELECT origin, number FROM decisions WHERE at < ? ORDER BY at LIMIT ?)",
-                [last.into(), MOST_FORGOTTEN.into()],
+                [last.into(), MAX_DECISIONS_DELETED.into()],
             );
-            let forgotten = lent.run(&forget).await?;
-            lent.script("COMMIT").await?;
-            lent.keep();
-            Ok(forgotten)
+            let deleted = connection.run(&delete).await?;
+            connection.script("COMMIT").await?;
+            connection.release();
+            Ok(deleted)
         })
         .await
     }

@@ -1,31 +1,31 @@
-//! What can go wrong, and which of it is the database being away.
+//! Errors, and which of them pass by themselves.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::model::Name;
-use crate::place::Place;
+use crate::location::DbLocation;
+use crate::model::RecordName;
 
-/// Why the store of record could not be asked.
+/// Why an operation on the store of record failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DbError {
-    /// It does not answer, or not in time, or answers that it can't now. It may again later. The text says what and where,
-    /// without a password.
-    Away(String),
-    /// It answered that it will not: no such database, no permission, a damaged file. Somebody must do something.
+    /// The database does not answer in time, or answers that it can't now. It may work again later. The text has the cause and the
+    /// location, without a password.
+    Unavailable(String),
+    /// The database refuses: no such database, no permission, a damaged file. An operator has to act.
     Refused(String),
-    /// What was asked is out of bounds, and the database was not asked.
+    /// The arguments are out of bounds. The database was not called.
     Invalid(String),
-    /// A newer Tollgate has been here, and its tables are not ours.
-    Newer {
-        /// Where.
-        place: String,
-        /// The version that its tables have.
-        theirs: u64,
-        /// The newest one that is known here.
-        ours: u64,
+    /// A newer Tollgate has migrated the tables to a version that is unknown here.
+    NewerSchema {
+        /// The location of the database.
+        location: String,
+        /// The version of its tables.
+        found: u64,
+        /// The newest version that is known here.
+        supported: u64,
     },
-    /// What a follower knows is older than the deletions that are still known, or is of another database: it must load
+    /// A follower's position is older than the deletions that are retained, or is in another database: the follower must load
     /// everything.
     TooOld,
 }
@@ -33,39 +33,39 @@ pub enum DbError {
 /// Why nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// What was expected of a record does not hold.
-    Lost {
-        /// Which.
-        name: Name,
-        /// The generation that it has; none if it is not there.
-        now: Option<u64>,
+    /// A precondition does not hold.
+    PreconditionFailed {
+        /// The record.
+        name: RecordName,
+        /// Its generation; none if it does not exist.
+        current: Option<u64>,
     },
-    /// Something was written past the generation that the writer knows.
-    Moved {
+    /// The last write is not the one that the writer requires.
+    Stale {
         /// The generation of the last write.
-        now: u64,
+        current: u64,
     },
     /// The idempotency key was used for another write.
     OnceConflict,
-    /// What was to be written is out of bounds, and the database was not asked.
+    /// The write is out of bounds. The database was not called.
     Invalid(String),
-    /// The database is away, as [`DbError::Away`]. If that happened at the very end it may have been written: the text says so,
-    /// and the same write with the same idempotency key tells.
-    Away(String),
-    /// The database will not, as [`DbError::Refused`].
+    /// As [`DbError::Unavailable`]. If the commit failed, the write may have been committed: the text says so, and the same write under
+    /// the same idempotency key finds out.
+    Unavailable(String),
+    /// As [`DbError::Refused`].
     Refused(String),
 }
 
 impl fmt::Display for DbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DbError::Away(what) | DbError::Refused(what) | DbError::Invalid(what) => f.write_str(what),
-            DbError::Newer { place, theirs, ours } => write!(
+            DbError::Unavailable(what) | DbError::Refused(what) | DbError::Invalid(what) => f.write_str(what),
+            DbError::NewerSchema { location, found, supported } => write!(
                 f,
-                "{place} has tables of version {theirs}, made by a newer Tollgate; this one knows versions up to {ours}: \
+                "{location} has tables of version {found}, made by a newer Tollgate; this one knows versions up to {supported}: \
                  start the newer one, or name another database"
             ),
-            DbError::TooOld => f.write_str("what is known is too old to be brought up to date: load everything"),
+            DbError::TooOld => f.write_str("the position is too old or of another database: load everything"),
         }
     }
 }
@@ -75,11 +75,17 @@ impl Error for DbError {}
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WriteError::Lost { name, now: Some(now) } => write!(f, "{name} is at generation {now}, not as expected"),
-            WriteError::Lost { name, now: None } => write!(f, "{name} is not there, which was not expected"),
-            WriteError::Moved { now } => write!(f, "the last write has the generation {now}, which was not expected"),
+            WriteError::PreconditionFailed { name, current: Some(generation) } => {
+                write!(f, "{name} is at generation {generation}, which was not expected")
+            }
+            WriteError::PreconditionFailed { name, current: None } => {
+                write!(f, "{name} does not exist, which was not expected")
+            }
+            WriteError::Stale { current } => {
+                write!(f, "the last write has the generation {current}, which was not expected")
+            }
             WriteError::OnceConflict => f.write_str("the idempotency key was used for another write"),
-            WriteError::Away(what) | WriteError::Refused(what) | WriteError::Invalid(what) => f.write_str(what),
+            WriteError::Unavailable(what) | WriteError::Refused(what) | WriteError::Invalid(what) => f.write_str(what),
         }
     }
 }
@@ -89,26 +95,25 @@ impl Error for WriteError {}
 impl From<DbError> for WriteError {
     fn from(error: DbError) -> WriteError {
         match error {
-            DbError::Away(what) => WriteError::Away(what),
+            DbError::Unavailable(what) => WriteError::Unavailable(what),
             DbError::Invalid(what) => WriteError::Invalid(what),
             DbError::Refused(what) => WriteError::Refused(what),
-            error @ (DbError::Newer { .. } | DbError::TooOld) => WriteError::Refused(error.to_string()),
+            error @ (DbError::NewerSchema { .. } | DbError::TooOld) => WriteError::Refused(error.to_string()),
         }
     }
 }
 
-/// What went wrong, before it is known what to say of it.
+/// The cause of an error, before it becomes a public one.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Database(sqlx::Error),
-    /// It took too long.
-    Late,
-    Newer {
-        theirs: u64,
-        ours: u64,
+    Timeout,
+    NewerSchema {
+        found: u64,
+        supported: u64,
     },
-    /// A row that this crate can't have written.
-    Damaged(String),
+    /// Content that this crate can't have written.
+    Corrupt(String),
     TooOld,
 }
 
@@ -118,30 +123,31 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// PostgreSQL's classes of errors that pass: connections, resources, an operator's intervention, what another transaction did.
-const PASSING_CLASSES: [&str; 4] = ["08", "53", "57", "40"];
-/// And single ones: a lock that took too long, a transaction that idled too long, a server that only reads, for it is no longer
-/// the primary.
-const PASSING: [&str; 3] = ["55P03", "25P03", "25006"];
+/// PostgreSQL's classes of transient errors: connections, resources, an operator's intervention, conflicts between transactions.
+const TRANSIENT_CLASSES: [&str; 4] = ["08", "53", "57", "40"];
+/// And single codes: a lock timeout, an idle transaction that timed out, a server that is read-only because it is no longer the
+/// primary.
+const TRANSIENT_CODES: [&str; 3] = ["55P03", "25P03", "25006"];
 /// SQLite's: busy, locked, a full disk, a file that can't be read, written or opened. The lower byte of its codes.
-const PASSING_IN_SQLITE: [u32; 5] = [5, 6, 10, 13, 14];
+const TRANSIENT_IN_SQLITE: [u32; 5] = [5, 6, 10, 13, 14];
 
 impl Fault {
-    /// Whether the database may work again without anybody doing something to Tollgate.
-    pub(crate) fn is_away(&self) -> bool {
+    /// Whether the same operation may work later, without a change to Tollgate or its settings.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Fault::Late => true,
-            Fault::Newer { .. } | Fault::Damaged(_) | Fault::TooOld => false,
+            Fault::Timeout => true,
+            Fault::NewerSchema { .. } | Fault::Corrupt(_) | Fault::TooOld => false,
             Fault::Database(sqlx::Error::Database(error)) => {
                 let code = error.code().unwrap_or_default();
                 match error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
                     Some(_) => {
-                        PASSING_CLASSES.iter().any(|class| code.starts_with(class)) || PASSING.contains(&code.as_ref())
+                        TRANSIENT_CLASSES.iter().any(|class| code.starts_with(class))
+                            || TRANSIENT_CODES.contains(&code.as_ref())
                     }
-                    None => code.parse::<u32>().is_ok_and(|code| PASSING_IN_SQLITE.contains(&(code & 0xff))),
+                    None => code.parse::<u32>().is_ok_and(|code| TRANSIENT_IN_SQLITE.contains(&(code & 0xff))),
                 }
             }
-            // Settings, certificates and single values don't mend themselves.
+            // Wrong settings, certificates and values stay wrong.
             Fault::Database(
                 sqlx::Error::ColumnDecode { .. }
                 | sqlx::Error::Decode(_)
@@ -149,37 +155,39 @@ impl Fault {
                 | sqlx::Error::Configuration(_)
                 | sqlx::Error::Tls(_),
             ) => false,
-            // A certificate that is not trusted comes as this.
+            // An untrusted certificate has this kind.
             Fault::Database(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => false,
-            // Anything else is a connection that broke, or could not be made.
+            // Anything else is a connection that broke or could not be opened.
             Fault::Database(_) => true,
         }
     }
 
-    /// Whether the connection is to blame, and another one may do.
-    pub(crate) fn is_broken(&self) -> bool {
+    /// Whether the connection is broken, and the operation may work on another one.
+    pub(crate) fn is_connection_broken(&self) -> bool {
         match self {
-            // PostgreSQL tells those whom it leaves, be it that nobody listens yet.
+            // PostgreSQL sends this to its clients before it closes their connections.
             Fault::Database(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code.starts_with("57P")),
-            Fault::Database(_) => self.is_away(),
+            Fault::Database(_) => self.is_transient(),
             _ => false,
         }
     }
 
-    /// Whether another held a lock on the SQLite file.
+    /// Whether another process holds a lock on the SQLite file.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Fault::Database(sqlx::Error::Database(error))
             if error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| matches!(code & 0xff, 5 | 6)))
     }
 
-    /// What is said of it.
-    pub(crate) fn told(self, place: &Place) -> DbError {
-        let away = self.is_away();
+    /// The public error, which names the database.
+    pub(crate) fn into_error(self, location: &DbLocation) -> DbError {
+        let is_transient = self.is_transient();
         match self {
-            Fault::Newer { theirs, ours } => DbError::Newer { place: place.to_string(), theirs, ours },
+            Fault::NewerSchema { found, supported } => {
+                DbError::NewerSchema { location: location.to_string(), found, supported }
+            }
             Fault::TooOld => DbError::TooOld,
-            fault if away => DbError::Away(format!("{place}: {fault}")),
-            fault => DbError::Refused(format!("{place}: {fault}")),
+            fault if is_transient => DbError::Unavailable(format!("{location}: {fault}")),
+            fault => DbError::Refused(format!("{location}: {fault}")),
         }
     }
 }
@@ -189,9 +197,11 @@ impl fmt::Display for Fault {
         match self {
             Fault::Database(sqlx::Error::Database(error)) => f.write_str(error.message()),
             Fault::Database(error) => write!(f, "{error}"),
-            Fault::Late => f.write_str("no answer in time"),
-            Fault::Newer { theirs, ours } => write!(f, "tables of version {theirs}, {ours} is known"),
-            Fault::Damaged(what) => f.write_str(what),
+            Fault::Timeout => f.write_str("no answer in time"),
+            Fault::NewerSchema { found, supported } => {
+                write!(f, "tables of version {found}, {supported} is known")
+            }
+            Fault::Corrupt(what) => f.write_str(what),
             Fault::TooOld => f.write_str("too old"),
         }
     }

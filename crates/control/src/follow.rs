@@ -1,56 +1,19 @@
-//! All that changed, for those who follow.
+//! Reading the records that changed, for followers.
 
+use tollgate_records::Record;
+
+use crate::connection::OPERATION_TIMEOUT;
+use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault};
-use crate::model::Point;
+use crate::model::FeedPosition;
 use crate::packed;
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
+use crate::sink::{ForEach, RECORD_COLUMNS, RecordSink};
 use crate::statement::Statement;
-use crate::{Begin, Db, OPERATION};
-use tollgate_records::{Record, RecordKind};
-
-/// One who reads many records, at its own pace.
-pub trait Reader: Send {
-    /// What follows is as of this point.
-    fn begin(&mut self, _at: &Point) {}
-
-    /// One record.
-    fn take(&mut self, record: Record<'_>);
-
-    /// Whether no more is to come before it has [rested](Reader::rest).
-    fn is_full(&self) -> bool;
-
-    /// Makes room. `false`: it wants no more.
-    fn rest(&mut self) -> impl Future<Output = bool> + Send;
-}
-
-/// Records that are handed out before others get their turn on the thread.
-const AT_ONCE: u64 = 256;
-
-/// A reader that never has enough.
-struct Each<F> {
-    each: F,
-    taken: u64,
-}
-
-impl<F: FnMut(Record<'_>) + Send> Reader for Each<F> {
-    fn take(&mut self, record: Record<'_>) {
-        self.taken += 1;
-        (self.each)(record);
-    }
-
-    fn is_full(&self) -> bool {
-        self.taken.is_multiple_of(AT_ONCE)
-    }
-
-    async fn rest(&mut self) -> bool {
-        tokio::task::yield_now().await;
-        true
-    }
-}
 
 impl Db {
-    /// What tells this database's generations from those of others. It changes when the database was restored from a backup and
-    /// somebody noticed ([`Db::disown`]).
+    /// A random text that distinguishes the generations of this database from those of others. It changes when a follower finds that
+    /// the database was restored from a backup ([`Db::renew_identity`]).
     pub async fn identity(&self) -> Result<String, DbError> {
         let mut identity = String::new();
         self.select(&Statement::new("SELECT identity FROM control"), |row| {
@@ -61,51 +24,54 @@ impl Db {
         Ok(identity)
     }
 
-    /// Hands out the records that were written past a generation, as they are at one moment, and says the generation of that
+    /// Hands out the records that were written past a generation, as they are at one moment, and returns the generation of that
     /// moment. They come in the order of generations; all of them (`after` is 0) come in any order. Records of kinds that only a
     /// newer Tollgate knows are left out.
     ///
-    /// [`DbError::TooOld`]: deletions past `after` may have been forgotten, or this database has never been there. Then `after`
-    /// must be 0, and what is not handed out is not there.
-    pub async fn each_since(
+    /// [`DbError::TooOld`]: deletions past `after` may have been swept, or this database has never reached `after`. Then read all
+    /// records (`after` is 0): a record that is not among them does not exist.
+    pub async fn for_each_since(
         &self,
         after: u64,
         with_deleted: bool,
         each: impl FnMut(Record<'_>) + Send,
     ) -> Result<u64, DbError> {
-        let read = self.read_past(after, None, with_deleted, &mut Each { each, taken: 0 }).await?;
+        let read = self.read_past(after, None, with_deleted, &mut ForEach::new(each)).await?;
         Ok(read.map_or(after, |at| at.generation))
     }
 
-    /// The same for a reader that may need time, and that knows which database it is about: at another one it is
-    /// [`DbError::TooOld`]. Without a point all records are read. `None` if the reader wanted no more.
-    pub async fn read(
+    /// The same for a sink that may need time, and for a position in one database: in another database it is [`DbError::TooOld`].
+    /// Without a position all records are read. `None` if the sink ended the read.
+    pub async fn read_since(
         &self,
-        past: Option<&Point>,
+        position: Option<&FeedPosition>,
         with_deleted: bool,
-        reader: &mut impl Reader,
-    ) -> Result<Option<Point>, DbError> {
-        let (after, of) = past.map_or((0, None), |past| (past.generation, Some(&*past.of)));
-        self.read_past(after, of, with_deleted, reader).await
+        sink: &mut impl RecordSink,
+    ) -> Result<Option<FeedPosition>, DbError> {
+        let (after, identity) = position.map_or((0, None), |past| (past.generation, Some(&*past.identity)));
+        self.read_past(after, identity, with_deleted, sink).await
     }
 
-    /// Says that this database has not gone on from a point where it was known to be: it was restored from a backup, and its
-    /// generations will come to mean something else than they did. All who follow it are to load everything, also those who look
-    /// only when it has passed that point again.
-    pub async fn disown(&self, point: &Point) -> Result<(), DbError> {
+    /// Gives the database a new identity, if it is behind a position that it had reached. It was restored from a backup then, and its
+    /// generations will stand for other writes than before. All followers have to load everything, also those that look only when it
+    /// has passed that position again.
+    pub async fn renew_identity(&self, position: &FeedPosition) -> Result<(), DbError> {
         let identity = match self.is_postgres() {
             true => "UPDATE control SET identity = replace(gen_random_uuid()::text, '-', '')",
             false => "UPDATE control SET identity = lower(hex(randomblob(16)))",
         };
-        self.within(OPERATION, async {
-            let mut lent = self.begin(self.writer(), Begin::Write).await?;
+        self.with_timeout(OPERATION_TIMEOUT, async {
+            let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
             let mut statement = Statement::new(identity);
             statement
-                .and(" WHERE identity = ? AND generation < ?", [(&point.of).into(), point.generation.into()])
-                .seldom(true);
-            lent.run(&statement).await?;
-            lent.script("COMMIT").await?;
-            lent.keep();
+                .push(
+                    " WHERE identity = ? AND generation < ?",
+                    [(&position.identity).into(), position.generation.into()],
+                )
+                .set_cached(false);
+            connection.run(&statement).await?;
+            connection.script("COMMIT").await?;
+            connection.release();
             Ok(())
         })
         .await
@@ -114,65 +80,64 @@ impl Db {
     async fn read_past(
         &self,
         after: u64,
-        of: Option<&str>,
+        identity: Option<&str>,
         with_deleted: bool,
-        reader: &mut impl Reader,
-    ) -> Result<Option<Point>, DbError> {
-        let (mut lent, at) = self.within(OPERATION, self.begin_past(after, of)).await?;
-        let mut statement = Statement::new("SELECT kind, domain, name, generation, document FROM records");
+        sink: &mut impl RecordSink,
+    ) -> Result<Option<FeedPosition>, DbError> {
+        let (mut connection, at) = self.with_timeout(OPERATION_TIMEOUT, self.begin_past(after, identity)).await?;
+        let mut statement = Statement::new("SELECT ");
+        statement.push(RECORD_COLUMNS, []).push(" FROM records", []);
         if after > 0 {
-            statement.and(" WHERE generation > ?", [after.into()]);
+            statement.push(" WHERE generation > ?", [after.into()]);
         }
         if !with_deleted {
-            statement.and(if after > 0 { " AND " } else { " WHERE " }, []).and("document IS NOT NULL", []);
+            statement.push(if after > 0 { " AND " } else { " WHERE " }, []).push("document IS NOT NULL", []);
         }
         if after > 0 {
-            statement.and(" ORDER BY generation", []);
+            statement.push(" ORDER BY generation", []);
         }
-        reader.begin(&at);
+        sink.begin(&at);
         // Each row has its own deadline.
         let read = match after {
-            0 if !self.is_postgres() => packed::read(&mut lent, with_deleted, reader).await,
-            _ => lent.read(&statement, reader).await,
+            0 if !self.is_postgres() => packed::read(&mut connection, with_deleted, sink).await,
+            _ => connection.read(&statement, sink).await,
         };
-        let read = read.map_err(|fault| fault.told(&self.0.place));
-        if matches!(read, Err(DbError::Away(_))) {
-            self.0.readers.forget_idle();
+        let read = read.map_err(|fault| fault.into_error(self.location()));
+        if matches!(read, Err(DbError::Unavailable(_))) {
+            self.readers().close_idle();
         }
         if !read? {
-            // The connection is in the middle of an answer.
+            // The connection is in the middle of a response, so it is not released.
             return Ok(None);
         }
-        self.within(OPERATION, async {
-            lent.script("COMMIT").await?;
-            lent.keep();
+        self.with_timeout(OPERATION_TIMEOUT, async {
+            connection.script("COMMIT").await?;
+            connection.release();
             Ok(())
         })
         .await?;
         Ok(Some(at))
     }
 
-    /// A connection that sees one moment, and which moment that is.
-    async fn begin_past(&self, after: u64, of: Option<&str>) -> Result<(Lent<'_>, Point), Fault> {
-        let heard = *self.0.heard.borrow();
-        let mut lent = self.begin(&self.0.readers, Begin::Read).await?;
-        let (mut at, mut swept) = (Point::default(), 0);
-        lent.each(&Statement::new("SELECT generation, swept, identity FROM control"), |row| {
-            at = Point { of: row.text(2)?.to_owned(), generation: row.number(0)? };
-            swept = row.number(1)?;
-            Ok(())
-        })
-        .await?;
-        self.0.unhear(heard, at.generation);
-        let another = of.is_some_and(|of| of != at.of);
-        let known = !another && (after == 0 || (swept..=at.generation).contains(&after));
-        known.then_some((lent, at)).ok_or(Fault::TooOld)
+    /// A connection that sees one moment, and the position of that moment.
+    async fn begin_past(
+        &self,
+        after: u64,
+        identity: Option<&str>,
+    ) -> Result<(PooledConnection<'_>, FeedPosition), Fault> {
+        let announced = self.latest_announced();
+        let mut connection = self.begin(self.readers(), TransactionKind::Read).await?;
+        let (mut at, mut swept) = (FeedPosition::default(), 0);
+        connection
+            .each(&Statement::new("SELECT generation, swept, identity FROM control"), |row| {
+                at = FeedPosition { identity: row.text(2)?.to_owned(), generation: row.number(0)? };
+                swept = row.number(1)?;
+                Ok(())
+            })
+            .await?;
+        self.retract(announced, at.generation);
+        let is_other = identity.is_some_and(|identity| identity != at.identity);
+        let is_known = !is_other && (after == 0 || (swept..=at.generation).contains(&after));
+        is_known.then_some((connection, at)).ok_or(Fault::TooOld)
     }
-}
-
-/// The record in a row; none of a kind that is not known here.
-pub(crate) fn record(row: crate::statement::Row<'_>) -> Result<Option<Record<'_>>, Fault> {
-    let Some(kind) = RecordKind::parse(row.text(0)?) else { return Ok(None) };
-    let (domain, name) = (row.text(1)?.into(), row.text(2)?.into());
-    Ok(Some(Record { kind, domain, name, generation: row.number(3)?, document: row.maybe(4)?.map(Into::into) }))
 }

@@ -1,80 +1,79 @@
-//! Hearing of what other servers write: PostgreSQL's notifications.
+//! PostgreSQL's notifications of what other servers write.
 //!
-//! One connection listens, besides the pool's. It is asked now and then whether it still stands, since one that was cut off
-//! without a word is as silent as one on which nothing happens.
+//! One connection listens, apart from the pool's. It is probed when it is silent, because a connection that was cut without a packet
+//! looks like one on which nothing happens.
 
-use std::sync::Weak;
 use std::time::Duration;
 
 use sqlx::Executor;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
-use crate::connection::postgres_options;
+use crate::connection::{OPERATION_TIMEOUT, postgres_options};
+use crate::db::WeakDb;
 use crate::error::{DbError, Fault};
-use crate::{Db, Inner, OPERATION};
 
-/// What writers notify.
+/// The channel that writers notify.
 const CHANNEL: &str = "tollgate_control";
-/// How long a silent connection is believed to stand.
-const SILENCE: Duration = Duration::from_secs(5);
-/// The pause before the first new connection; it doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a connection may be silent before it is probed.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// The pause before the first new connection. It doubles up to [`MAX_BACKOFF`].
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Starts the task that listens. It ends when the database is let go.
-pub(crate) fn start(url: &str, inner: Weak<Inner>) -> Result<(), DbError> {
+/// Starts the task that listens. It ends when all handles on the database are dropped.
+pub(crate) fn start(url: &str, db: WeakDb) -> Result<(), DbError> {
     let options = postgres_options(url)?;
     tokio::spawn(async move {
-        let mut pause = FIRST_PAUSE;
-        while let Some(ended) = listen(&options, &inner, &mut pause).await {
+        let mut backoff = FIRST_BACKOFF;
+        while let Some(error) = listen(&options, &db, &mut backoff).await {
             // Once for each outage: the pause is longer from then on.
-            if pause == FIRST_PAUSE {
-                tracing::warn!(error = ended, "the control database's notifications are cut");
+            if backoff == FIRST_BACKOFF {
+                tracing::warn!(error, "the control database's notifications are cut");
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     });
     Ok(())
 }
 
-/// Listens until the connection breaks, and says why; or until nobody wants to hear any more.
-async fn listen(options: &PgConnectOptions, inner: &Weak<Inner>, pause: &mut Duration) -> Option<String> {
-    let place = inner.upgrade()?.place.to_string();
-    let told = |fault: Fault| Some(format!("{place}: {fault}"));
-    let mut listener = match within(connect(options)).await {
+/// Listens until the connection breaks, and returns the reason; `None` when the database is closed.
+async fn listen(options: &PgConnectOptions, weak: &WeakDb, backoff: &mut Duration) -> Option<String> {
+    let location = weak.upgrade()?.location().to_string();
+    let describe = |fault: Fault| Some(format!("{location}: {fault}"));
+    let mut listener = match with_timeout(connect(options)).await {
         Ok(listener) => listener,
-        Err(fault) => return told(fault),
+        Err(fault) => return describe(fault),
     };
-    // What was written while nobody listened.
-    let db = Db(inner.upgrade()?);
+    // Writes from before the connection listened were not notified.
+    let db = weak.upgrade()?;
     match db.generation().await {
-        Ok(generation) => db.0.hear(generation),
+        Ok(generation) => db.announce(generation),
         Err(error) => return Some(error.to_string()),
     }
     drop(db);
-    if *pause > FIRST_PAUSE {
-        tracing::info!(place, "the control database's notifications are back");
-        *pause = FIRST_PAUSE;
+    if *backoff > FIRST_BACKOFF {
+        tracing::info!(place = location, "the control database's notifications are back");
+        *backoff = FIRST_BACKOFF;
     }
     loop {
-        let fault = match tokio::time::timeout(SILENCE, listener.try_recv()).await {
+        let fault = match tokio::time::timeout(PROBE_INTERVAL, listener.try_recv()).await {
             Ok(Ok(Some(notification))) => {
-                // Anybody may notify; what is no number is nothing to us.
+                // Anybody may notify. A payload that is not a number is ignored.
                 if let Ok(generation) = notification.payload().parse() {
-                    inner.upgrade()?.hear(generation);
+                    weak.upgrade()?.announce(generation);
                 }
                 continue;
             }
-            Ok(Ok(None)) => return Some(format!("{place}: the connection was closed")),
+            Ok(Ok(None)) => return Some(format!("{location}: the connection was closed")),
             Ok(Err(error)) => error.into(),
-            Err(_) if inner.strong_count() == 0 => return None,
-            Err(_) => match within(async { Ok(listener.execute("SELECT 1").await?) }).await {
+            Err(_) if weak.is_closed() => return None,
+            Err(_) => match with_timeout(async { Ok(listener.execute("SELECT 1").await?) }).await {
                 Ok(_) => continue,
                 Err(fault) => fault,
             },
         };
-        return told(fault);
+        return describe(fault);
     }
 }
 
@@ -86,6 +85,6 @@ async fn connect(options: &PgConnectOptions) -> Result<PgListener, Fault> {
     Ok(listener)
 }
 
-async fn within<T>(operation: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    tokio::time::timeout(OPERATION, operation).await.unwrap_or(Err(Fault::Late))
+async fn with_timeout<T>(operation: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    tokio::time::timeout(OPERATION_TIMEOUT, operation).await.unwrap_or(Err(Fault::Timeout))
 }

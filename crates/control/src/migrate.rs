@@ -1,37 +1,37 @@
-//! The tables, brought up to date.
+//! Migrations of the tables.
 
 use crate::connection::Connection;
 use crate::error::Fault;
 use crate::statement::Statement;
 
-/// What makes each version of the tables from the one before. What has been released is never changed, only added to.
-const STEPS: [Step; 3] = [
-    Step {
+/// Each makes a version of the tables from the one before. A released migration is never changed.
+const MIGRATIONS: [Migration; 3] = [
+    Migration {
         sqlite: include_str!("../migrations/sqlite/0001_records.sql"),
         postgres: include_str!("../migrations/postgres/0001_records.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("../migrations/sqlite/0002_servers.sql"),
         postgres: include_str!("../migrations/postgres/0002_servers.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("../migrations/sqlite/0003_decisions.sql"),
         postgres: include_str!("../migrations/postgres/0003_decisions.sql"),
     },
 ];
 
-struct Step {
+struct Migration {
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-/// Any number that others don't use: it names the lock under which servers bring the tables up to date, one after the other.
+/// Servers migrate one after the other, under this lock. Its number is arbitrary.
 const LOCK: &str = "BEGIN; SELECT pg_advisory_xact_lock(8083447812)";
 
-/// Brings the tables up to date, if they are not. Any number of servers may do it at the same time.
+/// Runs the migrations that are missing. Any number of servers may call it at the same time.
 pub(crate) async fn migrate(connection: &mut Connection) -> Result<(), Fault> {
-    // Nearly always all is well: that takes no lock, and no right to make tables.
-    if behind(connection).await? == 0 {
+    // Usually none is missing: that takes no lock, and no permission to create tables.
+    if count_missing(connection).await? == 0 {
         return Ok(());
     }
     let (begin, create) = match connection {
@@ -42,40 +42,40 @@ pub(crate) async fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     };
     connection.script(begin).await?;
     connection.script(create).await?;
-    // Another may have been first.
-    let behind = behind(connection).await?;
-    for (index, step) in STEPS.iter().enumerate().skip(STEPS.len() - behind) {
+    // Another server may have been first.
+    let missing = count_missing(connection).await?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(MIGRATIONS.len() - missing) {
         let script = match connection {
-            Connection::Sqlite(_) => step.sqlite,
-            Connection::Postgres(_) => step.postgres,
+            Connection::Sqlite(_) => migration.sqlite,
+            Connection::Postgres(_) => migration.postgres,
         };
         connection.script(script).await?;
         let mut done = Statement::new("INSERT INTO tollgate_schema (version) VALUES ");
-        done.rows([[(index as u64 + 1).into()]]);
+        done.push_rows([[(index as u64 + 1).into()]]);
         connection.run(&done).await?;
     }
     connection.script("COMMIT").await
 }
 
-/// How many steps are missing.
-async fn behind(connection: &mut Connection) -> Result<usize, Fault> {
-    let is_there = match connection {
+/// How many migrations are missing.
+async fn count_missing(connection: &mut Connection) -> Result<usize, Fault> {
+    let table_exists = match connection {
         Connection::Sqlite(_) => "SELECT count(*) FROM sqlite_master WHERE name = 'tollgate_schema'",
         Connection::Postgres(_) => "SELECT count(to_regclass('tollgate_schema'))",
     };
-    if number(connection, is_there).await? == 0 {
-        return Ok(STEPS.len());
+    if select_number(connection, table_exists).await? == 0 {
+        return Ok(MIGRATIONS.len());
     }
-    let theirs = number(connection, "SELECT coalesce(max(version), 0) FROM tollgate_schema").await?;
-    let ours = STEPS.len() as u64;
-    usize::try_from(ours.checked_sub(theirs).ok_or(Fault::Newer { theirs, ours })?)
-        .map_err(|_| Fault::Newer { theirs, ours })
+    let found = select_number(connection, "SELECT coalesce(max(version), 0) FROM tollgate_schema").await?;
+    let supported = MIGRATIONS.len() as u64;
+    usize::try_from(supported.checked_sub(found).ok_or(Fault::NewerSchema { found, supported })?)
+        .map_err(|_| Fault::NewerSchema { found, supported })
 }
 
-async fn number(connection: &mut Connection, sql: &str) -> Result<u64, Fault> {
+async fn select_number(connection: &mut Connection, sql: &str) -> Result<u64, Fault> {
     let mut number = 0;
     let mut statement = Statement::new(sql);
-    statement.seldom(true);
+    statement.set_cached(false);
     connection
         .each(&statement, |row| {
             number = row.number(0)?;

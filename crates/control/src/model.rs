@@ -1,132 +1,132 @@
-//! What is kept, and what a write is.
+//! Records, and writes to them.
 
 use std::fmt;
 
 use tollgate_core::Timestamp;
 use tollgate_records::RecordKind;
 
-/// What names a record.
+/// The name of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name {
-    /// What it is about.
+pub struct RecordName {
+    /// The kind of the record.
     pub kind: RecordKind,
     /// The domain that it belongs to.
     pub domain: String,
-    /// Its name within both.
+    /// Unique for the kind and the domain.
     pub name: String,
 }
 
-/// A record.
+/// A record, with its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// What names it.
-    pub name: Name,
-    /// The write that made it what it is.
+pub struct StoredRecord {
+    /// The name.
+    pub name: RecordName,
+    /// The generation of its last write.
     pub generation: u64,
-    /// A JSON object. None: it is deleted.
+    /// A JSON object. None if the record is deleted.
     pub document: Option<String>,
-    /// When it was written first, or for the first time after it was deleted.
+    /// When it was first written, or first written after a deletion.
     pub created_at: Timestamp,
-    /// When it was written last.
+    /// When it was last written.
     pub updated_at: Timestamp,
-    /// Who wrote it last.
+    /// Who last wrote it.
     pub updated_by: String,
-    /// Why.
+    /// The reason that the last writer gave.
     pub reason: String,
 }
 
-/// How far a follower has come. Two that are of different databases can't be compared.
+/// How far a follower has read. Positions in different databases can't be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Point {
-    /// What tells the database from others.
-    pub of: String,
-    /// The last write that is known.
+pub struct FeedPosition {
+    /// The [identity](crate::Db::identity) of the database.
+    pub identity: String,
+    /// The generation of the last write that was read.
     pub generation: u64,
 }
 
-/// One transaction: all of it is written, or nothing.
+/// One transaction: all its changes are written, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct WriteBatch {
     /// Who writes.
     pub by: String,
-    /// The address that it came from.
+    /// The address of the writer.
     pub from: String,
-    /// When.
+    /// The time of the write.
     pub at: Timestamp,
-    /// So that it is written once, however often it is sent.
-    pub once: Option<Once>,
-    /// Only if nothing at all was written past this generation: for what depends on more records than it changes.
+    /// With a key it is written once, however often it is sent.
+    pub once: Option<IdempotencyKey>,
+    /// Written only if this is the generation of the last write: for a write that depends on more records than it changes.
     pub since: Option<u64>,
-    /// What is written, each record at most once. At most [`MOST_CHANGES`](crate::MOST_CHANGES).
+    /// The changes, at most [`MAX_CHANGES`](crate::MAX_CHANGES), each to another record.
     pub changes: Vec<Change>,
 }
 
-/// What becomes of one record.
+/// A change to one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
-    pub name: Name,
-    /// What must be there now.
-    pub expect: Expect,
-    /// A JSON object. None deletes the record; one that is not there stays so, which the audit log tells all the same.
+    /// The record.
+    pub name: RecordName,
+    /// What must hold for the change to be written.
+    pub expect: Precondition,
+    /// A JSON object. None deletes the record. The audit log has the deletion even if the record does not exist.
     pub document: Option<String>,
-    /// What the audit log calls it: `quota.put`.
+    /// The action in the audit log: `quota.put`.
     pub action: String,
-    /// Why.
+    /// The reason in the audit log.
     pub reason: String,
 }
 
-/// What a writer takes for granted.
+/// What a writer requires of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Nothing.
-    Anything,
-    /// That there is no such record, or a deleted one.
+pub enum Precondition {
+    /// Nothing is required.
+    Any,
+    /// The record does not exist, or is deleted.
     Absent,
-    /// That there is one.
+    /// The record exists.
     Present,
-    /// That there is one, and that this write made it what it is.
+    /// The record exists, and this is the generation of its last write.
     Generation(u64),
 }
 
-/// An idempotency key. It is remembered for [`KEEP_ONCE`](crate::KEEP_ONCE), and is one for all who write.
+/// An idempotency key, stored for [`ONCE_RETENTION`](crate::ONCE_RETENTION). All writers share one set of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Once {
+pub struct IdempotencyKey {
     /// The key, as the writer chose it.
     pub key: String,
-    /// What tells this write from another under the same key.
+    /// Distinguishes this write from another one under the same key.
     pub digest: String,
-    /// What is to be answered if it is sent again. Nothing here reads it.
+    /// The answer to a repeated write. It is stored as it is.
     pub answer: String,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It is written.
-    Now {
-        /// Its generation, which is now that of every record in it.
+pub enum WriteOutcome {
+    /// The write is committed.
+    Committed {
+        /// Its generation, which every record in it now has.
         generation: u64,
-        /// What was there before, for each change. None where nothing was, or a deleted record.
-        before: Vec<Option<Stored>>,
+        /// The record before each change. None if it did not exist, or was deleted.
+        before: Vec<Option<StoredRecord>>,
     },
-    /// It was written before, under the same idempotency key.
-    Before {
-        /// The generation that it got.
+    /// It was committed earlier, under the same idempotency key.
+    Replayed {
+        /// The generation that it got then.
         generation: u64,
-        /// What it was to be answered with.
+        /// The answer that was stored with it.
         answer: String,
     },
 }
 
-impl Name {
-    /// A name of these parts.
-    pub fn new(kind: RecordKind, domain: impl Into<String>, name: impl Into<String>) -> Name {
-        Name { kind, domain: domain.into(), name: name.into() }
+impl RecordName {
+    /// Joins the parts of a name.
+    pub fn new(kind: RecordKind, domain: impl Into<String>, name: impl Into<String>) -> RecordName {
+        RecordName { kind, domain: domain.into(), name: name.into() }
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for RecordName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.domain, self.name)
     }

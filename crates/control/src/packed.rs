@@ -1,20 +1,25 @@
 //! All records of an SQLite file, many to a row.
 //!
-//! Each row that comes from SQLite passes from its thread to ours, value by value, which takes longer than reading it. A million
-//! records would take seconds; as some thousand texts they take one.
+//! Each row passes from SQLite's thread to ours, value by value, which takes longer than reading it. A million records would take
+//! seconds; packed into a few thousand texts they take one.
 
-use crate::error::Fault;
-use crate::follow::Reader;
-use crate::pool::Lent;
-use crate::statement::Statement;
 use tollgate_records::{Record, RecordKind};
 
-/// Records in one row.
-const TOGETHER: u64 = 500;
+use crate::error::Fault;
+use crate::pool::PooledConnection;
+use crate::sink::RecordSink;
+use crate::statement::Statement;
 
-/// Hands out all records, in any order, as fast as the reader takes them. The transaction that it is called in sees one moment.
-/// `false` if the reader wanted no more.
-pub(crate) async fn read(lent: &mut Lent<'_>, with_deleted: bool, reader: &mut impl Reader) -> Result<bool, Fault> {
+/// Records in one row.
+const RECORDS_PER_ROW: u64 = 500;
+
+/// Pushes all records, in any order, as fast as the sink takes them. The connection has a transaction that sees one moment. `false` if
+/// the sink ended the read.
+pub(crate) async fn read(
+    connection: &mut PooledConnection<'_>,
+    with_deleted: bool,
+    sink: &mut impl RecordSink,
+) -> Result<bool, Fault> {
     let mut last = 0;
     loop {
         let mut statement = Statement::new(
@@ -23,36 +28,37 @@ pub(crate) async fn read(lent: &mut Lent<'_>, with_deleted: bool, reader: &mut i
              coalesce(octet_length(document), '-'), kind, domain, name, document) AS record \
              FROM records WHERE rowid > ",
         );
-        statement.and("? AND ", [last.into()]);
-        statement.and(if with_deleted { "true" } else { "document IS NOT NULL" }, []);
-        statement.and(" ORDER BY rowid LIMIT ?)", [TOGETHER.into()]);
+        statement.push("? AND ", [last.into()]);
+        statement.push(if with_deleted { "true" } else { "document IS NOT NULL" }, []);
+        statement.push(" ORDER BY rowid LIMIT ?)", [RECORDS_PER_ROW.into()]);
         let (mut count, mut text) = (0, String::new());
-        lent.each(&statement, |row| {
-            (count, last) = (row.number(0)?, row.number(1)?);
-            text = row.maybe(2)?.unwrap_or_default().to_owned();
-            Ok(())
-        })
-        .await?;
+        connection
+            .each(&statement, |row| {
+                (count, last) = (row.number(0)?, row.number(1)?);
+                text = row.optional_text(2)?.unwrap_or_default().to_owned();
+                Ok(())
+            })
+            .await?;
         let mut rest = &*text;
         while !rest.is_empty() {
-            let damaged = || Fault::Damaged("records that are not as they were put together".to_owned());
-            let (record, others) = first(rest).ok_or_else(damaged)?;
+            let corrupt = || Fault::Corrupt("a packed row of records is damaged".to_owned());
+            let (record, others) = unpack_first(rest).ok_or_else(corrupt)?;
             rest = others;
             let Some(record) = record else { continue };
-            reader.take(record);
-            if reader.is_full() && !reader.rest().await {
+            sink.push(record);
+            if sink.is_full() && !sink.flush().await {
                 return Ok(false);
             }
         }
-        if count < TOGETHER {
+        if count < RECORDS_PER_ROW {
             return Ok(true);
         }
     }
 }
 
-/// The first record of several, and the others: `LENGTH,LENGTH,LENGTH,GENERATION,LENGTH:` and then kind, domain, name and document, as
-/// long as that. A document that is not there has `-` for its length. No record of a kind that is not known here.
-fn first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
+/// Splits the first record off: `LENGTH,LENGTH,LENGTH,GENERATION,LENGTH:` and then kind, domain, name and document of these lengths. The
+/// length of a missing document is `-`. The record is `None` if its kind is unknown.
+fn unpack_first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
     let (head, mut rest) = text.split_once(':')?;
     let mut fields = head.split(',');
     let mut take = |length: &str| {
@@ -75,10 +81,10 @@ fn first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
 mod tests {
     use super::*;
 
-    fn unpacked(text: &str) -> Option<Vec<String>> {
+    fn unpack(text: &str) -> Option<Vec<String>> {
         let (mut seen, mut rest) = (Vec::new(), text);
         while !rest.is_empty() {
-            let (record, others) = first(rest)?;
+            let (record, others) = unpack_first(rest)?;
             seen.extend(record.map(|record| format!("{record:?}")));
             rest = others;
         }
@@ -86,18 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_together_is_taken_apart() {
+    fn packed_records_are_unpacked() {
         let (domain, name) = ("a,b:".into(), "ü".into());
         let one = Record { kind: RecordKind::Quota, domain, name, generation: 7, document: Some("{}".into()) };
         let (domain, name) = ("".into(), "5,".into());
-        let gone = Record { kind: RecordKind::Rule, domain, name, generation: 12, document: None };
+        let deleted = Record { kind: RecordKind::Rule, domain, name, generation: 12, document: None };
         let text = "5,4,2,7,2:quotaa,b:ü{}4,0,2,12,-:rule5,7,1,1,9,2:noveltydn{}";
-        assert_eq!(unpacked(text), Some(vec![format!("{one:?}"), format!("{gone:?}")]));
-        assert_eq!(unpacked(""), Some(Vec::new()));
+        assert_eq!(unpack(text), Some(vec![format!("{one:?}"), format!("{deleted:?}")]));
+        assert_eq!(unpack(""), Some(Vec::new()));
     }
 
     #[test]
-    fn what_is_damaged_is_told() {
+    fn damaged_text_is_rejected() {
         for text in [
             "5",
             "5,1,1,1,2:quotadn{",
@@ -106,7 +112,7 @@ mod tests {
             "5,1,1,x,-:quotadn",
             "5,1,1,1,-:quotaüü",
         ] {
-            assert_eq!(unpacked(text), None, "{text}");
+            assert_eq!(unpack(text), None, "{text}");
         }
     }
 }

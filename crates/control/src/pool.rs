@@ -1,8 +1,8 @@
 //! A bounded number of connections.
 //!
-//! A connection comes back only if its user says that it is as it was ([`Lent::keep`]). Whatever else happens to it, be it an
-//! error, a deadline or a caller that lost interest, it is closed on the spot: no transaction is left open, and no connection to a
-//! database that hangs is waited for.
+//! A connection returns to the pool only if its user releases it ([`PooledConnection::release`]). In every other case (an error, a
+//! deadline, a caller that was cancelled) it is closed at once: no transaction is left open, and nothing waits for a connection to a
+//! database that hangs.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -12,24 +12,24 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::connection::{Connection, Source};
+use crate::connection::{Connection, ConnectionOptions};
 use crate::error::{DbError, Fault};
 use crate::migrate;
 
-/// Connections of one kind.
+/// Connections to one database.
 pub(crate) struct Pool {
-    source: Source,
+    options: ConnectionOptions,
     permits: Semaphore,
     idle: Mutex<Vec<Connection>>,
-    /// Whether the tables are known to be up to date.
-    met: AtomicBool,
+    /// Whether the tables are up to date.
+    migrated: AtomicBool,
 }
 
-/// A connection that is in use.
+/// A connection in use. Dropping it closes the connection.
 #[derive(Debug)]
-pub(crate) struct Lent<'p> {
+pub(crate) struct PooledConnection<'p> {
     connection: Option<Connection>,
-    /// Whether it lay idle before: then it may have broken meanwhile.
+    /// Whether it was idle before: then it may have broken meanwhile.
     pub(crate) reused: bool,
     pool: &'p Pool,
     _permit: SemaphorePermit<'p>,
@@ -42,47 +42,47 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Connections to an SQLite file, which is made if it is not there, for its owner alone.
-    pub(crate) fn of_file(path: &Path, most: usize) -> Result<Pool, DbError> {
+    /// Connections to an SQLite file. The file is created if it does not exist, readable by its owner only.
+    pub(crate) fn open_file(path: &Path, max: usize) -> Result<Pool, DbError> {
         use std::os::unix::fs::OpenOptionsExt;
-        let made = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-        made.map_err(|error| DbError::Refused(format!("{}: {error}", path.display())))?;
-        Ok(Pool::of(Source::file(path), most))
+        let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        created.map_err(|error| DbError::Refused(format!("{}: {error}", path.display())))?;
+        Ok(Pool::new(ConnectionOptions::file(path), max))
     }
 
     /// Connections to PostgreSQL.
-    pub(crate) fn of_postgres(url: &str, most: usize) -> Result<Pool, DbError> {
-        Ok(Pool::of(Source::postgres(url)?, most))
+    pub(crate) fn open_postgres(url: &str, max: usize) -> Result<Pool, DbError> {
+        Ok(Pool::new(ConnectionOptions::postgres(url)?, max))
     }
 
-    fn of(source: Source, most: usize) -> Pool {
-        Pool { source, permits: Semaphore::new(most), idle: Mutex::default(), met: AtomicBool::new(false) }
+    fn new(options: ConnectionOptions, max: usize) -> Pool {
+        Pool { options, permits: Semaphore::new(max), idle: Mutex::default(), migrated: AtomicBool::new(false) }
     }
 
-    /// A connection, one that lay idle unless it is to be fresh.
-    pub(crate) async fn lend(&self, fresh: bool) -> Result<Lent<'_>, Fault> {
-        let permit = self.permits.acquire().await.map_err(|_| Fault::Late)?;
+    /// Takes a connection: an idle one, or a new one if there is none or if `fresh` is set.
+    pub(crate) async fn acquire(&self, fresh: bool) -> Result<PooledConnection<'_>, Fault> {
+        let permit = self.permits.acquire().await.map_err(|_| Fault::Timeout)?;
         let idle = if fresh { None } else { self.idle().pop() };
         let reused = idle.is_some();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        Ok(Lent { connection: Some(connection), reused, pool: self, _permit: permit })
+        Ok(PooledConnection { connection: Some(connection), reused, pool: self, _permit: permit })
     }
 
-    /// Closes what lies idle.
-    pub(crate) fn forget_idle(&self) {
+    /// Closes the idle connections.
+    pub(crate) fn close_idle(&self) {
         // Not closed under the lock.
         let idle = std::mem::take(&mut *self.idle());
         drop(idle);
     }
 
     async fn connect(&self) -> Result<Connection, Fault> {
-        let mut connection = self.source.connect().await?;
-        if !self.met.load(Ordering::Acquire) {
+        let mut connection = self.options.connect().await?;
+        if !self.migrated.load(Ordering::Acquire) {
             migrate::migrate(&mut connection).await?;
-            self.met.store(true, Ordering::Release);
+            self.migrated.store(true, Ordering::Release);
         }
         Ok(connection)
     }
@@ -92,26 +92,26 @@ impl Pool {
     }
 }
 
-impl Lent<'_> {
-    /// Gives it back: it has no open transaction and no answer under way.
-    pub(crate) fn keep(mut self) {
+impl PooledConnection<'_> {
+    /// Returns it to the pool. It must have no open transaction and no response under way.
+    pub(crate) fn release(mut self) {
         let connection = self.connection.take();
         self.pool.idle().extend(connection);
     }
 }
 
-impl Deref for Lent<'_> {
+impl Deref for PooledConnection<'_> {
     type Target = Connection;
 
-    #[allow(clippy::expect_used, reason = "only `keep` takes it, and `keep` is the end of `self`")]
+    #[allow(clippy::expect_used, reason = "only `release` takes it, and `release` consumes `self`")]
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("it is there until it is kept")
+        self.connection.as_ref().expect("it is there until it is released")
     }
 }
 
-impl DerefMut for Lent<'_> {
-    #[allow(clippy::expect_used, reason = "only `keep` takes it, and `keep` is the end of `self`")]
+impl DerefMut for PooledConnection<'_> {
+    #[allow(clippy::expect_used, reason = "only `release` takes it, and `release` consumes `self`")]
     fn deref_mut(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("it is there until it is kept")
+        self.connection.as_mut().expect("it is there until it is released")
     }
 }

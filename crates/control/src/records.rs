@@ -1,80 +1,87 @@
-//! Records, read: one, or a page.
+//! Reading records: one, or a page.
 
-use crate::Db;
-use crate::error::{DbError, Fault};
-use crate::model::{Name, Stored};
-use crate::statement::{Row, Statement};
 use tollgate_records::RecordKind;
 
-/// Records of a page.
-pub const MOST_LISTED: usize = 1_000;
+use crate::db::Db;
+use crate::error::{DbError, Fault};
+use crate::model::{RecordName, StoredRecord};
+use crate::statement::{Row, Statement};
 
-/// The columns of a [`Stored`], in the order in which [`stored`] reads them.
-pub(crate) const COLUMNS: &str = "kind, domain, name, generation, document, created_at, updated_at, updated_by, reason";
+/// Records in a page.
+pub const MAX_LISTED_RECORDS: usize = 1_000;
 
-/// Which records are listed or counted. Deleted ones never are.
+/// The columns that [`read_stored`] reads, in this order.
+pub(crate) const STORED_COLUMNS: &str =
+    "kind, domain, name, generation, document, created_at, updated_at, updated_by, reason";
+
+/// Which records to list or count. Deleted ones never match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct RecordFilter {
     /// Of this kind.
     pub kind: RecordKind,
     /// Of this domain.
     pub domain: Option<String>,
-    /// With a name that begins like this.
+    /// With a name that begins with this text.
     pub prefix: Option<String>,
-    /// With this text as a member of the document: `("tier", "pro")`. The member's name is of `a-z`, `0-9` and `_`.
+    /// With this text as a member of the document: `("tier", "pro")`. The member's name consists of `a-z`, `0-9` and `_`.
     pub member: Option<(String, String)>,
-    /// With a text as a member of the document that comes before this one, by its bytes: `("expires_at", "2025")`.
+    /// With a member of the document that is a text before this one, by its bytes: `("expires_at", "2025")`.
     pub before: Option<(String, String)>,
 }
 
-impl Filter {
-    /// All of a kind.
-    pub fn of(kind: RecordKind) -> Filter {
-        Filter { kind, domain: None, prefix: None, member: None, before: None }
+impl RecordFilter {
+    /// Matches all records of a kind.
+    pub fn new(kind: RecordKind) -> RecordFilter {
+        RecordFilter { kind, domain: None, prefix: None, member: None, before: None }
     }
 }
 
 impl Db {
-    /// A record, if it is there and not deleted.
-    pub async fn get(&self, name: &Name) -> Result<Option<Stored>, DbError> {
+    /// A record, if it exists and is not deleted.
+    pub async fn get(&self, name: &RecordName) -> Result<Option<StoredRecord>, DbError> {
         let mut found = None;
         let mut statement = Statement::new("SELECT ");
-        statement.and(COLUMNS, []).and(
+        statement.push(STORED_COLUMNS, []).push(
             " FROM records WHERE kind = ? AND domain = ? AND name = ? AND document IS NOT NULL",
             [name.kind.into(), (&name.domain).into(), (&name.name).into()],
         );
         self.select(&statement, |row| {
-            found = stored(row)?;
+            found = read_stored(row)?;
             Ok(())
         })
         .await?;
         Ok(found)
     }
 
-    /// A page of records, ordered by domain and name: those after `after`, which is the last one of the page before, and at most
-    /// `most` of them ([`MOST_LISTED`] if that is less).
-    pub async fn list(&self, filter: &Filter, after: Option<&Name>, most: usize) -> Result<Vec<Stored>, DbError> {
-        let most = most.min(MOST_LISTED);
-        let bounds = Bounds::of(filter, self.is_postgres())?;
-        let mut statement = self.filtered(COLUMNS, filter, &bounds);
+    /// A page of records, ordered by domain and name: those after `after`, the last one of the page before; at most `max` and at
+    /// most [`MAX_LISTED_RECORDS`].
+    pub async fn list(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&RecordName>,
+        max: usize,
+    ) -> Result<Vec<StoredRecord>, DbError> {
+        let max = max.min(MAX_LISTED_RECORDS);
+        let terms = FilterTerms::new(filter, self.is_postgres())?;
+        let mut statement = self.select_records(STORED_COLUMNS, filter, &terms);
         if let Some(after) = after {
-            statement.and(" AND (domain, name) > (?, ?)", [(&after.domain).into(), (&after.name).into()]);
+            statement.push(" AND (domain, name) > (?, ?)", [(&after.domain).into(), (&after.name).into()]);
         }
-        statement.and(" ORDER BY domain, name LIMIT ?", [(most as u64).into()]);
+        statement.push(" ORDER BY domain, name LIMIT ?", [(max as u64).into()]);
         let mut page = Vec::new();
         self.select(&statement, |row| {
-            page.extend(stored(row)?);
+            page.extend(read_stored(row)?);
             Ok(())
         })
         .await?;
         Ok(page)
     }
 
-    /// How many records there are.
-    pub async fn count(&self, filter: &Filter) -> Result<u64, DbError> {
-        let bounds = Bounds::of(filter, self.is_postgres())?;
+    /// How many records match.
+    pub async fn count(&self, filter: &RecordFilter) -> Result<u64, DbError> {
+        let terms = FilterTerms::new(filter, self.is_postgres())?;
         let mut count = 0;
-        self.select(&self.filtered("count(*)", filter, &bounds), |row| {
+        self.select(&self.select_records("count(*)", filter, &terms), |row| {
             count = row.number(0)?;
             Ok(())
         })
@@ -82,66 +89,66 @@ impl Db {
         Ok(count)
     }
 
-    fn filtered<'a>(&self, columns: &str, filter: &'a Filter, bounds: &'a Bounds) -> Statement<'a> {
+    fn select_records<'a>(&self, columns: &str, filter: &'a RecordFilter, terms: &'a FilterTerms) -> Statement<'a> {
         let mut statement = Statement::new("SELECT ");
-        statement.and(columns, []);
-        statement.and(" FROM records WHERE kind = ? AND document IS NOT NULL", [filter.kind.into()]);
+        statement.push(columns, []);
+        statement.push(" FROM records WHERE kind = ? AND document IS NOT NULL", [filter.kind.into()]);
         if let Some(domain) = &filter.domain {
-            statement.and(" AND domain = ?", [domain.into()]);
+            statement.push(" AND domain = ?", [domain.into()]);
         }
         if let Some(prefix) = &filter.prefix {
-            statement.and(" AND name >= ?", [prefix.into()]);
+            statement.push(" AND name >= ?", [prefix.into()]);
         }
-        if let Some(end) = &bounds.end {
-            statement.and(" AND name < ?", [end.into()]);
+        if let Some(end) = &terms.end {
+            statement.push(" AND name < ?", [end.into()]);
         }
-        if let (Some(member), Some((_, text))) = (&bounds.member, &filter.member) {
+        if let (Some(member), Some((_, text))) = (&terms.member, &filter.member) {
             let equals = match self.is_postgres() {
                 true => " AND document::jsonb -> ? = to_jsonb(?::text)",
                 false => " AND json_extract(document, ?) = ?",
             };
-            statement.and(equals, [member.into(), text.into()]);
+            statement.push(equals, [member.into(), text.into()]);
             if self.is_postgres() && member == "tier" {
-                // There is an index on the beginning of it.
-                statement.and(" AND left(document::jsonb ->> 'tier', 64) = left(?, 64)", [text.into()]);
+                // There is an index on its first 64 characters.
+                statement.push(" AND left(document::jsonb ->> 'tier', 64) = left(?, 64)", [text.into()]);
             }
         }
-        if let (Some(member), Some((_, text))) = (&bounds.before, &filter.before) {
+        if let (Some(member), Some((_, text))) = (&terms.before, &filter.before) {
             let is_before = match self.is_postgres() {
                 true => " AND (document::jsonb ->> ?) COLLATE \"C\" < ?",
                 false => " AND json_extract(document, ?) < ?",
             };
-            statement.and(is_before, [member.into(), text.into()]);
+            statement.push(is_before, [member.into(), text.into()]);
         }
         statement
     }
 }
 
-/// What a filter means to a database.
-struct Bounds {
+/// Values that a statement needs for a filter.
+struct FilterTerms {
     /// The first name past those with the prefix, if there is one.
     end: Option<String>,
-    /// The members, as this database finds them.
+    /// The members, as the database addresses them.
     member: Option<String>,
     before: Option<String>,
 }
 
-impl Bounds {
-    fn of(filter: &Filter, postgres: bool) -> Result<Bounds, DbError> {
-        let found = |wanted: &Option<(String, String)>| match wanted {
+impl FilterTerms {
+    fn new(filter: &RecordFilter, postgres: bool) -> Result<FilterTerms, DbError> {
+        let path = |condition: &Option<(String, String)>| match condition {
             Some((member, _)) if member.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) => {
                 Ok(Some(if postgres { member.clone() } else { format!("$.{member}") }))
             }
             Some((member, _)) => Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
             None => Ok(None),
         };
-        let end = filter.prefix.as_deref().and_then(end);
-        Ok(Bounds { end, member: found(&filter.member)?, before: found(&filter.before)? })
+        let end = filter.prefix.as_deref().and_then(prefix_end);
+        Ok(FilterTerms { end, member: path(&filter.member)?, before: path(&filter.before)? })
     }
 }
 
-/// The first text, by its bytes, past all that begin like this. UTF-8 keeps the order of characters.
-fn end(prefix: &str) -> Option<String> {
+/// The first text, by its bytes, past all that begin with the prefix. The bytes of UTF-8 sort as the characters do.
+fn prefix_end(prefix: &str) -> Option<String> {
     let mut rest = prefix.to_owned();
     while let Some(last) = rest.pop() {
         if let Some(next) = (last..=char::MAX).nth(1) {
@@ -152,15 +159,15 @@ fn end(prefix: &str) -> Option<String> {
     None
 }
 
-/// A record as it was read. None if its kind is one that only a newer Tollgate knows.
-pub(crate) fn stored(row: Row<'_>) -> Result<Option<Stored>, Fault> {
+/// The record in a row. None if only a newer Tollgate knows its kind.
+pub(crate) fn read_stored(row: Row<'_>) -> Result<Option<StoredRecord>, Fault> {
     let Some(kind) = RecordKind::parse(row.text(0)?) else { return Ok(None) };
-    Ok(Some(Stored {
-        name: Name::new(kind, row.text(1)?, row.text(2)?),
+    Ok(Some(StoredRecord {
+        name: RecordName::new(kind, row.text(1)?, row.text(2)?),
         generation: row.number(3)?,
-        document: row.maybe(4)?.map(str::to_owned),
-        created_at: row.moment(5)?,
-        updated_at: row.moment(6)?,
+        document: row.optional_text(4)?.map(str::to_owned),
+        created_at: row.timestamp(5)?,
+        updated_at: row.timestamp(6)?,
         updated_by: row.text(7)?.to_owned(),
         reason: row.text(8)?.to_owned(),
     }))
@@ -168,14 +175,14 @@ pub(crate) fn stored(row: Row<'_>) -> Result<Option<Stored>, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::end;
+    use super::prefix_end;
 
     #[test]
     fn the_end_of_a_prefix_is_past_all_that_begin_with_it() {
-        assert_eq!(end("ab").as_deref(), Some("ac"));
-        assert_eq!(end("a\u{10ffff}").as_deref(), Some("b"));
-        assert_eq!(end("\u{d7ff}").as_deref(), Some("\u{e000}"));
-        assert_eq!(end("\u{10ffff}"), None);
-        assert_eq!(end(""), None);
+        assert_eq!(prefix_end("ab").as_deref(), Some("ac"));
+        assert_eq!(prefix_end("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(prefix_end("\u{d7ff}").as_deref(), Some("\u{e000}"));
+        assert_eq!(prefix_end("\u{10ffff}"), None);
+        assert_eq!(prefix_end(""), None);
     }
 }

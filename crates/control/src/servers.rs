@@ -1,75 +1,76 @@
-//! What servers tell each other of themselves, for a minute at most; and what only they know.
+//! The reports that servers exchange through the database, and the secret that they share.
 
 use tollgate_core::{Span, Timestamp};
 
+use crate::connection::OPERATION_TIMEOUT;
+use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault};
 use crate::statement::Statement;
-use crate::{Begin, Db, OPERATION};
 
-/// What a server told.
+/// The last report of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRow {
-    /// Which one: drawn when it started.
+    /// The server's id, which is random for each start.
     pub id: String,
-    /// When it told it, by the database's clock.
+    /// When it was written, by the database's clock.
     pub at: Timestamp,
     /// How long ago that was.
     pub age: Span,
-    /// What it told.
+    /// The report.
     pub document: String,
 }
 
-/// How long what a server told is true.
-pub const KEEP_SERVERS: Span = Span::from_secs(60);
-/// The most servers that are told of.
-pub const MOST_SERVERS: usize = 256;
-/// The longest document of a server, in bytes.
-pub const LONGEST_SERVER: usize = 512 << 10;
+/// How long a report is valid.
+pub const SERVER_TTL: Span = Span::from_secs(60);
+/// Servers whose reports are read.
+pub const MAX_SERVERS: usize = 256;
+/// Bytes of a report.
+pub const MAX_SERVER_BYTES: usize = 512 << 10;
 
 impl Db {
-    /// Tells others of this server, and forgets those that have told nothing for [`KEEP_SERVERS`].
-    pub async fn tell(&self, id: &str, document: &str) -> Result<(), DbError> {
-        if document.len() > LONGEST_SERVER {
-            return Err(DbError::Invalid(format!("a server tells more than {LONGEST_SERVER} bytes")));
+    /// Writes the report of a server, and deletes reports that are older than [`SERVER_TTL`].
+    pub async fn put_server(&self, id: &str, document: &str) -> Result<(), DbError> {
+        if document.len() > MAX_SERVER_BYTES {
+            return Err(DbError::Invalid(format!("a server's report has more than {MAX_SERVER_BYTES} bytes")));
         }
         let now = self.now_sql();
-        let mut tell = Statement::new("INSERT INTO servers (id, document, at) VALUES ");
-        tell.and("(?, ?, ", [id.into(), document.into()])
-            .and(now, [])
-            .and(") ON CONFLICT (id) DO UPDATE SET at = excluded.at, document = excluded.document", []);
-        let mut forget = Statement::new("DELETE FROM servers WHERE at < ");
-        forget.and(now, []).and(" - ?", [KEEP_SERVERS.as_micros().into()]);
-        self.run_all(&[tell, forget]).await
+        let mut put = Statement::new("INSERT INTO servers (id, document, at) VALUES ");
+        put.push("(?, ?, ", [id.into(), document.into()])
+            .push(now, [])
+            .push(") ON CONFLICT (id) DO UPDATE SET at = excluded.at, document = excluded.document", []);
+        let mut delete = Statement::new("DELETE FROM servers WHERE at < ");
+        delete.push(now, []).push(" - ?", [SERVER_TTL.as_micros().into()]);
+        self.run_all(&[put, delete]).await
     }
 
-    /// Forgets a server that is about to stop.
-    pub async fn leave(&self, id: &str) -> Result<(), DbError> {
-        let mut leave = Statement::new("DELETE FROM servers WHERE id = ");
-        leave.and("?", [id.into()]);
-        self.run_all(&[leave]).await
+    /// Deletes the report of a server that is about to stop.
+    pub async fn remove_server(&self, id: &str) -> Result<(), DbError> {
+        let mut remove = Statement::new("DELETE FROM servers WHERE id = ");
+        remove.push("?", [id.into()]);
+        self.run_all(&[remove]).await
     }
 
-    /// What servers told in the last minute, in the order of their ids.
+    /// The reports that are younger than [`SERVER_TTL`], in the order of the servers' ids.
     pub async fn servers(&self) -> Result<Vec<ServerRow>, DbError> {
         let now = self.now_sql();
         let mut statement = Statement::new("SELECT id, at, ");
         statement
-            .and(now, [])
-            .and(" - at, document FROM servers WHERE at >= ", [])
-            .and(now, [])
-            .and(" - ? ORDER BY id LIMIT ?", [KEEP_SERVERS.as_micros().into(), (MOST_SERVERS as u64).into()]);
+            .push(now, [])
+            .push(" - at, document FROM servers WHERE at >= ", [])
+            .push(now, [])
+            .push(" - ? ORDER BY id LIMIT ?", [SERVER_TTL.as_micros().into(), (MAX_SERVERS as u64).into()]);
         let mut rows = Vec::new();
         self.select(&statement, |row| {
             let age = Span::from_micros(row.number(2)?);
             let (id, document) = (row.text(0)?.to_owned(), row.text(3)?.to_owned());
-            rows.push(ServerRow { id, at: row.moment(1)?, age, document });
+            rows.push(ServerRow { id, at: row.timestamp(1)?, age, document });
             Ok(())
         })
         .await?;
         Ok(rows)
     }
 
-    /// A text that all servers of this database know, and nobody else: the key of hashes that they must agree on.
+    /// A text that only the servers of this database know: the key of hashes that they must agree on.
     pub async fn secret(&self) -> Result<String, DbError> {
         let mut secret = String::new();
         self.select(&Statement::new("SELECT secret FROM control"), |row| {
@@ -80,24 +81,24 @@ impl Db {
         Ok(secret)
     }
 
-    /// Runs these in one transaction.
+    /// Runs statements in one transaction.
     async fn run_all(&self, statements: &[Statement<'_>]) -> Result<(), DbError> {
         if statements.iter().any(Statement::has_nul) {
             return Err(DbError::Invalid("a text has a NUL character".to_owned()));
         }
         let all = async {
-            let mut lent = self.begin(self.writer(), Begin::Write).await?;
+            let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
             for statement in statements {
-                lent.run(statement).await?;
+                connection.run(statement).await?;
             }
-            lent.script("COMMIT").await?;
-            lent.keep();
+            connection.script("COMMIT").await?;
+            connection.release();
             Ok::<(), Fault>(())
         };
-        self.within(OPERATION, all).await
+        self.with_timeout(OPERATION_TIMEOUT, all).await
     }
 
-    /// Servers' clocks may differ: the database's says how old what they told is.
+    /// Servers' clocks may differ, so the database's clock measures the age of reports.
     fn now_sql(&self) -> &'static str {
         match self.is_postgres() {
             true => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",

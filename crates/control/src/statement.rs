@@ -1,7 +1,7 @@
-//! Statements that both databases understand, and rows as both give them.
+//! Statements and rows of both databases.
 //!
-//! The text of a statement never has a value in it. Each `?` stands for the next of its values, as SQLite reads it; PostgreSQL
-//! gets them numbered. (SQLite knows `$1` as well, but looks each one up among all names of the statement.)
+//! The text of a statement contains no values. Each `?` stands for the next value, as in SQLite; for PostgreSQL they are numbered.
+//! (SQLite accepts `$1` as well, but looks each one up among all names of the statement.)
 
 use sqlx::database::HasStatementCache;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
@@ -9,9 +9,9 @@ use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Database, Decode, Encode, Row as _, Type};
 use tollgate_core::Timestamp;
+use tollgate_records::RecordKind;
 
 use crate::error::Fault;
-use tollgate_records::RecordKind;
 
 /// A value in a statement.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Value<'a> {
     Number(u64),
     Text(&'a str),
     /// Text, or NULL.
-    Maybe(Option<&'a str>),
+    OptionalText(Option<&'a str>),
 }
 
 /// A statement and its values.
@@ -27,8 +27,8 @@ pub(crate) enum Value<'a> {
 pub(crate) struct Statement<'a> {
     sql: String,
     values: Vec<Value<'a>>,
-    /// Whether its text will come again: then the database is to remember it.
-    often: bool,
+    /// Whether its text is likely to be used again: then the connection caches the prepared statement.
+    is_cached: bool,
 }
 
 impl From<u64> for Value<'_> {
@@ -57,7 +57,7 @@ impl<'a> From<&'a String> for Value<'a> {
 
 impl<'a> From<Option<&'a str>> for Value<'a> {
     fn from(text: Option<&'a str>) -> Self {
-        Value::Maybe(text)
+        Value::OptionalText(text)
     }
 }
 
@@ -68,38 +68,38 @@ impl From<RecordKind> for Value<'_> {
 }
 
 impl<'a> Statement<'a> {
-    /// A statement, or its beginning.
+    /// Starts a statement.
     pub(crate) fn new(sql: &str) -> Statement<'a> {
-        Statement { sql: sql.to_owned(), values: Vec::new(), often: true }
+        Statement { sql: sql.to_owned(), values: Vec::new(), is_cached: true }
     }
 
-    /// Goes on with this text, in which each `?` stands for the next of the values.
-    pub(crate) fn and<const N: usize>(&mut self, sql: &str, values: [Value<'a>; N]) -> &mut Self {
+    /// Appends this text, in which each `?` stands for the next of the values.
+    pub(crate) fn push<const N: usize>(&mut self, sql: &str, values: [Value<'a>; N]) -> &mut Self {
         self.sql.push_str(sql);
         self.values.extend(values);
         self
     }
 
-    /// Goes on with rows of values: `(?, ?), (?, ?)`.
-    pub(crate) fn rows<const N: usize>(&mut self, rows: impl IntoIterator<Item = [Value<'a>; N]>) -> &mut Self {
+    /// Appends rows of values: `(?, ?), (?, ?)`.
+    pub(crate) fn push_rows<const N: usize>(&mut self, rows: impl IntoIterator<Item = [Value<'a>; N]>) -> &mut Self {
         let row = format!("({})", ["?"; N].join(", "));
         for (index, values) in rows.into_iter().enumerate() {
             self.sql.push_str(if index == 0 { "" } else { ", " });
-            self.and(&row, values);
+            self.push(&row, values);
         }
         self
     }
 
-    /// Says that this text will hardly come again.
-    pub(crate) fn seldom(&mut self, seldom: bool) {
-        self.often = !seldom;
+    /// Sets whether the prepared statement is cached. It is, by default.
+    pub(crate) fn set_cached(&mut self, is_cached: bool) {
+        self.is_cached = is_cached;
     }
 
-    /// Whether a value has a NUL character, which PostgreSQL takes in no text.
+    /// Whether a value has a NUL character, which PostgreSQL accepts in no text.
     pub(crate) fn has_nul(&self) -> bool {
         self.values.iter().any(|value| match value {
-            Value::Number(_) | Value::Maybe(None) => false,
-            Value::Text(text) | Value::Maybe(Some(text)) => text.contains('\0'),
+            Value::Number(_) | Value::OptionalText(None) => false,
+            Value::Text(text) | Value::OptionalText(Some(text)) => text.contains('\0'),
         })
     }
 
@@ -127,17 +127,17 @@ impl<'a> Statement<'a> {
         for<'t> &'t str: Encode<'t, DB> + Type<DB>,
         for<'t> Option<&'t str>: Encode<'t, DB> + Type<DB>,
     {
-        let query = sqlx::query::<DB>(AssertSqlSafe(sql)).persistent(self.often);
+        let query = sqlx::query::<DB>(AssertSqlSafe(sql)).persistent(self.is_cached);
         self.values.iter().fold(query, |query, value| match value {
             // Generations and microseconds are below 2^53, and counts of rows far below.
             Value::Number(number) => query.bind(i64::try_from(*number).unwrap_or(i64::MAX)),
             Value::Text(text) => query.bind(*text),
-            Value::Maybe(text) => query.bind(*text),
+            Value::OptionalText(text) => query.bind(*text),
         })
     }
 }
 
-/// A row that was read. Its columns are counted from 0.
+/// A row of a result. Columns are counted from 0.
 #[derive(Clone, Copy)]
 pub(crate) enum Row<'r> {
     Sqlite(&'r SqliteRow),
@@ -145,13 +145,13 @@ pub(crate) enum Row<'r> {
 }
 
 impl<'r> Row<'r> {
-    /// A number that is not negative; nothing else is stored.
+    /// A number. Only numbers that are not negative are stored.
     pub(crate) fn number(self, column: usize) -> Result<u64, Fault> {
         Ok(self.get::<i64>(column)?.max(0).unsigned_abs())
     }
 
-    /// A moment.
-    pub(crate) fn moment(self, column: usize) -> Result<Timestamp, Fault> {
+    /// A timestamp.
+    pub(crate) fn timestamp(self, column: usize) -> Result<Timestamp, Fault> {
         self.number(column).map(Timestamp::from_micros)
     }
 
@@ -161,12 +161,12 @@ impl<'r> Row<'r> {
     }
 
     /// Text, or NULL.
-    pub(crate) fn maybe(self, column: usize) -> Result<Option<&'r str>, Fault> {
+    pub(crate) fn optional_text(self, column: usize) -> Result<Option<&'r str>, Fault> {
         self.get(column)
     }
 
     fn get<T: Decode<'r, Sqlite> + Decode<'r, Postgres>>(self, column: usize) -> Result<T, Fault> {
-        // The columns' types are known: they are ours.
+        // The migrations of this crate define the columns' types.
         Ok(match self {
             Row::Sqlite(row) => row.try_get_unchecked(column)?,
             Row::Postgres(row) => row.try_get_unchecked(column)?,

@@ -1,71 +1,72 @@
-//! What is not kept for good.
+//! Deleting what is only retained for a while.
 
 use tollgate_core::{Span, Timestamp};
 
+use crate::connection::OPERATION_TIMEOUT;
+use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault};
 use crate::statement::Statement;
-use crate::{Begin, Db, OPERATION};
 
-/// How long a write under an idempotency key is remembered.
-pub const KEEP_ONCE: Span = Span::from_secs(24 * 3_600);
-/// How long a deleted record is: a follower that was away for longer loads everything.
-pub const KEEP_DELETED: Span = Span::from_secs(7 * 24 * 3_600);
+/// How long an idempotency key and its answer are retained.
+pub const ONCE_RETENTION: Span = Span::from_secs(24 * 3_600);
+/// How long a deleted record is retained: a follower that was disconnected for longer loads everything.
+pub const DELETED_RETENTION: Span = Span::from_secs(7 * 24 * 3_600);
 
-/// Rows that go in one transaction, for which all writers wait.
-const AT_ONCE: u64 = 5_000;
+/// Rows of each table that one transaction deletes. All writers wait for it.
+const MAX_ROWS: u64 = 5_000;
 
-/// What was forgotten.
+/// How many rows a sweep deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Writes under idempotency keys.
+pub struct SweepReport {
+    /// Idempotency keys.
     pub once: u64,
     /// Deleted records.
     pub deleted: u64,
 }
 
 impl Db {
-    /// Forgets what need not be known any more: writes under idempotency keys after [`KEEP_ONCE`], deleted records after
-    /// [`KEEP_DELETED`]. The audit log is kept.
-    pub async fn sweep(&self, now: Timestamp) -> Result<Swept, DbError> {
-        let mut swept = Swept::default();
+    /// Deletes idempotency keys after [`ONCE_RETENTION`], and deleted records after [`DELETED_RETENTION`]. The audit log stays.
+    pub async fn sweep(&self, now: Timestamp) -> Result<SweepReport, DbError> {
+        let mut total = SweepReport::default();
         loop {
-            let some = self.within(OPERATION, self.sweep_some(now)).await?;
-            swept.once += some.once;
-            swept.deleted += some.deleted;
-            if some.once < AT_ONCE && some.deleted < AT_ONCE {
-                return Ok(swept);
+            let batch = self.with_timeout(OPERATION_TIMEOUT, self.sweep_batch(now)).await?;
+            total.once += batch.once;
+            total.deleted += batch.deleted;
+            if batch.once < MAX_ROWS && batch.deleted < MAX_ROWS {
+                return Ok(total);
             }
         }
     }
 
-    async fn sweep_some(&self, now: Timestamp) -> Result<Swept, Fault> {
-        let mut lent = self.begin(self.writer(), Begin::Write).await?;
-        // No writer and no other sweep between here and the end: the row is theirs too.
-        lent.run(&Statement::new("UPDATE control SET swept = swept")).await?;
+    async fn sweep_batch(&self, now: Timestamp) -> Result<SweepReport, Fault> {
+        let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
+        // Writers and other sweeps lock this row too: they wait until the commit.
+        connection.run(&Statement::new("UPDATE control SET swept = swept")).await?;
         let mut once = Statement::new("DELETE FROM once WHERE key IN ");
-        once.and(
+        once.push(
             "(SELECT key FROM once WHERE at <= ? ORDER BY at LIMIT ?)",
-            [now.before(KEEP_ONCE).into(), AT_ONCE.into()],
+            [now.before(ONCE_RETENTION).into(), MAX_ROWS.into()],
         );
-        let once = lent.run(&once).await?;
+        let once = connection.run(&once).await?;
         let mut delete = Statement::new("DELETE FROM records WHERE (kind, domain, name) IN ");
-        delete.and(
+        delete.push(
             "(SELECT kind, domain, name FROM records WHERE document IS NULL AND updated_at <= ? ORDER BY updated_at LIMIT ?) \
              RETURNING generation",
-            [now.before(KEEP_DELETED).into(), AT_ONCE.into()],
+            [now.before(DELETED_RETENTION).into(), MAX_ROWS.into()],
         );
         let (mut deleted, mut highest) = (0, 0);
-        lent.each(&delete, |row| {
-            deleted += 1;
-            highest = row.number(0)?.max(highest);
-            Ok(())
-        })
-        .await?;
+        connection
+            .each(&delete, |row| {
+                deleted += 1;
+                highest = row.number(0)?.max(highest);
+                Ok(())
+            })
+            .await?;
         let mut note = Statement::new("UPDATE control SET swept = ");
-        note.and("? WHERE swept < ?", [highest.into(), highest.into()]);
-        lent.run(&note).await?;
-        lent.script("COMMIT").await?;
-        lent.keep();
-        Ok(Swept { once, deleted })
+        note.push("? WHERE swept < ?", [highest.into(), highest.into()]);
+        connection.run(&note).await?;
+        connection.script("COMMIT").await?;
+        connection.release();
+        Ok(SweepReport { once, deleted })
     }
 }

@@ -5,21 +5,21 @@ use std::ops::{Range, RangeInclusive};
 use crate::resp::{Connection, Reply};
 use crate::{Redis, Relay, free_port, until};
 
-/// The cluster. Its nodes end with it.
+/// The cluster. Dropping it kills its nodes.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Vec<Node>,
+    nodes: Vec<ClusterNode>,
 }
 
-/// A node of it.
+/// A node of a cluster.
 #[derive(Debug)]
-pub struct Node {
+pub struct ClusterNode {
     /// The server.
     pub redis: Redis,
-    /// What everybody but the test goes through to reach it, if there is one. The bus between the nodes does not: a node that is
-    /// cut off from its clients and its replica is not failed over.
+    /// The relay between its clients and the node, if there is one. The test itself and the bus between the nodes don't use it: a node
+    /// that is cut off from its clients and its replica is not failed over.
     pub relay: Option<Relay>,
-    /// Its name in the cluster.
+    /// Its id in the cluster.
     id: String,
 }
 
@@ -29,15 +29,15 @@ pub const PRIMARIES: usize = 3;
 /// How many slots a cluster has.
 pub const SLOTS: u16 = 16384;
 
-/// Keys that are moved at once.
-const MOVED_AT_ONCE: &str = "100";
+/// Keys that one command moves.
+const KEYS_PER_MOVE: &str = "100";
 
 const ARGUMENTS: [&str; 8] = [
     "--cluster-enabled",
     "yes",
     "--cluster-node-timeout",
     "2000",
-    // Only the slots of a primary that is gone fail.
+    // Only the slots of a failed primary become unavailable.
     "--cluster-require-full-coverage",
     "no",
     "--repl-diskless-sync-delay",
@@ -45,29 +45,29 @@ const ARGUMENTS: [&str; 8] = [
 ];
 
 impl Cluster {
-    /// Starts one and waits until it is whole.
+    /// Starts a cluster and waits until it is complete.
     pub fn start() -> Cluster {
-        Cluster::of(Node::start)
+        Cluster::start_nodes(ClusterNode::start)
     }
 
     /// The same with a relay in front of every node.
     pub fn behind_relays() -> Cluster {
-        Cluster::of(Node::behind_relay)
+        Cluster::start_nodes(ClusterNode::behind_relay)
     }
 
-    /// All nodes, as a setting names them.
+    /// The URLs of all nodes, for the setting `redis`.
     pub fn url(&self) -> String {
-        let url = |node: &Node| format!("redis://127.0.0.1:{}", node.port());
+        let url = |node: &ClusterNode| format!("redis://127.0.0.1:{}", node.port());
         self.nodes.iter().map(url).collect::<Vec<_>>().join(",")
     }
 
-    /// The nodes: first those that were primaries at the start, then their replicas.
-    pub fn nodes(&mut self) -> &mut [Node] {
+    /// The nodes: first those that are primaries at the start, then their replicas.
+    pub fn nodes(&mut self) -> &mut [ClusterNode] {
         &mut self.nodes
     }
 
-    /// One of them.
-    pub fn node(&mut self, number: usize) -> &mut Node {
+    /// A node by its number.
+    pub fn node(&mut self, number: usize) -> &mut ClusterNode {
         match self.nodes.get_mut(number) {
             Some(node) => node,
             None => panic!("there is no node {number}"),
@@ -76,17 +76,17 @@ impl Cluster {
 
     /// The slot of a key.
     pub fn slot_of(&mut self, key: &str) -> u16 {
-        let awake = self.awake().next();
-        match awake.map(|node| node.redis.ask(&["CLUSTER", "KEYSLOT", key])) {
+        let node = self.awake().next();
+        match node.map(|node| node.redis.command(&["CLUSTER", "KEYSLOT", key])) {
             Some(Reply::Number(slot)) => u16::try_from(slot).unwrap_or(SLOTS),
             other => panic!("CLUSTER KEYSLOT {key}: {other:?}"),
         }
     }
 
-    /// Which node serves a slot, as the node sees it that knows best. None while its primary has failed and no other took over.
+    /// Which node serves a slot, in the newest view of all nodes. None while its primary has failed and no replica took over.
     pub fn primary_of(&mut self, slot: u16) -> Option<usize> {
-        let views: Vec<String> = self.awake().map(|node| node.redis.say("CLUSTER NODES")).collect();
-        let lines = views.iter().flat_map(|view| view.lines().filter_map(Line::read));
+        let views: Vec<String> = self.awake().map(|node| node.redis.inline("CLUSTER NODES")).collect();
+        let lines = views.iter().flat_map(|view| view.lines().filter_map(NodeLine::parse));
         let claims = lines.filter(|line| line.is_primary() && line.slots().any(|slots| slots.contains(&slot)));
         let best = claims.max_by_key(|line| line.epoch)?;
         if best.flags.contains("fail") {
@@ -97,17 +97,17 @@ impl Cluster {
 
     /// The slots that a node says it serves.
     pub fn slots_of(&mut self, node: usize) -> Vec<RangeInclusive<u16>> {
-        let view = self.node(node).redis.say("CLUSTER NODES");
-        let own = view.lines().filter_map(Line::read).find(|line| line.flags.contains("myself"));
+        let view = self.node(node).redis.inline("CLUSTER NODES");
+        let own = view.lines().filter_map(NodeLine::parse).find(|line| line.flags.contains("myself"));
         own.map_or(Vec::new(), |own| own.slots().collect())
     }
 
-    /// Waits until all slots are served, all nodes know that, and every primary has a replica that follows.
+    /// Waits until all slots are served, all nodes know that, and every primary has a replica that is in sync.
     pub fn until_whole(&mut self) {
         until("a whole cluster", || self.is_whole());
     }
 
-    /// Moves slots from one node to another, with the keys in them, while clients may go on asking.
+    /// Moves slots and their keys from one node to another. Clients may continue meanwhile.
     pub fn reshard(&mut self, slots: Range<u16>, from: usize, to: usize) {
         let ids = [from, to].map(|number| self.node(number).id.clone());
         let [mut source, mut target] = [from, to].map(|number| self.node(number).redis.port()).map(open);
@@ -129,7 +129,7 @@ impl Cluster {
         }
     }
 
-    fn of(start: fn() -> Node) -> Cluster {
+    fn start_nodes(start: fn() -> ClusterNode) -> Cluster {
         let mut cluster = Cluster { nodes: (0..2 * PRIMARIES).map(|_| start()).collect() };
         cluster.join();
         cluster.until_whole();
@@ -138,44 +138,43 @@ impl Cluster {
 
     /// Makes a cluster of nodes that do not know each other.
     fn join(&mut self) {
-        let addresses: Vec<(String, String)> = self.nodes.iter().map(Node::bus_address).collect();
-        // Before any of them is met.
+        let addresses: Vec<(String, String)> = self.nodes.iter().map(ClusterNode::bus_address).collect();
         for (number, node) in self.nodes.iter().enumerate() {
-            // Only a node that knows nobody yet lets itself be told its epoch.
-            node.ok(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+            // Before they meet: only a node that knows no other accepts an epoch.
+            node.expect_ok(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
         }
         for (number, node) in self.nodes.iter().enumerate() {
             if number < PRIMARIES {
                 let [first, end] = [number, number + 1].map(|number| number * usize::from(SLOTS) / PRIMARIES);
-                node.ok(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()]);
+                node.expect_ok(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()]);
             }
         }
-        // Everybody meets everybody: to hear of the others takes longer.
+        // Every pair meets: learning of nodes from others takes longer.
         for (number, node) in self.nodes.iter().enumerate() {
             for (port, bus) in addresses.iter().skip(number + 1) {
-                node.ok(&["CLUSTER", "MEET", "127.0.0.1", port, bus]);
+                node.expect_ok(&["CLUSTER", "MEET", "127.0.0.1", port, bus]);
             }
         }
         let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
         until("nodes that know each other", || {
-            self.nodes.iter().all(|node| node.redis.say("CLUSTER INFO").contains(&known))
+            self.nodes.iter().all(|node| node.redis.inline("CLUSTER INFO").contains(&known))
         });
         for (primary, replica) in self.nodes.iter().zip(self.nodes.iter().skip(PRIMARIES)) {
-            // It may have heard of the primary without having spoken to it.
-            until("a replica", || replica.redis.ask(&["CLUSTER", "REPLICATE", &primary.id]).text() == "OK");
+            // It fails until the replica has exchanged messages with the primary.
+            until("a replica", || replica.redis.command(&["CLUSTER", "REPLICATE", &primary.id]).text() == "OK");
         }
     }
 
     fn is_whole(&mut self) -> bool {
         let nodes = self.nodes.len();
-        let whole = |node: &Node| {
-            let info = node.redis.say("CLUSTER INFO");
-            let view = node.redis.say("CLUSTER NODES");
-            let lines: Vec<Line<'_>> = view.lines().filter_map(Line::read).collect();
+        let whole = |node: &ClusterNode| {
+            let info = node.redis.inline("CLUSTER INFO");
+            let view = node.redis.inline("CLUSTER NODES");
+            let lines: Vec<NodeLine<'_>> = view.lines().filter_map(NodeLine::parse).collect();
             let replicas = lines.iter().filter(|line| line.flags.contains("slave")).count();
-            let well = lines.iter().all(|line| !line.flags.contains("fail") && !line.flags.contains("handshake"));
-            let replication = node.redis.say("INFO replication");
-            let followed = match replication.contains("role:master") {
+            let healthy = lines.iter().all(|line| !line.flags.contains("fail") && !line.flags.contains("handshake"));
+            let replication = node.redis.inline("INFO replication");
+            let in_sync = match replication.contains("role:master") {
                 true => replication.contains("state=online"),
                 false => replication.contains("master_link_status:up"),
             };
@@ -184,24 +183,24 @@ impl Cluster {
                 && info.contains(&slots)
                 && lines.len() == nodes
                 && replicas == nodes - PRIMARIES
-                && well
-                && followed
+                && healthy
+                && in_sync
         };
         self.awake().count() == nodes && self.nodes.iter().all(whole)
     }
 
-    fn awake(&mut self) -> impl Iterator<Item = &Node> {
+    fn awake(&mut self) -> impl Iterator<Item = &ClusterNode> {
         self.nodes.iter_mut().filter_map(|node| node.redis.process().is_awake().then_some(&*node))
     }
 }
 
-impl Node {
-    /// Where clients reach it: its relay's port, if it has one.
+impl ClusterNode {
+    /// The port for clients: its relay's, if it has one.
     pub fn port(&self) -> u16 {
         self.relay.as_ref().map_or(self.redis.port(), Relay::port)
     }
 
-    /// Its relay, which it must have.
+    /// Its relay. Panics if it has none.
     pub fn relay(&mut self) -> &mut Relay {
         match &mut self.relay {
             Some(relay) => relay,
@@ -209,41 +208,41 @@ impl Node {
         }
     }
 
-    fn start() -> Node {
-        Node::of(Redis::start_by(|_| Node::arguments()), None)
+    fn start() -> ClusterNode {
+        ClusterNode::new(Redis::start_by_port(|_| ClusterNode::arguments()), None)
     }
 
-    fn behind_relay() -> Node {
+    fn behind_relay() -> ClusterNode {
         let mut relay = None;
-        let redis = Redis::start_by(|port| {
+        let redis = Redis::start_by_port(|port| {
             let announced = relay.insert(Relay::to(port)).port().to_string();
-            let mut arguments = Node::arguments();
+            let mut arguments = ClusterNode::arguments();
             arguments.extend(["--cluster-announce-port".to_owned(), announced]);
             arguments
         });
-        Node::of(redis, relay)
+        ClusterNode::new(redis, relay)
     }
 
-    fn of(redis: Redis, relay: Option<Relay>) -> Node {
-        let id = redis.ask(&["CLUSTER", "MYID"]).text();
-        Node { redis, relay, id }
+    fn new(redis: Redis, relay: Option<Relay>) -> ClusterNode {
+        let id = redis.command(&["CLUSTER", "MYID"]).text();
+        ClusterNode { redis, relay, id }
     }
 
     fn arguments() -> Vec<String> {
         let mut arguments: Vec<String> = ARGUMENTS.iter().map(|argument| (*argument).to_owned()).collect();
-        // Else it is 10000 above the other, which may be somebody's.
+        // The default is 10000 above the other port, which may be taken.
         arguments.extend(["--cluster-port".to_owned(), free_port().to_string()]);
         arguments
     }
 
-    /// Its own port and that of its bus.
+    /// Its own port and the port of its bus.
     fn bus_address(&self) -> (String, String) {
-        let bus = self.redis.ask(&["CONFIG", "GET", "cluster-port"]).text();
+        let bus = self.redis.command(&["CONFIG", "GET", "cluster-port"]).text();
         (self.redis.port().to_string(), bus.lines().last().unwrap_or_default().to_owned())
     }
 
-    fn ok(&self, command: &[&str]) {
-        let reply = self.redis.ask(command).text();
+    fn expect_ok(&self, command: &[&str]) {
+        let reply = self.redis.command(command).text();
         if reply != "OK" {
             panic!("{}: {reply}", command.join(" "));
         }
@@ -251,20 +250,20 @@ impl Node {
 }
 
 /// A line of `CLUSTER NODES`.
-struct Line<'a> {
+struct NodeLine<'a> {
     id: &'a str,
     flags: &'a str,
     epoch: u64,
     slots: Vec<&'a str>,
 }
 
-impl<'a> Line<'a> {
-    fn read(line: &'a str) -> Option<Line<'a>> {
+impl<'a> NodeLine<'a> {
+    fn parse(line: &'a str) -> Option<NodeLine<'a>> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [id, _address, flags, _primary, _ping, _pong, epoch, _link, slots @ ..] = words.as_slice() else {
             return None;
         };
-        Some(Line { id, flags, epoch: epoch.parse().ok()?, slots: slots.to_vec() })
+        Some(NodeLine { id, flags, epoch: epoch.parse().ok()?, slots: slots.to_vec() })
     }
 
     fn is_primary(&self) -> bool {
@@ -285,7 +284,7 @@ fn open(port: u16) -> Connection {
 
 /// Some of the keys in a slot, if there are any.
 fn keys_in(node: &mut Connection, slot: &str) -> Option<Vec<Vec<u8>>> {
-    let reply = node.ask(&["CLUSTER", "GETKEYSINSLOT", slot, MOVED_AT_ONCE]);
+    let reply = node.command(&["CLUSTER", "GETKEYSINSLOT", slot, KEYS_PER_MOVE]);
     let Ok(Reply::List(keys)) = reply else { panic!("the keys of slot {slot}: {reply:?}") };
     let keys: Vec<Vec<u8>> = keys
         .into_iter()
@@ -298,8 +297,8 @@ fn keys_in(node: &mut Connection, slot: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 fn expect_ok<A: AsRef<[u8]>>(node: &mut Connection, command: &[A]) {
-    let reply = node.ask(command);
-    // A key that has expired meanwhile need not be moved.
+    let reply = node.command(command);
+    // A key that has expired meanwhile is not moved.
     if !reply.as_ref().is_ok_and(|reply| ["OK", "NOKEY"].contains(&reply.text().as_str())) {
         let words: Vec<_> = command.iter().map(|word| String::from_utf8_lossy(word.as_ref())).collect();
         panic!("{}: {reply:?}", words.join(" "));

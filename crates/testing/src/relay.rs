@@ -1,4 +1,4 @@
-//! A relay to one port that fails in the ways that networks do, when it is told to.
+//! A relay to one port that fails on demand, in the ways that networks do.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -8,152 +8,152 @@ use std::thread::{self, JoinHandle};
 
 use crate::{eventually, free_port};
 
-/// Passes bytes on between those who connect to it and one port. It ends when it is dropped, and its connections with it.
+/// Passes bytes on between its clients and one port. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<Shared>,
+    inner: Arc<RelayInner>,
     /// None while it refuses connections.
     accepting: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RelayInner {
     port: u16,
     to: u16,
-    state: Mutex<State>,
+    state: Mutex<RelayState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// No more connections are taken.
+struct RelayState {
+    /// New connections are refused.
     refusing: bool,
-    /// Bytes wait, in both directions.
+    /// Nothing passes until [`Relay::pass`], in both directions.
     stalled: bool,
-    /// What the next request contains whose reply is to be lost.
+    /// The reply to the next request that contains these bytes is to be lost.
     lose: Option<Vec<u8>>,
     replies_lost: usize,
-    /// How many connections were used after they were forgotten.
-    asked_in_vain: u64,
-    connections: HashMap<u64, Link>,
-    /// How many there were.
+    /// How many connections the clients used after [`Relay::blackhole`].
+    blackholed_uses: u64,
+    connections: HashMap<u64, RelayLink>,
+    /// How many connections were accepted.
     accepted: u64,
-    /// The relay is gone: nothing waits any more.
+    /// The relay is dropped: nothing waits any more.
     ended: bool,
 }
 
 /// Both sides of a connection.
 #[derive(Debug)]
-struct Link {
+struct RelayLink {
     client: TcpStream,
     server: TcpStream,
-    /// Its next reply is lost, and the client with it.
-    doomed: bool,
-    /// Nothing passes, in either direction, and nobody is told.
-    forgotten: bool,
-    /// Whether the client said something after that.
-    asked_in_vain: bool,
+    /// Its next reply is dropped, and the connection closed.
+    loses_reply: bool,
+    /// Nothing passes, in either direction, and no side is notified.
+    is_blackholed: bool,
+    /// Whether the client sent something after that.
+    used_in_blackhole: bool,
 }
 
-/// The most that is passed on at once.
-const CHUNK: usize = 64 * 1024;
+/// Bytes that are passed on at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 impl Relay {
-    /// A relay to this port of 127.0.0.1, on a port of its own.
+    /// Starts a relay to this port of 127.0.0.1, on a port of its own.
     pub fn to(port: u16) -> Relay {
-        const TRIES: usize = 5;
-        let bound = (0..TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).ok());
+        const MAX_TRIES: usize = 5;
+        let bound = (0..MAX_TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).ok());
         let listener = bound.unwrap_or_else(|| panic!("no port for a relay"));
         let own = listener.local_addr().map(|address| address.port());
         let own = own.unwrap_or_else(|error| panic!("a relay without a port: {error}"));
-        let shared = Shared { port: own, to: port, state: Mutex::default(), changed: Condvar::new() };
-        let mut relay = Relay { shared: Arc::new(shared), accepting: None };
+        let inner = RelayInner { port: own, to: port, state: Mutex::default(), changed: Condvar::new() };
+        let mut relay = Relay { inner: Arc::new(inner), accepting: None };
         relay.accept(listener);
         relay
     }
 
-    /// Where it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
-        self.shared.port
+        self.inner.port
     }
 
-    /// Passes everything on again, also what it has held back.
+    /// Passes everything on again, stalled bytes included.
     pub fn pass(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.inner.lock();
         (state.refusing, state.stalled, state.lose) = (false, false, None);
         drop(state);
-        self.shared.changed.notify_all();
+        self.inner.changed.notify_all();
         if self.accepting.is_none() {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.shared.port));
-            self.accept(listener.unwrap_or_else(|error| panic!("the relay's port is another's now: {error}")));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.inner.port));
+            self.accept(listener.unwrap_or_else(|error| panic!("the relay's port is taken: {error}")));
         }
     }
 
-    /// Ends all connections that there are. New ones are taken.
+    /// Closes all connections. New ones are accepted.
     pub fn cut(&self) {
-        for link in self.shared.lock().connections.values() {
+        for link in self.inner.lock().connections.values() {
             link.cut();
         }
-        // What a stall holds back has nowhere to go.
-        self.shared.changed.notify_all();
+        // Stalled threads wake and find their connections closed.
+        self.inner.changed.notify_all();
     }
 
-    /// Refuses new connections, as a machine without the server does. Those that there are stay.
+    /// Refuses new connections, as a machine without the server does. Open ones stay.
     pub fn refuse(&mut self) {
-        self.shared.lock().refusing = true;
+        self.inner.lock().refusing = true;
         if let Some(accepting) = self.accepting.take() {
-            let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.port));
-            // It looks when a connection comes.
+            let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.inner.port));
+            // The accepting thread checks the flag when a connection arrives.
             let _ = connect();
             let _ = accepting.join();
-            // A process that is being started meanwhile has the listener too, until it runs its own program.
+            // A process that is being started holds the listener too, until it executes its program.
             let _ = eventually(|| connect().err());
         }
     }
 
-    /// Takes connections and bytes and passes nothing on, until it is told to.
+    /// Accepts connections and bytes, and passes nothing on until [`Relay::pass`].
     pub fn stall(&self) {
-        self.shared.lock().stalled = true;
+        self.inner.lock().stalled = true;
     }
 
-    /// Passes nothing on any more on the connections that there are, as a firewall that has forgotten them: neither side hears that
-    /// they are gone. New ones are taken and served.
-    pub fn forget(&self) {
-        for link in self.shared.lock().connections.values_mut() {
-            link.forgotten = true;
+    /// Drops all further bytes of the open connections, as a firewall does that lost its state: no side is notified. New connections
+    /// work.
+    pub fn blackhole(&self) {
+        for link in self.inner.lock().connections.values_mut() {
+            link.is_blackholed = true;
         }
     }
 
-    /// How many forgotten connections were used since.
-    pub fn asked_in_vain(&self) -> u64 {
-        self.shared.lock().asked_in_vain
+    /// How many connections the clients used after [`Relay::blackhole`].
+    pub fn blackholed_uses(&self) -> u64 {
+        self.inner.lock().blackholed_uses
     }
 
-    /// The next request that contains these bytes reaches the server. Its reply does not reach the client: the connection ends
-    /// instead.
+    /// Loses the reply to the next request that contains these bytes. The request reaches the server, and the connection closes
+    /// instead of the reply.
     pub fn lose_reply_to(&self, request: &[u8]) {
-        self.shared.lock().lose = Some(request.to_vec());
+        self.inner.lock().lose = Some(request.to_vec());
     }
 
     /// How many replies were lost.
     pub fn replies_lost(&self) -> usize {
-        self.shared.lock().replies_lost
+        self.inner.lock().replies_lost
     }
 
-    /// How many connections it has taken.
+    /// How many connections it has accepted.
     pub fn accepted(&self) -> u64 {
-        self.shared.lock().accepted
+        self.inner.lock().accepted
     }
 
     fn accept(&mut self, listener: TcpListener) {
-        let shared = self.shared.clone();
+        let inner = self.inner.clone();
         self.accepting = Some(thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if shared.lock().refusing {
+                if inner.lock().refusing {
                     return;
                 }
-                let shared = shared.clone();
-                thread::spawn(move || shared.serve(client));
+                let inner = inner.clone();
+                thread::spawn(move || inner.serve(client));
             }
         }));
     }
@@ -161,14 +161,14 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.lock().ended = true;
+        self.inner.lock().ended = true;
         self.refuse();
         self.cut();
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl RelayInner {
+    fn lock(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,7 +177,7 @@ impl Shared {
         for stream in [&client, &server] {
             stream.set_nodelay(true).ok()?;
         }
-        let (link, replies) = (Link::of(&client, &server)?, Link::of(&client, &server)?);
+        let (link, replies) = (RelayLink::try_clone(&client, &server)?, RelayLink::try_clone(&client, &server)?);
         let mut state = self.lock();
         state.accepted += 1;
         let id = state.accepted;
@@ -192,18 +192,18 @@ impl Shared {
     }
 
     fn pass_requests(&self, id: u64, mut client: TcpStream, mut server: TcpStream) {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = client.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
             let mut state = self.unstalled();
-            if state.is_forgotten(id) {
-                state.ask_in_vain(id);
+            if state.is_blackholed(id) {
+                state.count_use(id);
                 continue;
             }
-            if state.lose.as_deref().is_some_and(|wanted| contains(bytes, wanted)) {
+            if state.lose.as_deref().is_some_and(|pattern| contains(bytes, pattern)) {
                 state.lose = None;
                 if let Some(link) = state.connections.get_mut(&id) {
-                    link.doomed = true;
+                    link.loses_reply = true;
                 }
             }
             drop(state);
@@ -211,19 +211,19 @@ impl Shared {
                 break;
             }
         }
-        // What was written is still read: the server must have run a request whose reply is lost.
+        // The server still reads what was sent: it must run a request whose reply is lost.
         let _ = server.shutdown(Shutdown::Write);
     }
 
-    fn pass_replies(&self, id: u64, Link { mut client, mut server, .. }: Link) {
-        let mut chunk = vec![0; CHUNK];
+    fn pass_replies(&self, id: u64, RelayLink { mut client, mut server, .. }: RelayLink) {
+        let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = server.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
             let mut state = self.unstalled();
-            if state.is_forgotten(id) {
+            if state.is_blackholed(id) {
                 continue;
             }
-            if state.connections.get(&id).is_some_and(|link| link.doomed) {
+            if state.connections.get(&id).is_some_and(|link| link.loses_reply) {
                 state.replies_lost += 1;
                 drop(state);
                 let _ = client.shutdown(Shutdown::Both);
@@ -239,30 +239,30 @@ impl Shared {
     }
 
     /// The state, once bytes may pass.
-    fn unstalled(&self) -> MutexGuard<'_, State> {
+    fn unstalled(&self) -> MutexGuard<'_, RelayState> {
         let waited = self.changed.wait_while(self.lock(), |state| state.stalled && !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn is_forgotten(&self, id: u64) -> bool {
-        self.connections.get(&id).is_some_and(|link| link.forgotten)
+impl RelayState {
+    fn is_blackholed(&self, id: u64) -> bool {
+        self.connections.get(&id).is_some_and(|link| link.is_blackholed)
     }
 
-    /// Counted once for each connection.
-    fn ask_in_vain(&mut self, id: u64) {
+    /// Counts a connection at its first use.
+    fn count_use(&mut self, id: u64) {
         if let Some(link) = self.connections.get_mut(&id) {
-            self.asked_in_vain += u64::from(!link.asked_in_vain);
-            link.asked_in_vain = true;
+            self.blackholed_uses += u64::from(!link.used_in_blackhole);
+            link.used_in_blackhole = true;
         }
     }
 }
 
-impl Link {
-    fn of(client: &TcpStream, server: &TcpStream) -> Option<Link> {
+impl RelayLink {
+    fn try_clone(client: &TcpStream, server: &TcpStream) -> Option<RelayLink> {
         let (client, server) = (client.try_clone().ok()?, server.try_clone().ok()?);
-        Some(Link { client, server, doomed: false, forgotten: false, asked_in_vain: false })
+        Some(RelayLink { client, server, loses_reply: false, is_blackholed: false, used_in_blackhole: false })
     }
 
     fn cut(&self) {
@@ -271,6 +271,6 @@ impl Link {
     }
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    wanted.is_empty() || bytes.windows(wanted.len()).any(|window| window == wanted)
+fn contains(bytes: &[u8], pattern: &[u8]) -> bool {
+    pattern.is_empty() || bytes.windows(pattern.len()).any(|window| window == pattern)
 }

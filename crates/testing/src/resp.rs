@@ -1,45 +1,45 @@
-//! Redis's protocol, as far as tests ask of it.
+//! Redis's protocol, as far as tests need it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// An answer.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A word or any bytes.
+    /// A simple string or a bulk string.
     Text(Vec<u8>),
-    /// A number.
+    /// An integer.
     Number(i64),
-    /// Several.
+    /// An array.
     List(Vec<Reply>),
-    /// What Redis says instead of an answer.
+    /// An error.
     Error(String),
     /// No value.
-    Nothing,
+    Nil,
 }
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest text or list: more than any test asks for.
-const MOST: usize = 64 * 1024 * 1024;
+/// The longest text or list: more than any test reads.
+const MAX_LENGTH: usize = 64 * 1024 * 1024;
 
 /// A connection to the server at a port.
 #[derive(Debug)]
 pub struct Connection(BufReader<TcpStream>);
 
 impl Connection {
-    /// Connects.
+    /// Connects to a port of 127.0.0.1.
     pub fn open(port: u16) -> io::Result<Connection> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Connection(BufReader::new(stream)))
     }
 
-    /// Sends a command and waits for its answer.
-    pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
+    /// Sends a command and waits for its reply.
+    pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
         let mut command = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
             let argument = argument.as_ref();
@@ -58,15 +58,15 @@ impl Connection {
         let kind = line.chars().next().unwrap_or_default();
         let rest = line.get(kind.len_utf8()..).unwrap_or_default();
         let number = || rest.parse::<i64>().map_err(io::Error::other);
-        // -1 is no value.
-        let length = || number().map(|length| usize::try_from(length).ok().map(|length| length.min(MOST)));
+        // -1 stands for no value.
+        let length = || number().map(|length| usize::try_from(length).ok().map(|length| length.min(MAX_LENGTH)));
         Ok(match kind {
             '+' => Reply::Text(rest.as_bytes().to_vec()),
             '-' => Reply::Error(rest.to_owned()),
             ':' => Reply::Number(number()?),
-            '$' => length()?.map_or(Ok(Reply::Nothing), |length| self.text(length))?,
-            '*' => length()?.map_or(Ok(Reply::Nothing), |length| self.list(length))?,
-            _ => return Err(io::Error::other(format!("not an answer: {line}"))),
+            '$' => length()?.map_or(Ok(Reply::Nil), |length| self.text(length))?,
+            '*' => length()?.map_or(Ok(Reply::Nil), |length| self.list(length))?,
+            _ => return Err(io::Error::other(format!("not a reply: {line}"))),
         })
     }
 
@@ -83,14 +83,14 @@ impl Connection {
 }
 
 impl Reply {
-    /// As text: that of a word, a number or an error, and the lines of a list.
+    /// As text: a string, an integer or an error as it is, an array as lines.
     pub fn text(&self) -> String {
         match self {
             Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
             Reply::Number(number) => number.to_string(),
             Reply::List(list) => list.iter().map(Reply::text).collect::<Vec<_>>().join("\n"),
             Reply::Error(error) => error.clone(),
-            Reply::Nothing => String::new(),
+            Reply::Nil => String::new(),
         }
     }
 }

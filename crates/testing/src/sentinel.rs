@@ -5,46 +5,46 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::redis::{ask, is_up};
+use crate::redis::{is_up, send_command};
 use crate::{Process, Redis, free_port, until};
 
-/// All five. They end with it.
+/// All five processes. Dropping it kills them.
 #[derive(Debug)]
 pub struct Sentinel {
-    /// The two servers: first the one that was the primary at the start.
+    /// The two servers: first the one that is the primary at the start.
     pub servers: [Redis; 2],
-    sentinels: Vec<Watcher>,
+    sentinels: Vec<SentinelProcess>,
 }
 
 /// One sentinel.
 #[derive(Debug)]
-struct Watcher {
-    /// Ends with this.
+struct SentinelProcess {
+    /// Killed when this is dropped.
     _process: Process,
     port: u16,
     /// Removed when it has ended.
     _directory: TempDir,
 }
 
-/// What the sentinels call what they watch.
+/// The name of the primary and its replica, in the sentinels.
 pub const NAME: &str = "tollgate";
 
 /// How many sentinels there are.
 const SENTINELS: usize = 3;
 
-/// How many must agree.
+/// How many sentinels must agree.
 const QUORUM: usize = 2;
 
 impl Sentinel {
-    /// Starts all and waits until the sentinels know everybody.
+    /// Starts all processes and waits until the sentinels know each other and the servers.
     pub fn start() -> Sentinel {
         let primary = Redis::start_with(&["--repl-diskless-sync-delay", "0"]);
         let replica = Redis::start_with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
-        until("a replica that follows", || primary.say("INFO replication").contains("state=online"));
-        let sentinels: Vec<Watcher> = (0..SENTINELS).map(|_| Watcher::start(primary.port())).collect();
-        let knows_all = |watcher: &Watcher| {
+        until("a replica that follows", || primary.inline("INFO replication").contains("state=online"));
+        let sentinels: Vec<SentinelProcess> = (0..SENTINELS).map(|_| SentinelProcess::start(primary.port())).collect();
+        let knows_all = |sentinel: &SentinelProcess| {
             // Names and values in turn.
-            let known = watcher.ask(&["SENTINEL", "MASTER", NAME]);
+            let known = sentinel.command(&["SENTINEL", "MASTER", NAME]);
             let counts = |field: &str, count: usize| known.contains(&format!("\n{field}\n{count}\n"));
             counts("num-slaves", 1) && counts("num-other-sentinels", SENTINELS - 1)
         };
@@ -52,29 +52,32 @@ impl Sentinel {
         Sentinel { servers: [primary, replica], sentinels }
     }
 
-    /// As a setting names it.
+    /// The URL for the setting `redis`.
     pub fn url(&self) -> String {
         let addresses: Vec<String> =
-            self.sentinels.iter().map(|watcher| format!("127.0.0.1:{}", watcher.port)).collect();
+            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
         format!("redis+sentinel://{}/{NAME}", addresses.join(","))
     }
 
     /// Which of the servers the sentinels say is the primary, once they agree.
     pub fn primary(&self) -> Option<usize> {
-        let ask = |watcher: &Watcher| watcher.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
-        let told: Vec<String> = self.sentinels.iter().map(ask).collect();
-        let is_told = |server: &Redis| told.iter().all(|told| told.ends_with(&format!("\n{}", server.port())));
-        self.servers.iter().position(is_told)
+        let query = |sentinel: &SentinelProcess| sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+        let addresses: Vec<String> = self.sentinels.iter().map(query).collect();
+        let is_primary =
+            |server: &Redis| addresses.iter().all(|address| address.ends_with(&format!("\n{}", server.port())));
+        self.servers.iter().position(is_primary)
     }
 }
 
-impl Watcher {
-    fn start(primary: u16) -> Watcher {
-        const TRIES: usize = 5;
-        (0..TRIES).find_map(|_| Watcher::try_start(primary)).unwrap_or_else(|| panic!("a sentinel did not start"))
+impl SentinelProcess {
+    fn start(primary: u16) -> SentinelProcess {
+        const MAX_TRIES: usize = 5;
+        (0..MAX_TRIES)
+            .find_map(|_| SentinelProcess::try_start(primary))
+            .unwrap_or_else(|| panic!("a sentinel did not start"))
     }
 
-    fn try_start(primary: u16) -> Option<Watcher> {
+    fn try_start(primary: u16) -> Option<SentinelProcess> {
         let directory = TempDir::new().unwrap_or_else(|error| panic!("no directory for a sentinel: {error}"));
         let port = free_port();
         let lines = [
@@ -91,14 +94,14 @@ impl Watcher {
         if !is_up(&mut process, port) {
             return None;
         }
-        let watcher = Watcher { _process: process, port, _directory: directory };
-        // They hear of each other by what they publish, every two seconds unless told otherwise.
-        watcher.ask(&["SENTINEL", "DEBUG", "publish-period", "100", "info-period", "500"]);
-        Some(watcher)
+        let sentinel = SentinelProcess { _process: process, port, _directory: directory };
+        // They find each other by what they publish, every two seconds by default.
+        sentinel.command(&["SENTINEL", "DEBUG", "publish-period", "100", "info-period", "500"]);
+        Some(sentinel)
     }
 
-    fn ask(&self, command: &[&str]) -> String {
-        let reply = ask(self.port, command).unwrap_or_else(|error| panic!("{}: {error}", command.join(" ")));
+    fn command(&self, command: &[&str]) -> String {
+        let reply = send_command(self.port, command).unwrap_or_else(|error| panic!("{}: {error}", command.join(" ")));
         reply.text()
     }
 }

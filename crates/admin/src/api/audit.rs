@@ -93,7 +93,7 @@ pub(super) async fn list(
     loop {
         let count = BATCH.min(page_size - items.len());
         let page = match newest {
-            true => db.audit_back(&filter, last, count).await?,
+            true => db.audit_descending(&filter, last, count).await?,
             false => db.audit(&filter, last.unwrap_or(0), count).await?,
         };
         let is_last = page.len() < count;
@@ -125,7 +125,7 @@ impl AuditQuery {
 
 /// The id of the last entry.
 async fn latest(db: &Db) -> Result<u64, ApiProblem> {
-    let last = db.audit_back(&AuditFilter::default(), None, 1).await?;
+    let last = db.audit_descending(&AuditFilter::default(), None, 1).await?;
     Ok(last.first().map_or(0, |last| last.id))
 }
 
@@ -198,7 +198,7 @@ async fn follow(db: &Db, filter: &AuditFilter, mut after: u64, out: &LineSender)
             Err(error) => tracing::debug!(%error, "the audit log can't be read"),
         }
         tokio::select! {
-            generation = db.changed(last_generation) => last_generation = generation,
+            generation = db.wait_for_change(last_generation) => last_generation = generation,
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::Timestamp;
 use tollgate::tenants::{BlockSubject, MAX_WILDCARDS};
-use tollgate_control::{Filter, Name, Stored};
+use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{BlockDocument, FieldFaults};
@@ -75,7 +75,7 @@ pub(super) async fn list(
     Query(query): Query<BlockListQuery>,
 ) -> ApiResult {
     context.require(AccessScope::Read)?;
-    let filter = Filter { domain: query.domain, prefix: query.prefix, ..Filter::of(RecordKind::Block) };
+    let filter = RecordFilter { domain: query.domain, prefix: query.prefix, ..RecordFilter::new(RecordKind::Block) };
     records::list(&api, &filter, query.after.as_deref(), query.limit, to_json).await
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn put(
     let writing =
         RecordWrite { context: &context, name, action: "block.put", reason: document.reason.clone(), body: &sent };
     let answer = to_json(&writing.name, &document, now);
-    let prepare = |stored: Option<&Stored>| {
+    let prepare = |stored: Option<&StoredRecord>| {
         if stored.is_none() {
             check_room(&api, &who)?;
         }
@@ -153,7 +153,7 @@ pub(super) async fn delete(
 impl BlockTarget {
     /// The record, and whether it is an address range. Ranges apply to all domains unless one is given, and are
     /// normalized.
-    fn record(&self, api: &Api, name: &str, range: Option<bool>) -> Result<(Name, bool), ApiProblem> {
+    fn record(&self, api: &Api, name: &str, range: Option<bool>) -> Result<(RecordName, bool), ApiProblem> {
         let network = name.parse::<Network>().ok();
         let explicit = match &self.range {
             Some(explicit) => Some(flag("range", Some(explicit))?),
@@ -167,12 +167,17 @@ impl BlockTarget {
         };
         let network = network.filter(|_| range);
         let name = network.map_or_else(|| name.to_owned(), |network| network.canonical().to_string());
-        Ok((Name::new(RecordKind::Block, domain, name), range))
+        Ok((RecordName::new(RecordKind::Block, domain, name), range))
     }
 }
 
 impl BlockBody {
-    fn document(self, name: &Name, range: bool, now: Timestamp) -> Result<(BlockDocument, BlockSubject), ApiProblem> {
+    fn document(
+        self,
+        name: &RecordName,
+        range: bool,
+        now: Timestamp,
+    ) -> Result<(BlockDocument, BlockSubject), ApiProblem> {
         let mut faults = FieldFaults::default();
         let expires_at = Expiry { expires_at: self.expires_at, lasts: self.r#for.as_deref() }.moment(now, &mut faults);
         let document = BlockDocument {
@@ -203,7 +208,7 @@ fn check_room(api: &Api, who: &BlockSubject) -> Result<(), ApiProblem> {
     }
 }
 
-fn to_json(name: &Name, document: &BlockDocument, now: Timestamp) -> Value {
+fn to_json(name: &RecordName, document: &BlockDocument, now: Timestamp) -> Value {
     json!({
         "name": name.name,
         "domain": names::domain_of(name),

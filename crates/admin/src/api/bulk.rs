@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tollgate::Ruleset;
-use tollgate_control::{Change, Expect, Filter, MOST_CHANGES, MOST_LISTED, Name};
+use tollgate_control::{Change, MAX_CHANGES, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName};
 use tollgate_records::FieldFault;
 use tollgate_records::RecordKind;
 use tollgate_records::documents::{FieldFaults, QuotaDocument};
@@ -66,7 +66,7 @@ const MAX_LINE_BYTES: usize = 256 << 10;
 /// Faults that are reported.
 const MAX_FAULTS: usize = 100;
 /// The length of a caller's name.
-const MAX_NAME_BYTES: usize = tollgate_control::LONGEST_NAME;
+const MAX_NAME_BYTES: usize = tollgate_control::MAX_NAME_BYTES;
 
 #[utoipa::path(
     get, path = "/admin/v1/export", operation_id = "quotas_export", tag = "quotas",
@@ -88,9 +88,10 @@ pub(super) async fn export(
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?.name().to_owned();
     let member = query.tier.map(|tier| ("tier".to_owned(), tier));
-    let filter = Filter { domain: Some(domain), prefix: query.prefix, member, ..Filter::of(RecordKind::Quota) };
+    let filter =
+        RecordFilter { domain: Some(domain), prefix: query.prefix, member, ..RecordFilter::new(RecordKind::Quota) };
     // Read the first page before responding: an unavailable database is a 503.
-    let mut page = db.list(&filter, None, MOST_LISTED).await?;
+    let mut page = db.list(&filter, None, MAX_LISTED_RECORDS).await?;
     let (out, response) = lines();
     tokio::spawn(async move {
         loop {
@@ -103,11 +104,11 @@ pub(super) async fn export(
                 text.extend_from_slice(line.to_string().as_bytes());
                 text.push(b'\n');
             }
-            if out.send(text).await.is_err() || page.len() < MOST_LISTED {
+            if out.send(text).await.is_err() || page.len() < MAX_LISTED_RECORDS {
                 return;
             }
             let last = page.last().map(|last| last.name.clone());
-            match db.list(&filter, last.as_ref(), MOST_LISTED).await {
+            match db.list(&filter, last.as_ref(), MAX_LISTED_RECORDS).await {
                 Ok(next) => page = next,
                 Err(error) => {
                     let _ = out.line(&json!({"error": error.to_string(), "after": last.map(|last| last.name)})).await;
@@ -248,7 +249,7 @@ fn check(pieces: mpsc::Receiver<Bytes>, rules: &Ruleset, domain: Option<&str>) -
 }
 
 /// The record of a line, if it is valid.
-fn change(line: &[u8], rules: &Ruleset, domain: Option<&str>) -> Result<(Name, String), Vec<FieldFault>> {
+fn change(line: &[u8], rules: &Ruleset, domain: Option<&str>) -> Result<(RecordName, String), Vec<FieldFault>> {
     let fault = |what: String| vec![FieldFault { at: String::new(), what }];
     let mut members: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(line).map_err(|error| fault(format!("it is not a JSON object: {error}")))?;
@@ -271,7 +272,7 @@ fn change(line: &[u8], rules: &Ruleset, domain: Option<&str>) -> Result<(Name, S
     // An export may contain the time of a reset, which must not be repeated.
     let document = QuotaDocument { reset_by: None, ..document };
     let document = serde_json::to_string(&document).unwrap_or_default();
-    faults.into_result((Name::new(RecordKind::Quota, domain.name(), caller), document))
+    faults.into_result((RecordName::new(RecordKind::Quota, domain.name(), caller), document))
 }
 
 /// Writes a validated import in batches.
@@ -314,8 +315,8 @@ fn batch(
         // It was validated by the same rules.
         let Ok((name, document)) = change(&line?, rules, domain) else { continue };
         let (action, reason) = ("quota.import".to_owned(), String::new());
-        changes.push(Change { name, expect: Expect::Anything, document: Some(document), action, reason });
-        if changes.len() == MOST_CHANGES && batches.blocking_send(std::mem::take(&mut changes)).is_err() {
+        changes.push(Change { name, expect: Precondition::Any, document: Some(document), action, reason });
+        if changes.len() == MAX_CHANGES && batches.blocking_send(std::mem::take(&mut changes)).is_err() {
             return Ok(());
         }
     }

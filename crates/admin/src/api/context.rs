@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use std::hash::Hasher as _;
-use tollgate_control::{Expect, Once};
+use tollgate_control::{IdempotencyKey, Precondition};
 
 use super::ApiProblem;
 use crate::scopes::{AccessScope, Principal};
@@ -16,7 +16,7 @@ use crate::scopes::{AccessScope, Principal};
 pub(crate) struct RequestContext {
     pub principal: Principal,
     /// The precondition of `If-Match` or `If-None-Match`.
-    pub expect: Expect,
+    pub expect: Precondition,
     /// `Idempotency-Key`.
     key: Option<String>,
     /// Method and path, which an idempotency key is bound to.
@@ -38,13 +38,13 @@ impl RequestContext {
     }
 
     /// The idempotency record of a write with this body, if the request has a key; `answer` is the response to a retry.
-    pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<Once> {
+    pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;
         let mut hasher = SipHasher13::new_with_keys(DIGEST_KEYS.0, DIGEST_KEYS.1);
         hasher.write(self.target.as_bytes());
         hasher.write(&[0]);
         hasher.write(body);
-        Some(Once {
+        Some(IdempotencyKey {
             key: once_key(&self.principal.name, &key),
             digest: format!("{:032x}", hasher.finish128().as_u128()),
             answer,
@@ -79,19 +79,19 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     }
 }
 
-fn expect(parts: &Parts) -> Result<Expect, ApiProblem> {
+fn expect(parts: &Parts) -> Result<Precondition, ApiProblem> {
     let text = |name| parts.headers.get(name).map(|value| value.to_str().map(str::trim).unwrap_or("?"));
     match (text(IF_MATCH), text(IF_NONE_MATCH)) {
-        (None, None) => Ok(Expect::Anything),
-        (Some("*"), None) => Ok(Expect::Present),
-        (None, Some("*")) => Ok(Expect::Absent),
+        (None, None) => Ok(Precondition::Any),
+        (Some("*"), None) => Ok(Precondition::Present),
+        (None, Some("*")) => Ok(Precondition::Absent),
         (Some(tag), None) => {
             let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
             let detail = "If-Match must be the ETag of the record, for instance \"17\", or *";
-            number.map(Expect::Generation).ok_or_else(|| ApiProblem::bad_request("bad_precondition", detail))
+            number.map(Precondition::Generation).ok_or_else(|| ApiProblem::bad_request("bad_precondition", detail))
         }
         // On a read it has no effect.
-        (None, Some(_)) if parts.method == http::Method::GET => Ok(Expect::Anything),
+        (None, Some(_)) if parts.method == http::Method::GET => Ok(Precondition::Any),
         _ => Err(ApiProblem::bad_request(
             "bad_precondition",
             "use one of If-Match: \"…\", If-Match: *, If-None-Match: *",

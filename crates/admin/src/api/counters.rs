@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tollgate::{Adjustment, AdjustmentReport, Limit, Reading, RequestError, RuleName, Source, Timestamp};
-use tollgate_control::{Change, Expect, Name, Written};
+use tollgate_control::{Change, Precondition, RecordName, WriteOutcome};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::FieldFaults;
@@ -94,7 +94,7 @@ pub(super) async fn change(
     body: RequestBody,
 ) -> ApiResult {
     context.require(AccessScope::Quota)?;
-    if context.expect != Expect::Anything {
+    if context.expect != Precondition::Any {
         return Err(ApiProblem::bad_request("bad_precondition", "counters have no generation; omit If-Match"));
     }
     let body = body.read().await?;
@@ -106,7 +106,7 @@ pub(super) async fn change(
     }
     let once = context.once(&body, "{}".to_owned());
     let written = api.write(&context.principal.author(), vec![order.audit_change(domain, &caller, None)], once).await?;
-    if let Written::Before { generation, .. } = written {
+    if let WriteOutcome::Replayed { generation, .. } = written {
         // It was done before. The response has the current counters.
         let now = show_counters(&api, domain, &caller, order.rule.as_deref(), &order.others).await?;
         return Ok(records::replayed_response(generation, now.to_string()));
@@ -179,8 +179,8 @@ impl CounterAdjustment {
             document["failed"] = json!(why);
         }
         Change {
-            name: Name::new(RecordKind::Counter, domain.name(), caller),
-            expect: Expect::Anything,
+            name: RecordName::new(RecordKind::Counter, domain.name(), caller),
+            expect: Precondition::Any,
             document: Some(document.to_string()),
             action: if failed.is_some() { "counter.failed" } else { self.action }.to_owned(),
             reason: self.reason.clone(),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::tenants::MAX_WILDCARDS;
 use tollgate::{Ruleset, Span, Timestamp};
-use tollgate_control::{Change, Filter, MOST_LISTED, Name, Stored};
+use tollgate_control::{Change, MAX_LISTED_RECORDS, RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{EmergencyDocument, FieldFaults};
@@ -73,7 +73,7 @@ const MAX_DURATION: Span = Span::from_secs(24 * 3_600);
 )]
 pub(super) async fn list(State(api): State<Api>, context: RequestContext, Query(query): Query<PageQuery>) -> ApiResult {
     context.require(AccessScope::Read)?;
-    let filter = Filter { domain: query.domain, ..Filter::of(RecordKind::Emergency) };
+    let filter = RecordFilter { domain: query.domain, ..RecordFilter::new(RecordKind::Emergency) };
     records::list(&api, &filter, query.after.as_deref(), query.limit, to_json).await
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn put(
     let writing =
         RecordWrite { context: &context, name, action: "emergency.put", reason: document.reason.clone(), body: &sent };
     let answer = to_json(&writing.name, &document, now);
-    let prepare = |stored: Option<&Stored>| {
+    let prepare = |stored: Option<&StoredRecord>| {
         if stored.is_none() {
             records::check_capacity(count - expired.len().min(count), MAX_WILDCARDS, "emergencies")?;
         }
@@ -176,11 +176,11 @@ pub(super) async fn delete(
     records::delete(&api, &context, record(query, name), "emergency.delete", answer).await
 }
 
-fn record(query: DomainQuery, name: String) -> Name {
-    Name::new(RecordKind::Emergency, query.domain.unwrap_or_default(), name)
+fn record(query: DomainQuery, name: String) -> RecordName {
+    RecordName::new(RecordKind::Emergency, query.domain.unwrap_or_default(), name)
 }
 
-fn to_json(name: &Name, document: &EmergencyDocument, now: Timestamp) -> Value {
+fn to_json(name: &RecordName, document: &EmergencyDocument, now: Timestamp) -> Value {
     let mut to_json = json!(document);
     to_json["name"] = json!(name.name);
     to_json["domain"] = json!(names::domain_of(name));
@@ -189,14 +189,14 @@ fn to_json(name: &Name, document: &EmergencyDocument, now: Timestamp) -> Value {
 }
 
 /// The expired emergencies, if there is no room for another: they are deleted with the write.
-async fn expired(api: &Api, except: &Name) -> Result<Vec<Change>, ApiProblem> {
+async fn expired(api: &Api, except: &RecordName) -> Result<Vec<Change>, ApiProblem> {
     if api.limiter().tenants().wildcard_counts().emergencies < MAX_WILDCARDS {
         return Ok(Vec::new());
     }
-    let page = records::db(api)?.list(&Filter::of(RecordKind::Emergency), None, MOST_LISTED).await?;
+    let page = records::db(api)?.list(&RecordFilter::new(RecordKind::Emergency), None, MAX_LISTED_RECORDS).await?;
     let now = api.now();
     let deletions = page.into_iter().filter(|stored| stored.name != *except && is_expired(stored, now)).map(deletion);
-    Ok(deletions.take(tollgate_control::MOST_CHANGES - 1).collect())
+    Ok(deletions.take(tollgate_control::MAX_CHANGES - 1).collect())
 }
 
 /// The end of an emergency.

@@ -54,7 +54,7 @@ pub(super) fn check_not_past(end: Rfc3339, now: Timestamp, faults: &mut FieldFau
 
 /// Adds a fault if the reason is too long.
 pub(super) fn check_reason(reason: &str, faults: &mut FieldFaults) {
-    if reason.len() > tollgate_control::LONGEST_REASON {
-        faults.add("reason", format!("it is longer than {} bytes", tollgate_control::LONGEST_REASON));
+    if reason.len() > tollgate_control::MAX_REASON_BYTES {
+        faults.add("reason", format!("it is longer than {} bytes", tollgate_control::MAX_REASON_BYTES));
     }
 }

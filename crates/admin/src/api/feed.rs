@@ -78,9 +78,9 @@ async fn snapshot(State(api): State<Api>, context: RequestContext) -> ApiResult 
         })));
     }
     let away = match sending.await {
-        Ok(Err(error @ DbError::Away(_))) => error,
+        Ok(Err(error @ DbError::Unavailable(_))) => error,
         Ok(Err(error)) => return Err(error.into()),
-        Ok(Ok(())) | Err(_) => DbError::Away("the snapshot is incomplete".to_owned()),
+        Ok(Ok(())) | Err(_) => DbError::Unavailable("the snapshot is incomplete".to_owned()),
     };
     // Fall back to this server's copy, which it decides by.
     let (out, mut chunks) = mpsc::channel(MAX_WAITING_CHUNKS);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate::{Algorithm, Limit, Rule, Ruleset};
-use tollgate_control::Name;
+use tollgate_control::RecordName;
 use tollgate_rules::{Domain, quoted};
 
 use super::ApiProblem;
@@ -36,7 +36,7 @@ pub(super) fn domain<'r>(rules: &'r Ruleset, name: Option<&str>) -> Result<&'r D
 }
 
 /// The domain of a record; `None` if it applies to all.
-pub(super) fn domain_of(record: &Name) -> Option<&str> {
+pub(super) fn domain_of(record: &RecordName) -> Option<&str> {
     (!record.domain.is_empty()).then_some(&record.domain)
 }
 

@@ -70,7 +70,7 @@ impl From<DbError> for ApiProblem {
     fn from(error: DbError) -> ApiProblem {
         match error {
             DbError::Invalid(message) => ApiProblem::bad_request("invalid", message),
-            DbError::Away(message) => ApiProblem::new(
+            DbError::Unavailable(message) => ApiProblem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "control_away",
                 format!("the store of record is unavailable: {message}"),
@@ -84,8 +84,8 @@ impl From<ControlWriteError> for ApiProblem {
     fn from(why: ControlWriteError) -> ApiProblem {
         match why {
             ControlWriteError::Off => ApiProblem::off(),
-            ControlWriteError::Refused(WriteError::Lost { now, .. }) => ApiProblem::lost(now),
-            ControlWriteError::Refused(WriteError::Moved { .. }) => {
+            ControlWriteError::Refused(WriteError::PreconditionFailed { current: now, .. }) => ApiProblem::lost(now),
+            ControlWriteError::Refused(WriteError::Stale { .. }) => {
                 let detail = "there are too many concurrent writes; try again";
                 ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
             }
@@ -94,7 +94,7 @@ impl From<ControlWriteError> for ApiProblem {
                 ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_conflict", detail)
             }
             ControlWriteError::Refused(WriteError::Invalid(message)) => ApiProblem::bad_request("invalid", message),
-            ControlWriteError::Refused(WriteError::Away(message)) => {
+            ControlWriteError::Refused(WriteError::Unavailable(message)) => {
                 let detail = format!("the store of record is unavailable, decisions continue unchanged: {message}");
                 ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "control_away", detail)
             }

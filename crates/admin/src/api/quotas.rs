@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate::tenants::MAX_WILDCARDS;
 use tollgate::{Adjustment, Timestamp};
-use tollgate_control::{Filter, Name, Stored};
+use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, OverrideDocument, QuotaDocument};
@@ -82,14 +82,19 @@ pub(super) async fn list(
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?.name().to_owned();
     let member = query.tier.map(|tier| ("tier".to_owned(), tier));
-    let filter = Filter { domain: Some(domain.clone()), prefix: query.prefix, member, ..Filter::of(RecordKind::Quota) };
-    let after = query.after.map(|after| Name::new(RecordKind::Quota, domain, after));
+    let filter = RecordFilter {
+        domain: Some(domain.clone()),
+        prefix: query.prefix,
+        member,
+        ..RecordFilter::new(RecordKind::Quota)
+    };
+    let after = query.after.map(|after| RecordName::new(RecordKind::Quota, domain, after));
     let (page, next) = records::page_of_names(&api, &filter, after, query.limit).await?;
     let items = page.into_iter().map(item).collect();
     Ok(Json(ListPage { items, next }).into_response())
 }
 
-fn item(stored: Stored) -> QuotaItem {
+fn item(stored: StoredRecord) -> QuotaItem {
     QuotaItem {
         api_key: stored.name.name,
         domain: stored.name.domain,
@@ -115,7 +120,7 @@ pub(super) async fn show(
     context.require(AccessScope::Read)?;
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?;
-    let stored = records::get(&api, &Name::new(RecordKind::Quota, domain.name(), &caller)).await?;
+    let stored = records::get(&api, &RecordName::new(RecordKind::Quota, domain.name(), &caller)).await?;
     let document = records::parse_document(&stored)?;
     let mut to_json = to_json(domain, &caller, &document, stored.updated_at);
     to_json["updated_by"] = json!(stored.updated_by);
@@ -150,7 +155,7 @@ pub(super) async fn put(
     let (reason, new) = quota.document(domain, now)?;
     let writing = RecordWrite {
         context: &context,
-        name: Name::new(RecordKind::Quota, domain.name(), &caller),
+        name: RecordName::new(RecordKind::Quota, domain.name(), &caller),
         action: "quota.put",
         reason,
         body: &body,
@@ -198,7 +203,7 @@ pub(super) async fn delete(
     context.require(AccessScope::Quota)?;
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?;
-    let name = Name::new(RecordKind::Quota, domain.name(), &caller);
+    let name = RecordName::new(RecordKind::Quota, domain.name(), &caller);
     records::delete(&api, &context, name, "quota.delete", json!({"api_key": caller, "deleted": true})).await
 }
 

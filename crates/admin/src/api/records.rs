@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tollgate::Timestamp;
-use tollgate_control::{Change, Db, Expect, Filter, MOST_LISTED, Name, Stored, WriteError, Written};
+use tollgate_control::{
+    Change, Db, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName, StoredRecord, WriteError, WriteOutcome,
+};
 use tollgate_records::Rfc3339;
 
 use super::names::ListPage;
@@ -26,7 +28,7 @@ const DEFAULT_ITEMS: usize = 100;
 /// A write request for one record.
 pub(super) struct RecordWrite<'a> {
     pub(super) context: &'a RequestContext,
-    pub(super) name: Name,
+    pub(super) name: RecordName,
     /// The action in the audit log.
     pub(super) action: &'static str,
     pub(super) reason: String,
@@ -64,7 +66,7 @@ pub(super) fn db(api: &Api) -> Result<&Db, ApiProblem> {
 }
 
 /// A record that must exist.
-pub(super) async fn get(api: &Api, name: &Name) -> Result<Stored, ApiProblem> {
+pub(super) async fn get(api: &Api, name: &RecordName) -> Result<StoredRecord, ApiProblem> {
     let found = db(api)?.get(name).await?;
     found.ok_or_else(|| missing(name))
 }
@@ -72,35 +74,35 @@ pub(super) async fn get(api: &Api, name: &Name) -> Result<Stored, ApiProblem> {
 /// The number of items of a page.
 pub(super) fn page_size(limit: Option<usize>) -> Result<usize, ApiProblem> {
     let page_size = limit.unwrap_or(DEFAULT_ITEMS);
-    if (1..=MOST_LISTED).contains(&page_size) {
+    if (1..=MAX_LISTED_RECORDS).contains(&page_size) {
         return Ok(page_size);
     }
-    Err(ApiProblem::bad_request("bad_limit", format!("limit={page_size}: must be between 1 and {MOST_LISTED}")))
+    Err(ApiProblem::bad_request("bad_limit", format!("limit={page_size}: must be between 1 and {MAX_LISTED_RECORDS}")))
 }
 
 /// A page of records of all domains, and the start of the next one: `after` comes from the previous page.
 pub(super) async fn page(
     api: &Api,
-    filter: &Filter,
+    filter: &RecordFilter,
     after: Option<&str>,
     limit: Option<usize>,
-) -> Result<(Vec<Stored>, Option<String>), ApiProblem> {
+) -> Result<(Vec<StoredRecord>, Option<String>), ApiProblem> {
     let page_size = page_size(limit)?;
     let bad = || ApiProblem::bad_request("bad_after", "after: use the `next` of the previous page");
     let after = after.map(|after| parse_after(filter, after).ok_or_else(bad)).transpose()?;
     let page = db(api)?.list(filter, after.as_ref(), page_size).await?;
     let last = page.last().filter(|_| page.len() == page_size);
-    let next = last.map(|Stored { name, .. }| format!("{}:{}{}", name.domain.len(), name.domain, name.name));
+    let next = last.map(|StoredRecord { name, .. }| format!("{}:{}{}", name.domain.len(), name.domain, name.name));
     Ok((page, next))
 }
 
 /// A page of records of one domain, and the name where the next one starts.
 pub(super) async fn page_of_names(
     api: &Api,
-    filter: &Filter,
-    after: Option<Name>,
+    filter: &RecordFilter,
+    after: Option<RecordName>,
     limit: Option<usize>,
-) -> Result<(Vec<Stored>, Option<String>), ApiProblem> {
+) -> Result<(Vec<StoredRecord>, Option<String>), ApiProblem> {
     let page_size = page_size(limit)?;
     let page = db(api)?.list(filter, after.as_ref(), page_size).await?;
     let next = page.last().filter(|_| page.len() == page_size).map(|last| last.name.name.clone());
@@ -110,10 +112,10 @@ pub(super) async fn page_of_names(
 /// Responds with a page of records in the form of `to_json`, with their history.
 pub(super) async fn list<T: DeserializeOwned>(
     api: &Api,
-    filter: &Filter,
+    filter: &RecordFilter,
     after: Option<&str>,
     limit: Option<usize>,
-    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+    to_json: impl Fn(&RecordName, &T, Timestamp) -> Value,
 ) -> ApiResult {
     let (page, next) = page(api, filter, after, limit).await?;
     let items = page.iter().map(|stored| with_history(api, stored, &to_json)).collect::<Result<Vec<_>, _>>()?;
@@ -123,8 +125,8 @@ pub(super) async fn list<T: DeserializeOwned>(
 /// Responds with a record in the form of `to_json`, with its history.
 pub(super) async fn show<T: DeserializeOwned>(
     api: &Api,
-    name: &Name,
-    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+    name: &RecordName,
+    to_json: impl Fn(&RecordName, &T, Timestamp) -> Value,
 ) -> ApiResult {
     let stored = get(api, name).await?;
     Ok(tagged_response(stored.generation, &with_history(api, &stored, to_json)?))
@@ -133,8 +135,8 @@ pub(super) async fn show<T: DeserializeOwned>(
 /// A record with its author and times.
 fn with_history<T: DeserializeOwned>(
     api: &Api,
-    stored: &Stored,
-    to_json: impl Fn(&Name, &T, Timestamp) -> Value,
+    stored: &StoredRecord,
+    to_json: impl Fn(&RecordName, &T, Timestamp) -> Value,
 ) -> Result<Value, ApiProblem> {
     let mut answer = to_json(&stored.name, &parse_document(stored)?, api.now());
     answer["created_at"] = json!(Rfc3339(stored.created_at));
@@ -145,14 +147,14 @@ fn with_history<T: DeserializeOwned>(
 }
 
 /// Parses the start of a page: the length of the domain, the domain and the name.
-fn parse_after(filter: &Filter, after: &str) -> Option<Name> {
+fn parse_after(filter: &RecordFilter, after: &str) -> Option<RecordName> {
     let (length, both) = after.split_once(':')?;
     let (domain, name) = both.split_at_checked(length.parse().ok()?)?;
-    Some(Name::new(filter.kind, domain, name))
+    Some(RecordName::new(filter.kind, domain, name))
 }
 
 /// Parses a stored document.
-pub(super) fn parse_document<T: DeserializeOwned>(stored: &Stored) -> Result<T, ApiProblem> {
+pub(super) fn parse_document<T: DeserializeOwned>(stored: &StoredRecord) -> Result<T, ApiProblem> {
     serde_json::from_str(stored.document.as_deref().unwrap_or_default()).map_err(|error| {
         let kind = stored.name.kind;
         let detail = format!("the stored {kind} can't be read, a newer Tollgate may have written it: {error}");
@@ -181,8 +183,8 @@ pub(super) async fn find_replay(
     body: &[u8],
 ) -> Result<Option<Response>, ApiProblem> {
     let Some(once) = context.once(body, String::new()) else { return Ok(None) };
-    match db(api)?.met(&once, api.now()).await {
-        Ok(Some(Written::Before { generation, answer })) => Ok(Some(replayed_response(generation, answer))),
+    match db(api)?.find_replay(&once, api.now()).await {
+        Ok(Some(WriteOutcome::Replayed { generation, answer })) => Ok(Some(replayed_response(generation, answer))),
         Ok(_) => Ok(None),
         Err(why) => Err(ControlWriteError::Refused(why).into()),
     }
@@ -191,19 +193,19 @@ pub(super) async fn find_replay(
 /// Removes the idempotency key of a write that was not completed, so that it can be retried. If this fails, a new key is needed.
 pub(super) async fn forget(api: &Api, context: &RequestContext, body: &[u8]) {
     if let (Some(once), Some(db)) = (context.once(body, String::new()), api.db())
-        && let Err(error) = db.forget(&once.key).await
+        && let Err(error) = db.delete_idempotency_key(&once.key).await
     {
         tracing::debug!(%error, "an idempotency key could not be removed");
     }
 }
 
 /// Checks the precondition without a write.
-pub(super) fn check_expectation(context: &RequestContext, stored: Option<&Stored>) -> Result<(), ApiProblem> {
+pub(super) fn check_expectation(context: &RequestContext, stored: Option<&StoredRecord>) -> Result<(), ApiProblem> {
     let now = stored.map(|stored| stored.generation);
     match (context.expect, now) {
-        (Expect::Absent, Some(now)) => Err(ApiProblem::exists(now)),
-        (Expect::Present, None) | (Expect::Generation(_), None) => Err(ApiProblem::lost(None)),
-        (Expect::Generation(generation), Some(now)) if generation != now => Err(ApiProblem::lost(Some(now))),
+        (Precondition::Absent, Some(now)) => Err(ApiProblem::exists(now)),
+        (Precondition::Present, None) | (Precondition::Generation(_), None) => Err(ApiProblem::lost(None)),
+        (Precondition::Generation(generation), Some(now)) if generation != now => Err(ApiProblem::lost(Some(now))),
         _ => Ok(()),
     }
 }
@@ -212,7 +214,7 @@ pub(super) fn check_expectation(context: &RequestContext, stored: Option<&Stored
 pub(super) async fn delete(
     api: &Api,
     context: &RequestContext,
-    name: Name,
+    name: RecordName,
     action: &'static str,
     answer: Value,
 ) -> ApiResult {
@@ -225,7 +227,7 @@ pub(super) async fn delete(
 pub(super) async fn write(
     api: &Api,
     writing: RecordWrite<'_>,
-    prepare: impl Fn(Option<&Stored>) -> Result<PreparedWrite, ApiProblem>,
+    prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
 ) -> ApiResult {
     let RecordWrite { context, name, action, reason, body } = writing;
     let mut attempts_left = MAX_ATTEMPTS;
@@ -234,10 +236,10 @@ pub(super) async fn write(
         let PreparedWrite { document, answer, related, since } = prepare(now.as_ref())?;
         let answer = answer.to_string();
         let expect = match (context.expect, &now) {
-            (Expect::Anything, Some(now)) => Expect::Generation(now.generation),
+            (Precondition::Any, Some(now)) => Precondition::Generation(now.generation),
             // A deleted record must exist.
-            (Expect::Anything, None) if document.is_none() => Expect::Present,
-            (Expect::Anything, None) => Expect::Absent,
+            (Precondition::Any, None) if document.is_none() => Precondition::Present,
+            (Precondition::Any, None) => Precondition::Absent,
             (explicit, _) => explicit,
         };
         let change = Change { name: name.clone(), expect, document, action: action.to_owned(), reason: reason.clone() };
@@ -246,15 +248,17 @@ pub(super) async fn write(
         let written = api.write_since(&context.principal.author(), changes, once, since).await;
         attempts_left -= 1;
         match written {
-            Ok(Written::Now { generation, .. }) => return Ok(json_response(Some(generation), answer)),
-            Ok(Written::Before { generation, answer }) => return Ok(replayed_response(generation, answer)),
-            Err(ControlWriteError::Refused(WriteError::Lost { now, .. })) => match (context.expect, now) {
-                (Expect::Anything, None) if expect == Expect::Present => return Err(missing(&name)),
-                (Expect::Anything, _) if attempts_left > 0 => {}
-                (Expect::Absent, Some(now)) => return Err(ApiProblem::exists(now)),
-                (_, now) => return Err(ApiProblem::lost(now)),
-            },
-            Err(ControlWriteError::Refused(WriteError::Moved { .. })) if attempts_left > 0 => {
+            Ok(WriteOutcome::Committed { generation, .. }) => return Ok(json_response(Some(generation), answer)),
+            Ok(WriteOutcome::Replayed { generation, answer }) => return Ok(replayed_response(generation, answer)),
+            Err(ControlWriteError::Refused(WriteError::PreconditionFailed { current: now, .. })) => {
+                match (context.expect, now) {
+                    (Precondition::Any, None) if expect == Precondition::Present => return Err(missing(&name)),
+                    (Precondition::Any, _) if attempts_left > 0 => {}
+                    (Precondition::Absent, Some(now)) => return Err(ApiProblem::exists(now)),
+                    (_, now) => return Err(ApiProblem::lost(now)),
+                }
+            }
+            Err(ControlWriteError::Refused(WriteError::Stale { .. })) if attempts_left > 0 => {
                 api.catch_up(None).await?;
             }
             Err(why) => return Err(why.into()),
@@ -263,7 +267,7 @@ pub(super) async fn write(
 }
 
 /// The record does not exist.
-pub(super) fn missing(name: &Name) -> ApiProblem {
+pub(super) fn missing(name: &RecordName) -> ApiProblem {
     ApiProblem::not_found("not_found", format!("there is no {} {:?}", name.kind, name.name))
 }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::Timestamp;
-use tollgate_control::{Filter, Name};
+use tollgate_control::{RecordFilter, RecordName};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, SwitchDocument, SwitchMode};
@@ -42,7 +42,7 @@ pub(super) struct SwitchBody {
 )]
 pub(super) async fn list(State(api): State<Api>, context: RequestContext, Query(query): Query<PageQuery>) -> ApiResult {
     context.require(AccessScope::Read)?;
-    let filter = Filter { domain: query.domain, ..Filter::of(RecordKind::Switch) };
+    let filter = RecordFilter { domain: query.domain, ..RecordFilter::new(RecordKind::Switch) };
     records::list(&api, &filter, query.after.as_deref(), query.limit, to_json).await
 }
 
@@ -123,12 +123,12 @@ fn require_rules_or_emergency(context: &RequestContext) -> Result<(), ApiProblem
     context.require(AccessScope::Rules).or_else(|_| context.require(AccessScope::Emergency))
 }
 
-fn name(path: &SwitchPath) -> Name {
+fn name(path: &SwitchPath) -> RecordName {
     let part = |part: &str| path.get(part).cloned().unwrap_or_default();
-    Name::new(RecordKind::Switch, part("domain"), part("rule"))
+    RecordName::new(RecordKind::Switch, part("domain"), part("rule"))
 }
 
-fn target_json(name: &Name) -> Value {
+fn target_json(name: &RecordName) -> Value {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (domain, rule) = (some(&name.domain), some(&name.name));
     let what = match (&domain, &rule) {
@@ -139,7 +139,7 @@ fn target_json(name: &Name) -> Value {
     json!({"what": what, "domain": domain, "rule": rule})
 }
 
-fn to_json(name: &Name, document: &SwitchDocument, now: Timestamp) -> Value {
+fn to_json(name: &RecordName, document: &SwitchDocument, now: Timestamp) -> Value {
     let mut to_json = target_json(name);
     to_json["mode"] = json!(document.mode);
     to_json["reason"] = json!(document.reason);

@@ -15,7 +15,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::Span;
-use tollgate_control::{Expect, Filter, Name, Stored};
+use tollgate_control::{Precondition, RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::FieldFaults;
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 ) -> ApiResult {
     require_manage(&context)?;
     let after = query.after.as_deref().map(record_name);
-    let (page, next) = records::page_of_names(&api, &Filter::of(RecordKind::Token), after, query.limit).await?;
+    let (page, next) = records::page_of_names(&api, &RecordFilter::new(RecordKind::Token), after, query.limit).await?;
     let items: Vec<Value> = page.iter().map(|stored| item(stored, &api)).collect();
     Ok(Json(ListPage { items, next }).into_response())
 }
@@ -158,7 +158,7 @@ pub(crate) async fn create(
     let secret = secret()?;
     let (name, reason, document) = tokens.document(request, &context, &secret)?;
     // Never replace an existing token of the same name, whatever the precondition.
-    context.expect = Expect::Absent;
+    context.expect = Precondition::Absent;
     let writing =
         RecordWrite { context: &context, name: record_name(&name), action: "token.create", reason, body: &body };
     let answer = to_json(&name, &document);
@@ -203,7 +203,7 @@ pub(crate) async fn rotate(
     let grace = faults.into_result(grace.unwrap_or(DEFAULT_GRACE)).map_err(ApiProblem::invalid)?;
     let secret = secret()?;
     let old_until = Rfc3339(tokens.api.now().after(grace));
-    let rotated = |stored: Option<&Stored>| -> Result<TokenDocument, ApiProblem> {
+    let rotated = |stored: Option<&StoredRecord>| -> Result<TokenDocument, ApiProblem> {
         let before = stored.map(parse_document).transpose()?.ok_or_else(|| records::missing(&record_name(&name)))?;
         let hash = to_hex(&hash(secret.as_bytes()));
         Ok(TokenDocument { old_hash: Some(before.hash), old_until: Some(old_until), hash, ..before })
@@ -357,8 +357,8 @@ impl TokenApi {
     }
 }
 
-fn record_name(name: &str) -> Name {
-    Name::new(RecordKind::Token, DOMAIN, name)
+fn record_name(name: &str) -> RecordName {
+    RecordName::new(RecordKind::Token, DOMAIN, name)
 }
 
 fn secret() -> Result<String, ApiProblem> {
@@ -398,7 +398,7 @@ fn with_secret(written: Response, mut answer: Value, secret: &str) -> Response {
     written.map(|_| Body::from(answer.to_string()))
 }
 
-fn item(stored: &Stored, api: &Api) -> Value {
+fn item(stored: &StoredRecord, api: &Api) -> Value {
     let mut item = json!({
         "name": stored.name.name,
         "generation": stored.generation,
@@ -422,7 +422,7 @@ fn item(stored: &Stored, api: &Api) -> Value {
     item
 }
 
-fn parse_document(stored: &Stored) -> Result<TokenDocument, ApiProblem> {
+fn parse_document(stored: &StoredRecord) -> Result<TokenDocument, ApiProblem> {
     TokenDocument::parse(stored.document.as_deref().unwrap_or_default()).ok_or_else(|| {
         let detail = "the stored token can't be read; a newer Tollgate may have written it";
         ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "control_failed", detail)

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tollgate::{ManualClock, MemoryConfig, Span, Timestamp};
-use tollgate_control::Place;
+use tollgate_control::DbLocation;
 
 use super::*;
 use crate::Admin;
@@ -36,14 +36,14 @@ const ALL: [&str; 5] = ["read", "quota", "rules", "emergency", "audit"];
 
 async fn served(setup: AuthConfig) -> Served {
     let folder = tempfile::tempdir().unwrap();
-    let place = Some(Place::File(folder.path().join("control.db")));
+    let place = Some(DbLocation::File(folder.path().join("control.db")));
     let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
     served_from(setup, loaded, folder)
 }
 
 /// Another server with the same store of record. What others write it hears of when it looks.
 async fn another_server(served: &Served) -> Served {
-    let place = Some(Place::File(served._folder.path().join("control.db")));
+    let place = Some(DbLocation::File(served._folder.path().join("control.db")));
     let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
     served_from(AuthConfig::default(), loaded, tempfile::tempdir().unwrap())
 }
@@ -473,7 +473,7 @@ async fn while_nobody_knows_the_tokens_no_place_is_let_in() {
     let snapshot = "{\"format\":1,\"of\":\"a\",\"as_of\":7}\n{\"records\":0}\n";
     std::fs::write(folder.path().join("control-snapshot.jsonl"), snapshot).unwrap();
     for (snapshots, generation) in [(None, 0), (Some(folder.path().to_owned()), 7)] {
-        let place = Some(Place::Postgres("postgres://nobody@127.0.0.1:1/none".to_owned()));
+        let place = Some(DbLocation::Postgres("postgres://nobody@127.0.0.1:1/none".to_owned()));
         let loaded = load(&Sources { place, copy: None, snapshots }).await.unwrap();
         assert!(!loaded.knows_tokens && loaded.trouble.is_some());
         assert_eq!(loaded.at.generation, generation);
@@ -486,7 +486,7 @@ async fn while_nobody_knows_the_tokens_no_place_is_let_in() {
 async fn tokens_from_before_a_snapshot_without_them_are_learnt() {
     let first = served(AuthConfig::default()).await;
     let ops = first.first().await;
-    let place = Some(Place::File(first._folder.path().join("control.db")));
+    let place = Some(DbLocation::File(first._folder.path().join("control.db")));
     let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
     assert!(loaded.knows_tokens && loaded.tokens.len() == 1);
     // As if the database had been away, and a snapshot for other servers there.

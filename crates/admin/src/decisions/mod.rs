@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::MissedTickBehavior;
 use tollgate::{Clock, Span, Timestamp};
-use tollgate_control::DecidedFilter;
+use tollgate_control::DecisionFilter;
 use tollgate_observe::{Observer, SampleRate};
 
 use tollgate_net::Closing;
@@ -70,7 +70,7 @@ pub struct DecisionLogCounts {
 /// Selects decisions.
 #[derive(Clone, Debug)]
 pub struct DecisionLookup {
-    pub filter: DecidedFilter,
+    pub filter: DecisionFilter,
     pub max: usize,
 }
 
@@ -340,7 +340,7 @@ impl LineQueue {
 }
 
 impl QueuedLine {
-    fn matches(&self, filter: &DecidedFilter) -> bool {
+    fn matches(&self, filter: &DecisionFilter) -> bool {
         self.caller.as_ref() == Some(&filter.caller)
             && filter.domain.as_ref().is_none_or(|domain| *domain == self.domain)
             && filter.rule.as_ref().is_none_or(|rule| Some(rule) == self.rule.as_ref())
@@ -351,7 +351,7 @@ impl QueuedLine {
 
 impl DecisionLine {
     /// The same for a line that was read.
-    fn matches(&self, filter: &DecidedFilter) -> bool {
+    fn matches(&self, filter: &DecisionFilter) -> bool {
         self.caller.as_ref() == Some(&filter.caller)
             && filter.domain.as_ref().is_none_or(|domain| *domain == self.domain)
             && filter.rule.as_ref().is_none_or(|rule| Some(rule) == self.rule.as_ref())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tollgate::{Span, Timestamp};
-use tollgate_control::{Db, DbError, Decided, DecidedFilter, MOST_FORGOTTEN};
+use tollgate_control::{Db, DbError, DecisionFilter, DecisionRow, MAX_DECISIONS_DELETED};
 
 use super::files::{FilesConfig, LogFiles};
 use super::{DecisionLine, DecisionLookup, DecisionsConfig, QueuedLine};
@@ -125,7 +125,7 @@ impl DecisionSink {
         match self {
             DecisionSink::Control { db, .. } => {
                 let caller = without_nul(&lookup.filter.caller);
-                Ok(db.decisions(&DecidedFilter { caller, ..lookup.filter.clone() }, lookup.max).await?)
+                Ok(db.decisions(&DecisionFilter { caller, ..lookup.filter.clone() }, lookup.max).await?)
             }
             DecisionSink::Files(files) => {
                 let (files, lookup) = (files.clone(), lookup.clone());
@@ -141,8 +141,8 @@ impl DecisionSink {
         match self {
             DecisionSink::Control { db, .. } => {
                 for _ in 0..MAX_PASSES {
-                    let removed = db.forget_decisions(now.before(config.keep), config.max_rows).await;
-                    if removed.map_err(|error| error.to_string())? < MOST_FORGOTTEN {
+                    let removed = db.delete_decisions(now.before(config.keep), config.max_rows).await;
+                    if removed.map_err(|error| error.to_string())? < MAX_DECISIONS_DELETED {
                         break;
                     }
                 }
@@ -158,8 +158,8 @@ impl DecisionSink {
 }
 
 impl QueuedLine {
-    fn row(&self) -> Decided {
-        Decided {
+    fn row(&self) -> DecisionRow {
+        DecisionRow {
             number: self.number,
             at: self.at,
             domain: without_nul(&self.domain),

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use tempfile::TempDir;
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
-use tollgate_control::{Db, Place};
+use tollgate_control::{Db, DbLocation};
 use tollgate_observe::{LogConfig, ObserverConfig};
 use tollgate_testing::Postgres;
 
@@ -80,7 +80,7 @@ impl Bench {
 }
 
 fn lookup(caller: &str) -> DecisionLookup {
-    DecisionLookup { filter: DecidedFilter { caller: caller.to_owned(), ..DecidedFilter::default() }, max: 100 }
+    DecisionLookup { filter: DecisionFilter { caller: caller.to_owned(), ..DecisionFilter::default() }, max: 100 }
 }
 
 fn files(home: &TempDir) -> DecisionSink {
@@ -108,11 +108,11 @@ async fn is_found_at_once_and_later(sink: DecisionSink) {
     let ann = || lookup("ann").filter;
     for (filter, max, expected) in [
         (ann(), 2, vec![4, 3]),
-        (DecidedFilter { from: at(3), ..ann() }, 9, vec![4, 3]),
-        (DecidedFilter { to: at(3), ..ann() }, 9, vec![1]),
-        (DecidedFilter { rule: Some("all".to_owned()), ..ann() }, 9, vec![]),
-        (DecidedFilter { rule: Some("per-user".to_owned()), domain: Some("api".to_owned()), ..ann() }, 1, vec![4]),
-        (DecidedFilter { domain: Some("shop".to_owned()), ..ann() }, 9, vec![]),
+        (DecisionFilter { from: at(3), ..ann() }, 9, vec![4, 3]),
+        (DecisionFilter { to: at(3), ..ann() }, 9, vec![1]),
+        (DecisionFilter { rule: Some("all".to_owned()), ..ann() }, 9, vec![]),
+        (DecisionFilter { rule: Some("per-user".to_owned()), domain: Some("api".to_owned()), ..ann() }, 1, vec![4]),
+        (DecisionFilter { domain: Some("shop".to_owned()), ..ann() }, 9, vec![]),
         (lookup("an").filter, 9, vec![]),
     ] {
         let lines = bench.decisions.find(&DecisionLookup { filter: filter.clone(), max }).await.unwrap();
@@ -145,14 +145,14 @@ async fn on_standard_output() {
 #[tokio::test]
 async fn in_sqlite() {
     let home = TempDir::new().unwrap();
-    let db = Db::open(Place::File(home.path().join("control.db"))).await.unwrap();
+    let db = Db::open(DbLocation::File(home.path().join("control.db"))).await.unwrap();
     is_found_at_once_and_later(DecisionSink::control(db)).await;
 }
 
 #[tokio::test]
 async fn in_postgres_and_of_all_servers() {
     let database = Postgres::database();
-    let open = || async { Db::open(Place::Postgres(database.url().to_owned())).await.unwrap() };
+    let open = || async { Db::open(DbLocation::Postgres(database.url().to_owned())).await.unwrap() };
     is_found_at_once_and_later(DecisionSink::control(open().await)).await;
     let (one, other) =
         (Bench::new(DecisionSink::control(open().await)), Bench::new(DecisionSink::control(open().await)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate::{Span, Timestamp};
-use tollgate_control::{Db, KEEP_SERVERS, LONGEST_SERVER, Place, ServerRow};
+use tollgate_control::{Db, DbLocation, MAX_SERVER_BYTES, SERVER_TTL, ServerRow};
 use tollgate_core::key::{HashSecret, Value};
 use tollgate_observe::{DecisionOutcome, KeyName, Summary, SummaryKey, Window};
 
@@ -177,7 +177,7 @@ impl RemoteServer {
             let list = report.lists.iter().find(|list| list.window == window.name());
             Arc::new(list.map(WindowReport::summary).unwrap_or_default())
         };
-        let left = Span::from_micros(KEEP_SERVERS.as_micros().saturating_sub(row.age.as_micros()));
+        let left = Span::from_micros(SERVER_TTL.as_micros().saturating_sub(row.age.as_micros()));
         let lists = Window::ALL.into_iter().map(list).collect();
         Some(RemoteServer { seen_at: row.at, until: now.after(left), lists, info: report.info })
     }
@@ -239,7 +239,7 @@ impl Observability {
             // Texts and numbers are always valid JSON.
             let text = serde_json::to_string(&report).unwrap_or_default();
             // Only if nearly all keys have maximal length.
-            if text.len() <= LONGEST_SERVER || max_keys == 0 {
+            if text.len() <= MAX_SERVER_BYTES || max_keys == 0 {
                 return text;
             }
             max_keys /= 2;
@@ -285,7 +285,7 @@ pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, 
 pub async fn leave(observability: Arc<Observability>, control: Arc<ControlPlane>) {
     let has_reported = observability.fleet.state().has_reported;
     if let Some(db) = control.db().filter(|_| has_reported) {
-        let _ = timeout(LEAVE_TIMEOUT, db.leave(&observability.fleet.id)).await;
+        let _ = timeout(LEAVE_TIMEOUT, db.remove_server(&observability.fleet.id)).await;
     }
 }
 
@@ -300,7 +300,7 @@ async fn exchange(
     let (reporting, generation, now) = (observability.clone(), control.limiter().rules().generation(), control.now());
     let report = tokio::task::spawn_blocking(move || reporting.report(generation, now)).await;
     if let Ok(report) = report {
-        db.tell(&observability.fleet.id, &report).await?;
+        db.put_server(&observability.fleet.id, &report).await?;
     }
     let rows = db.servers().await?;
     let (updating, now) = (observability.clone(), control.now());
@@ -327,7 +327,7 @@ fn log_sustained(observability: &Observability, event: u64, now: Timestamp) -> u
 
 /// Whether other servers use it too.
 fn is_shared(db: &Db) -> bool {
-    matches!(db.place(), Place::Postgres(_))
+    matches!(db.location(), DbLocation::Postgres(_))
 }
 
 fn drawn() -> HashSecret {

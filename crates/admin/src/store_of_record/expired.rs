@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tollgate::{Span, Timestamp};
-use tollgate_control::{Change, Expect, Filter, MOST_CHANGES, Stored, WriteError};
+use tollgate_control::{Change, MAX_CHANGES, Precondition, RecordFilter, StoredRecord, WriteError};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 
@@ -14,7 +14,7 @@ use super::{Author, ControlPlane, ControlWriteError};
 
 /// How long expired records are still listed.
 pub(crate) const EXPIRED_RETENTION: Span = Span::from_secs(24 * 3_600);
-/// Batches of [`MOST_CHANGES`] records of a kind that are deleted in one pass. The rest is for the next one.
+/// Batches of [`MAX_CHANGES`] records of a kind that are deleted in one pass. The rest is for the next one.
 pub(crate) const MAX_SWEEP_WRITES: usize = 5;
 
 /// The author in the audit log.
@@ -42,10 +42,10 @@ impl ControlPlane {
         for kind in EXPIRING {
             // Timestamps sort as text, except within a second.
             let before = Some(("expires_at".to_owned(), Rfc3339(ended.after(Span::from_secs(1))).to_string()));
-            let filter = Filter { before, ..Filter::of(kind) };
+            let filter = RecordFilter { before, ..RecordFilter::new(kind) };
             let mut after = None;
             for _ in 0..MAX_SWEEP_WRITES {
-                let page = db.list(&filter, after.as_ref(), MOST_CHANGES).await;
+                let page = db.list(&filter, after.as_ref(), MAX_CHANGES).await;
                 let page = page.map_err(|error| ControlWriteError::Refused(error.into()))?;
                 let Some(last) = page.last() else { break };
                 after = Some(last.name.clone());
@@ -58,7 +58,7 @@ impl ControlPlane {
                 match self.write(&by, changes, None).await {
                     Ok(_) => deleted += count,
                     // Another writer was faster. The next pass tries again.
-                    Err(ControlWriteError::Refused(WriteError::Lost { .. })) => {}
+                    Err(ControlWriteError::Refused(WriteError::PreconditionFailed { .. })) => {}
                     Err(why) => return Err(why),
                 }
             }
@@ -68,17 +68,17 @@ impl ControlPlane {
 }
 
 /// Whether a record expired by `by`. An unreadable one did not.
-pub fn is_expired(stored: &Stored, by: Timestamp) -> bool {
+pub fn is_expired(stored: &StoredRecord, by: Timestamp) -> bool {
     let expiring = stored.document.as_deref().and_then(|text| serde_json::from_str::<Expiring>(text).ok());
     expiring.and_then(|expiring| expiring.expires_at).is_some_and(|end| end.0 <= by)
 }
 
 /// Deletes an expired record, if it is unchanged.
-pub fn deletion(stored: Stored) -> Change {
+pub fn deletion(stored: StoredRecord) -> Change {
     Change {
         action: format!("{}.delete", stored.name.kind),
         name: stored.name,
-        expect: Expect::Generation(stored.generation),
+        expect: Precondition::Generation(stored.generation),
         document: None,
         reason: "it expired".to_owned(),
     }

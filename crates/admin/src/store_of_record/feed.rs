@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::watch;
-use tollgate_control::Point;
+use tollgate_control::FeedPosition;
 
 use super::stream::RecordLine;
 
@@ -20,7 +20,7 @@ pub struct Feed {
 #[derive(Debug)]
 struct RecentLines {
     /// The point up to which it is complete.
-    at: Point,
+    at: FeedPosition,
     lines: VecDeque<RecordLine>,
     bytes: usize,
     /// The number of dropped lines.
@@ -52,7 +52,7 @@ pub(super) const MAX_LINES: usize = 10_000;
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
 impl Feed {
-    pub(super) fn new(at: Point) -> Feed {
+    pub(super) fn new(at: FeedPosition) -> Feed {
         let latest = watch::Sender::new(at.generation);
         Feed { recent: Mutex::new(RecentLines::since(at, 0)), latest }
     }
@@ -76,7 +76,7 @@ impl Feed {
     }
 
     /// Everything changed, or too much: all followers have to start over.
-    pub(super) fn reset(&self, at: Point) {
+    pub(super) fn reset(&self, at: FeedPosition) {
         let generation = at.generation;
         {
             let mut recent = self.recent();
@@ -86,7 +86,7 @@ impl Feed {
     }
 
     /// The point up to which the feed is complete.
-    pub fn at(&self) -> Point {
+    pub fn at(&self) -> FeedPosition {
         self.recent().at.clone()
     }
 
@@ -95,7 +95,7 @@ impl Feed {
     pub fn follow(&self, of: Option<&str>, after: u64) -> Option<Cursor> {
         let recent = self.recent();
         let is_available =
-            (recent.since..=recent.at.generation).contains(&after) && of.is_none_or(|of| of == recent.at.of);
+            (recent.since..=recent.at.generation).contains(&after) && of.is_none_or(|of| of == recent.at.identity);
         let position = recent.lines.partition_point(|line| line.generation <= after);
         is_available.then_some(Cursor { resets: recent.resets, position: recent.before + position as u64 })
     }
@@ -129,7 +129,7 @@ impl Feed {
 }
 
 impl RecentLines {
-    fn since(at: Point, resets: u64) -> RecentLines {
+    fn since(at: FeedPosition, resets: u64) -> RecentLines {
         RecentLines { since: at.generation, at, lines: VecDeque::new(), bytes: 0, before: 0, resets }
     }
 }
@@ -140,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn at(generation: u64) -> Point {
-        Point { of: "a".to_owned(), generation }
+    fn at(generation: u64) -> FeedPosition {
+        FeedPosition { identity: "a".to_owned(), generation }
     }
 
     fn line(generation: u64) -> RecordLine {
@@ -178,7 +178,7 @@ mod tests {
         assert!(feed.follow(None, 2).is_some());
         let mut cursor = feed.follow(None, 3).unwrap();
         // Another database that is at the same generation.
-        feed.reset(Point { of: "b".to_owned(), generation: 3 });
+        feed.reset(FeedPosition { identity: "b".to_owned(), generation: 3 });
         assert_eq!(feed.next(&mut cursor, 100), FeedBatch::TooOld);
         assert!(feed.follow(Some("a"), 3).is_none());
         assert!(feed.follow(Some("b"), 3).is_some());

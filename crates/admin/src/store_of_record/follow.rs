@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::{Adjustment, Timestamp};
-use tollgate_control::{Db, DbError, Point, Reader};
+use tollgate_control::{Db, DbError, FeedPosition, RecordSink};
 use tollgate_records::{Effect, Record, RecordKind};
 
 use super::feed::{MAX_BYTES, MAX_LINES};
@@ -47,7 +47,7 @@ impl ControlPlane {
         let mut mark_unavailable = self.catch_up(None).await.is_err();
         loop {
             tokio::select! {
-                _ = db.changed(self.generation()), if !mark_unavailable => {}
+                _ = db.wait_for_change(self.generation()), if !mark_unavailable => {}
                 () = tokio::time::sleep(if mark_unavailable { RETRY_DELAY } else { POLL_INTERVAL }) => {}
                 () = closing.begun() => return,
             }
@@ -80,7 +80,7 @@ impl ControlPlane {
         let control = self.clone();
         // In its own task, so that a cancelled request does not leave it half done.
         let caught_up = tokio::spawn(async move { control.catch_up_now(at_least).await }).await;
-        caught_up.unwrap_or_else(|error| Err(DbError::Away(error.to_string())))
+        caught_up.unwrap_or_else(|error| Err(DbError::Unavailable(error.to_string())))
     }
 
     async fn catch_up_now(&self, at_least: Option<u64>) -> Result<u64, DbError> {
@@ -93,13 +93,13 @@ impl ControlPlane {
         let mut changes = Changes::new(self);
         let past = (applied.generation > 0).then_some(&*applied);
         let read = match self.knows_tokens() {
-            true => db.read(past, true, &mut changes).await,
+            true => db.read_since(past, true, &mut changes).await,
             // Tokens older than the snapshot that this server started from would be missed.
             false => Err(DbError::TooOld),
         };
         let read = match read {
             Ok(Some(at)) => Ok(at),
-            Ok(None) => Err(DbError::Away("the read was cancelled".to_owned())),
+            Ok(None) => Err(DbError::Unavailable("the read was cancelled".to_owned())),
             Err(DbError::TooOld) => self.load_again(db, &applied, &mut changes).await,
             Err(error) => Err(error),
         };
@@ -118,7 +118,7 @@ impl ControlPlane {
         Ok(at.generation)
     }
 
-    fn put_in_force(&self, changes: &mut Changes<'_>, at: &Point) {
+    fn put_in_force(&self, changes: &mut Changes<'_>, at: &FeedPosition) {
         self.controls().advance_to(at.generation);
         if changes.layer {
             self.replace_layer();
@@ -150,11 +150,16 @@ impl ControlPlane {
     }
 
     /// Loads everything anew and swaps it in.
-    async fn load_again<'c>(&'c self, db: &Db, applied: &Point, changes: &mut Changes<'c>) -> Result<Point, DbError> {
+    async fn load_again<'c>(
+        &'c self,
+        db: &Db,
+        applied: &FeedPosition,
+        changes: &mut Changes<'c>,
+    ) -> Result<FeedPosition, DbError> {
         // After a restore from a backup its generations will diverge from the known ones.
-        match db.disown(applied).await {
+        match db.renew_identity(applied).await {
             Ok(()) => {}
-            Err(DbError::Away(why)) => return Err(DbError::Away(why)),
+            Err(DbError::Unavailable(why)) => return Err(DbError::Unavailable(why)),
             Err(error) => tracing::warn!(%error, "a restored store of record could not be marked as such"),
         }
         let LoadedRecords { controls, tokens, at, unreadable, .. } = LoadedRecords::read(db).await?;
@@ -227,8 +232,8 @@ impl Changes<'_> {
     }
 }
 
-impl Reader for Changes<'_> {
-    fn take(&mut self, record: Record<'_>) {
+impl RecordSink for Changes<'_> {
+    fn push(&mut self, record: Record<'_>) {
         self.taken += 1;
         if !self.too_many
             && let Some(line) = RecordLine::new(&record)
@@ -256,7 +261,7 @@ impl Reader for Changes<'_> {
         self.taken.is_multiple_of(BATCH)
     }
 
-    async fn rest(&mut self) -> bool {
+    async fn flush(&mut self) -> bool {
         tokio::task::yield_now().await;
         true
     }

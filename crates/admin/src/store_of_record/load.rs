@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use tollgate_control::{Db, DbError, Place, Point, Reader};
+use tollgate_control::{Db, DbError, DbLocation, FeedPosition, RecordSink};
 use tollgate_records::lines::{self, ControlLine, SnapshotHead};
 use tollgate_records::{Controls, Record, RecordKind};
 
@@ -15,7 +15,7 @@ use super::TokenRecords;
 #[derive(Debug)]
 pub struct Sources {
     /// The store of record, if any.
-    pub place: Option<Place>,
+    pub place: Option<DbLocation>,
     /// This server's copy.
     pub copy: Option<PathBuf>,
     /// The directory of snapshots that servers write for each other.
@@ -32,7 +32,7 @@ pub struct Loaded {
     /// tokens exist.
     pub knows_tokens: bool,
     /// The point of the state.
-    pub at: Point,
+    pub at: FeedPosition,
     pub copy: Option<PathBuf>,
     /// Why it is not the current state of the store of record.
     pub trouble: Option<String>,
@@ -54,7 +54,7 @@ pub async fn load(sources: &Sources) -> Result<Loaded, String> {
             (loaded.controls, loaded.tokens, loaded.at) = (records.controls, records.tokens, records.at);
             Ok(loaded)
         }
-        Err(DbError::Away(why)) => {
+        Err(DbError::Unavailable(why)) => {
             loaded.fall_back(sources, &why);
             Ok(loaded)
         }
@@ -67,7 +67,7 @@ pub async fn load(sources: &Sources) -> Result<Loaded, String> {
 pub(super) struct LoadedRecords {
     pub(super) controls: Controls,
     pub(super) tokens: TokenRecords,
-    pub(super) at: Point,
+    pub(super) at: FeedPosition,
     /// The number of unreadable records.
     pub(super) unreadable: u64,
     taken: u64,
@@ -76,7 +76,7 @@ pub(super) struct LoadedRecords {
 impl LoadedRecords {
     pub(super) async fn read(db: &Db) -> Result<LoadedRecords, DbError> {
         let mut records = LoadedRecords::default();
-        db.read(None, false, &mut records).await?;
+        db.read_since(None, false, &mut records).await?;
         records.controls.advance_to(records.at.generation);
         Ok(records)
     }
@@ -96,12 +96,12 @@ impl LoadedRecords {
     }
 }
 
-impl Reader for LoadedRecords {
-    fn begin(&mut self, at: &Point) {
+impl RecordSink for LoadedRecords {
+    fn begin(&mut self, at: &FeedPosition) {
         self.at = at.clone();
     }
 
-    fn take(&mut self, record: Record<'_>) {
+    fn push(&mut self, record: Record<'_>) {
         self.taken += 1;
         match record.kind {
             RecordKind::Token => self.token(record.name, record.document),
@@ -113,7 +113,7 @@ impl Reader for LoadedRecords {
         self.taken.is_multiple_of(BATCH)
     }
 
-    async fn rest(&mut self) -> bool {
+    async fn flush(&mut self) -> bool {
         tokio::task::yield_now().await;
         true
     }
@@ -122,7 +122,15 @@ impl Reader for LoadedRecords {
 impl Loaded {
     pub(super) fn nothing() -> Loaded {
         let (controls, tokens) = (Controls::default(), TokenRecords::new());
-        Loaded { db: None, controls, tokens, knows_tokens: true, at: Point::default(), copy: None, trouble: None }
+        Loaded {
+            db: None,
+            controls,
+            tokens,
+            knows_tokens: true,
+            at: FeedPosition::default(),
+            copy: None,
+            trouble: None,
+        }
     }
 
     /// Falls back to the newest of copy and snapshot.
@@ -131,7 +139,7 @@ impl Loaded {
         let shared = sources.snapshots.as_deref().map(snapshot_in).as_deref().and_then(load_snapshot);
         // If the histories differ, this server's own one applies.
         let newer = |shared: &LoadedRecords, own: &LoadedRecords| {
-            shared.at.of == own.at.of && shared.at.generation > own.at.generation
+            shared.at.identity == own.at.identity && shared.at.generation > own.at.generation
         };
         // Old tokens are better than none.
         self.knows_tokens =
@@ -196,7 +204,7 @@ fn read_file(path: &Path) -> std::io::Result<LoadedRecords> {
         ControlLine::Token(token) => records.token(token.token, token.document),
         _ => {}
     })?;
-    records.at = Point { of: identity, generation: as_of };
+    records.at = FeedPosition { identity, generation: as_of };
     Ok(records)
 }
 
@@ -220,7 +228,7 @@ mod tests {
     }
 
     /// Which of two files is taken, if both are of the store `a` or the shared one is of another.
-    fn taken(own: Option<u64>, shared: Option<(&str, u64)>) -> (Point, usize) {
+    fn taken(own: Option<u64>, shared: Option<(&str, u64)>) -> (FeedPosition, usize) {
         let home = TempDir::new().unwrap();
         let sources =
             Sources { place: None, copy: Some(home.path().join("own")), snapshots: Some(home.path().to_owned()) };
@@ -238,11 +246,11 @@ mod tests {
 
     #[test]
     fn the_newest_is_taken_and_tokens_are_not_lost() {
-        let at = |of: &str, generation| Point { of: of.to_owned(), generation };
+        let at = |identity: &str, generation| FeedPosition { identity: identity.to_owned(), generation };
         assert_eq!(taken(Some(5), Some(("a", 4))), (at("a", 5), 1));
         assert_eq!(taken(Some(5), Some(("a", 6))), (at("a", 6), 1));
         assert_eq!(taken(Some(5), Some(("b", 6))), (at("a", 5), 1), "two histories can't be compared");
         assert_eq!(taken(None, Some(("b", 6))), (at("b", 6), 0));
-        assert_eq!(taken(None, None), (Point::default(), 0));
+        assert_eq!(taken(None, None), (FeedPosition::default(), 0));
     }
 }

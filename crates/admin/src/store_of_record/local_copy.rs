@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
-use tollgate_control::{Db, Point};
+use tollgate_control::{Db, FeedPosition};
 use tollgate_records::lines::{self, ControlLine, Heartbeat, SnapshotHead};
 
 use super::ControlPlane;
@@ -158,7 +158,7 @@ pub(super) async fn write_all(
     replaced: FileAccess,
     tokens: TokenInclusion,
     files: Option<Bytes>,
-) -> Result<(Point, u64), String> {
+) -> Result<(FeedPosition, u64), String> {
     let (out, chunks) = mpsc::channel(MAX_WAITING_CHUNKS);
     let target = path.to_owned();
     let writing = tokio::task::spawn_blocking(move || write_chunks(&target, replaced, chunks));

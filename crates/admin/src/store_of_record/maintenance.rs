@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tollgate::{Span, Timestamp};
-use tollgate_control::{Db, Point};
+use tollgate_control::{Db, FeedPosition};
 use tollgate_records::lines::{self, ControlLine, SnapshotHead};
 
 use super::ControlPlane;
@@ -30,7 +30,7 @@ const MAX_HEAD_BYTES: u64 = 4_096;
 /// The last snapshot that was written or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WrittenSnapshot {
-    at: Point,
+    at: FeedPosition,
     files: Option<Bytes>,
 }
 
@@ -92,12 +92,12 @@ impl ControlPlane {
 }
 
 /// Whether the file is a snapshot that is as new.
-fn is_current(path: &Path, at: &Point) -> bool {
+fn is_current(path: &Path, at: &FeedPosition) -> bool {
     let mut line = Vec::new();
     let read =
         fs::File::open(path).and_then(|file| BufReader::new(file.take(MAX_HEAD_BYTES)).read_until(b'\n', &mut line));
     let head = read.ok().and_then(|_| lines::parse(&line).ok());
-    matches!(head, Some(ControlLine::Head(SnapshotHead { identity, as_of, .. })) if identity == at.of && as_of >= at.generation)
+    matches!(head, Some(ControlLine::Head(SnapshotHead { identity, as_of, .. })) if identity == at.identity && as_of >= at.generation)
 }
 
 /// Removes partial snapshots of crashed servers.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::{Clock, Limiter, Span, Timestamp};
-use tollgate_control::{Db, Place, Point};
+use tollgate_control::{Db, DbLocation, FeedPosition};
 use tollgate_records::Controls;
 
 use crate::rule_source::{LayerHandle, RuleSource};
@@ -51,7 +51,7 @@ pub struct ControlPlane {
     clock: Box<dyn Clock>,
     controls: Mutex<Controls>,
     /// The point up to which records are applied. One task catches up at a time.
-    applied: AsyncMutex<Point>,
+    applied: AsyncMutex<FeedPosition>,
     copy: Option<Arc<LocalCopy>>,
     /// The generation in force.
     in_force: watch::Sender<u64>,
@@ -138,10 +138,10 @@ impl ControlPlane {
 
     /// The kind of the store of record.
     pub fn kind(&self) -> &'static str {
-        match self.db.as_ref().map(Db::place) {
+        match self.db.as_ref().map(Db::location) {
             None => "none",
-            Some(Place::File(_)) => "sqlite",
-            Some(Place::Postgres(_)) => "postgres",
+            Some(DbLocation::File(_)) => "sqlite",
+            Some(DbLocation::Postgres(_)) => "postgres",
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
-use tollgate_control::{Db, DbError, Point, Reader};
+use tollgate_control::{Db, DbError, FeedPosition, RecordSink};
 use tollgate_records::lines::{self, Heartbeat, SnapshotEnd, SnapshotHead, TokenLine};
 use tollgate_records::{Record, RecordKind};
 
@@ -56,9 +56,9 @@ pub(super) async fn send(
     tokens: TokenInclusion,
     files: Option<Bytes>,
     out: mpsc::Sender<Chunk>,
-) -> Result<Option<Point>, DbError> {
+) -> Result<Option<FeedPosition>, DbError> {
     let mut snapshot = Snapshot::new(tokens, files, out);
-    let at = db.read(None, false, &mut snapshot).await?;
+    let at = db.read_since(None, false, &mut snapshot).await?;
     let whole = at.is_some() && snapshot.end().await;
     Ok(at.filter(|_| whole))
 }
@@ -103,12 +103,12 @@ impl Snapshot {
     }
 }
 
-impl Reader for Snapshot {
-    fn begin(&mut self, at: &Point) {
-        self.head(&SnapshotHead { format: lines::FORMAT_VERSION, identity: at.of.clone(), as_of: at.generation });
+impl RecordSink for Snapshot {
+    fn begin(&mut self, at: &FeedPosition) {
+        self.head(&SnapshotHead { format: lines::FORMAT_VERSION, identity: at.identity.clone(), as_of: at.generation });
     }
 
-    fn take(&mut self, record: Record<'_>) {
+    fn push(&mut self, record: Record<'_>) {
         let is_token = record.kind == RecordKind::Token;
         if is_token && self.tokens == TokenInclusion::Omitted {
             return;
@@ -125,7 +125,7 @@ impl Reader for Snapshot {
         self.is_chunk_full()
     }
 
-    async fn rest(&mut self) -> bool {
+    async fn flush(&mut self) -> bool {
         // Let other tasks run, even if there is room.
         tokio::task::yield_now().await;
         self.send(false).await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_control::{Change, Once, Write, WriteError, Written};
+use tollgate_control::{Change, IdempotencyKey, WriteBatch, WriteError, WriteOutcome};
 
 use super::ControlPlane;
 
@@ -33,8 +33,8 @@ impl ControlPlane {
         self: &Arc<ControlPlane>,
         author: &Author,
         changes: Vec<Change>,
-        once: Option<Once>,
-    ) -> Result<Written, ControlWriteError> {
+        once: Option<IdempotencyKey>,
+    ) -> Result<WriteOutcome, ControlWriteError> {
         self.write_since(author, changes, once, None).await
     }
 
@@ -46,16 +46,17 @@ impl ControlPlane {
         self: &Arc<ControlPlane>,
         author: &Author,
         changes: Vec<Change>,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
         since: Option<u64>,
-    ) -> Result<Written, ControlWriteError> {
+    ) -> Result<WriteOutcome, ControlWriteError> {
         let db = self.db().ok_or(ControlWriteError::Off)?;
-        let write = Write { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, since, changes };
+        let write =
+            WriteBatch { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, since, changes };
         let before = self.generation();
         let written = db.write(&write).await.map_err(ControlWriteError::Refused);
         self.metrics.written(written.is_ok());
         let written = written?;
-        if let Written::Now { generation, .. } = &written {
+        if let WriteOutcome::Committed { generation, .. } = &written {
             // A smaller generation means that the store of record was restored from a backup.
             let at_least = Some(*generation).filter(|generation| *generation > before);
             // If this fails, the follower retries; the write is done.

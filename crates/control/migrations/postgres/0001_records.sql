@@ -9,7 +9,7 @@ CREATE TABLE control (
 );
 INSERT INTO control (one, generation, swept, identity) VALUES (1, 0, 0, replace(gen_random_uuid()::text, '-', ''));
 
--- Times are microseconds since 1970. A document is a JSON object, kept as it was written; NULL means deleted.
+-- Times are microseconds since 1970. A document is a JSON object, stored as it was written; NULL means deleted.
 -- Names are ordered by their bytes, as in SQLite, whatever the database's language.
 CREATE TABLE records (
     kind TEXT COLLATE "C" NOT NULL,

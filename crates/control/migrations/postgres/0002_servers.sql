@@ -7,6 +7,6 @@ CREATE UNLOGGED TABLE servers (
     document TEXT NOT NULL
 );
 
--- The key of hashes that stand for callers where those are not shown. Unlike the identity it is told to nobody, and stays.
+-- The key of the hashes that replace callers where those are hidden. Unlike the identity it is secret, and never changes.
 ALTER TABLE control ADD COLUMN secret TEXT NOT NULL DEFAULT '';
 UPDATE control SET secret = replace(gen_random_uuid()::text, '-', '');

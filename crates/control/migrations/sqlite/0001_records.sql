@@ -9,7 +9,7 @@ CREATE TABLE control (
 );
 INSERT INTO control (one, generation, swept, identity) VALUES (1, 0, 0, lower(hex(randomblob(16))));
 
--- Times are microseconds since 1970. A document is a JSON object, kept as it was written; NULL means deleted.
+-- Times are microseconds since 1970. A document is a JSON object, stored as it was written; NULL means deleted.
 CREATE TABLE records (
     kind TEXT NOT NULL,
     domain TEXT NOT NULL,

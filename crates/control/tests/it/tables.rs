@@ -1,9 +1,9 @@
 //! Tables and views.
 
-use tollgate_control::{Db, DbError, Expect, Filter};
+use tollgate_control::{Db, DbError, Precondition, RecordFilter};
 use tollgate_records::RecordKind;
 
-use crate::world::{World, numbered, put, quota, written};
+use crate::world::{World, commit, numbered, put, quota};
 
 pub(crate) async fn views_show_overrides(world: World) {
     let db = world.open().await;
@@ -18,8 +18,8 @@ pub(crate) async fn views_show_overrides(world: World) {
         ("odd", r#"{"overrides":{"not":"a list"}}"#),
         ("odder", r#"{"tier":7,"overrides":[1,"x",{"requests_per_unit":"many"}]}"#),
     ];
-    written(&db, quotas.map(|(name, text)| put(&quota(name), Expect::Absent, text)).to_vec()).await;
-    let shown = world.ask(
+    commit(&db, quotas.map(|(name, text)| put(&quota(name), Precondition::Absent, text)).to_vec()).await;
+    let shown = world.query(
         "SELECT caller || '|' || coalesce(tier, '-') || '|' || coalesce(descriptor, rule, '-') || '|' || \
          coalesce(requests_per_unit || '/' || unit, '-') || '|' || coalesce(expires_at, '-') || '|' || updated_by \
          FROM quota_overrides WHERE caller <> 'odder' ORDER BY caller, rule DESC",
@@ -35,36 +35,36 @@ pub(crate) async fn views_show_overrides(world: World) {
             "two|enterprise|per-key|9/hour|2026-02-01T00:00:00Z|ann",
         ]
     );
-    // Whatever a document has in it, the view stands.
-    assert!(world.ask("SELECT 'rows: ' || count(*) FROM quota_overrides").await.unwrap().starts_with("rows: "));
-    let created = world.ask("SELECT 'at ' || created_at FROM quota_overrides WHERE caller = 'plain'").await.unwrap();
+    // No document makes the view fail.
+    assert!(world.query("SELECT 'rows: ' || count(*) FROM quota_overrides").await.unwrap().starts_with("rows: "));
+    let created = world.query("SELECT 'at ' || created_at FROM quota_overrides WHERE caller = 'plain'").await.unwrap();
     assert!(created.starts_with("at 2026-01-01"), "{created}");
 }
 
-pub(crate) async fn three_at_once_make_the_tables(world: World) {
-    let opening: Vec<_> = (0..3).map(|_| tokio::spawn(Db::open(world.place()))).collect();
+pub(crate) async fn concurrent_servers_migrate_once(world: World) {
+    let opening: Vec<_> = (0..3).map(|_| tokio::spawn(Db::open(world.location()))).collect();
     for (n, opened) in opening.into_iter().enumerate() {
         let db = opened.await.unwrap().unwrap();
-        written(&db, vec![put(&quota(&n.to_string()), Expect::Absent, &numbered(1))]).await;
+        commit(&db, vec![put(&quota(&n.to_string()), Precondition::Absent, &numbered(1))]).await;
     }
-    assert_eq!(world.ask("SELECT 'steps: ' || count(*) FROM tollgate_schema").await.unwrap(), "steps: 3");
-    assert_eq!(world.open().await.count(&Filter::of(RecordKind::Quota)).await, Ok(3));
+    assert_eq!(world.query("SELECT 'steps: ' || count(*) FROM tollgate_schema").await.unwrap(), "steps: 3");
+    assert_eq!(world.open().await.count(&RecordFilter::new(RecordKind::Quota)).await, Ok(3));
 }
 
 pub(crate) async fn a_newer_schema_is_refused(world: World) {
     world.open().await;
-    world.ask("INSERT INTO tollgate_schema (version) VALUES (7)").await.unwrap();
-    let refused = Db::open(world.place()).await.unwrap_err();
-    assert!(matches!(refused, DbError::Newer { theirs: 7, ours: 3, .. }), "{refused:?}");
+    world.query("INSERT INTO tollgate_schema (version) VALUES (7)").await.unwrap();
+    let refused = Db::open(world.location()).await.unwrap_err();
+    assert!(matches!(refused, DbError::NewerSchema { found: 7, supported: 3, .. }), "{refused:?}");
     assert!(refused.to_string().contains("made by a newer Tollgate"), "{refused}");
 }
 
 pub(crate) async fn an_unknown_kind_is_left_out(world: World) {
     let db = world.open().await;
-    written(&db, vec![put(&quota("a"), Expect::Absent, "{}")]).await;
+    commit(&db, vec![put(&quota("a"), Precondition::Absent, "{}")]).await;
     let newer = "INSERT INTO records VALUES ('novelty', 'shop', 'n', 1, '{}', 1, 1, 'x', 'x')";
-    world.ask(newer).await.unwrap();
+    world.query(newer).await.unwrap();
     let mut seen = Vec::new();
-    db.each_since(0, true, |record| seen.push(record.name.into_owned())).await.unwrap();
+    db.for_each_since(0, true, |record| seen.push(record.name.into_owned())).await.unwrap();
     assert_eq!(seen, ["a"]);
 }

@@ -1,8 +1,10 @@
-//! A fresh database for a test, and short ways to write to it.
+//! A fresh database for a test, and helpers to write to it.
 
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use tempfile::TempDir;
-use tollgate_control::{Change, Db, Expect, Name, Place, Stored, Write, WriteError, Written};
+use tollgate_control::{
+    Change, Db, DbLocation, Precondition, RecordName, StoredRecord, WriteBatch, WriteError, WriteOutcome,
+};
 use tollgate_core::Timestamp;
 use tollgate_records::RecordKind;
 use tollgate_testing::Postgres;
@@ -25,19 +27,19 @@ impl World {
         World::Postgres(Postgres::database())
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn location(&self) -> DbLocation {
         match self {
-            World::Sqlite(directory) => Place::File(directory.path().join("control.db")),
-            World::Postgres(database) => Place::Postgres(database.url().to_owned()),
+            World::Sqlite(directory) => DbLocation::File(directory.path().join("control.db")),
+            World::Postgres(database) => DbLocation::Postgres(database.url().to_owned()),
         }
     }
 
     pub(crate) async fn open(&self) -> Db {
-        Db::open(self.place()).await.unwrap()
+        Db::open(self.location()).await.unwrap()
     }
 
-    /// What somebody else may ask the database: the first column, a row on each line.
-    pub(crate) async fn ask(&self, sql: &str) -> Result<String, String> {
+    /// Runs a statement on a connection of its own: the first column, a row on each line.
+    pub(crate) async fn query(&self, sql: &str) -> Result<String, String> {
         match self {
             World::Sqlite(directory) => {
                 let options = sqlx::sqlite::SqliteConnectOptions::new().filename(directory.path().join("control.db"));
@@ -49,31 +51,31 @@ impl World {
             }
             World::Postgres(database) => {
                 let (database, sql) = (database.clone(), sql.to_owned());
-                tokio::task::spawn_blocking(move || database.try_ask(&sql)).await.unwrap()
+                tokio::task::spawn_blocking(move || database.try_query(&sql)).await.unwrap()
             }
         }
     }
 }
 
-/// A quota's name.
-pub(crate) fn quota(name: &str) -> Name {
-    Name::new(RecordKind::Quota, "shop", name)
+/// The name of a quota.
+pub(crate) fn quota(name: &str) -> RecordName {
+    RecordName::new(RecordKind::Quota, "shop", name)
 }
 
 /// A change that puts a document.
-pub(crate) fn put(name: &Name, expect: Expect, document: &str) -> Change {
+pub(crate) fn put(name: &RecordName, expect: Precondition, document: &str) -> Change {
     let document = Some(document.to_owned());
-    Change { name: name.clone(), expect, document, action: "quota.put".to_owned(), reason: "asked".to_owned() }
+    Change { name: name.clone(), expect, document, action: "quota.put".to_owned(), reason: "a request".to_owned() }
 }
 
 /// A change that deletes.
-pub(crate) fn delete(name: &Name, expect: Expect) -> Change {
+pub(crate) fn delete(name: &RecordName, expect: Precondition) -> Change {
     Change { document: None, action: "quota.delete".to_owned(), ..put(name, expect, "") }
 }
 
-/// A write of these changes, at the start.
-pub(crate) fn write(changes: Vec<Change>) -> Write {
-    Write { by: "ann".to_owned(), from: "10.0.0.7".to_owned(), at: START, once: None, since: None, changes }
+/// A write of these changes, at [`START`].
+pub(crate) fn write(changes: Vec<Change>) -> WriteBatch {
+    WriteBatch { by: "ann".to_owned(), from: "10.0.0.7".to_owned(), at: START, once: None, since: None, changes }
 }
 
 /// A document with a number in it.
@@ -81,21 +83,21 @@ pub(crate) fn numbered(n: u64) -> String {
     format!("{{\"n\":{n}}}")
 }
 
-/// The generation of a write that was written now.
-pub(crate) async fn written(db: &Db, changes: Vec<Change>) -> u64 {
+/// Writes changes, and returns their generation.
+pub(crate) async fn commit(db: &Db, changes: Vec<Change>) -> u64 {
     generation(db.write(&write(changes)).await)
 }
 
-/// The same of a write that was made elsewhere.
+/// The generation of a write that is committed now.
 #[track_caller]
-pub(crate) fn generation(written: Result<Written, WriteError>) -> u64 {
-    match written {
-        Ok(Written::Now { generation, .. }) => generation,
+pub(crate) fn generation(outcome: Result<WriteOutcome, WriteError>) -> u64 {
+    match outcome {
+        Ok(WriteOutcome::Committed { generation, .. }) => generation,
         other => panic!("{other:?}"),
     }
 }
 
-/// The document of a record that is there.
-pub(crate) fn document(stored: Option<Stored>) -> String {
+/// The document of a record that exists.
+pub(crate) fn document(stored: Option<StoredRecord>) -> String {
     stored.unwrap().document.unwrap()
 }

@@ -42,8 +42,8 @@ async fn a_password_is_in_the_address_or_separate() {
 async fn a_user_may_do_what_the_server_lets_them() {
     let redis = Redis::start();
     let port = redis.port();
-    redis.say("ACL SETUSER tolls on >s%cret ~tg:* +eval +evalsha +script|load +role +@read +@write +@fast -@admin");
-    redis.say("ACL SETUSER looks on >secret ~* +@read +script|load");
+    redis.inline("ACL SETUSER tolls on >s%cret ~tg:* +eval +evalsha +script|load +role +@read +@write +@fast -@admin");
+    redis.inline("ACL SETUSER looks on >secret ~* +@read +script|load");
     let tolls = RunningStore::at(&format!("redis://tolls:s%25cret@127.0.0.1:{port}"));
     assert!(tolls.take(&Rule::new(10), "me", 1, TIMEOUT).await.is_ok());
     assert_eq!(tolls.store.heartbeat(TIMEOUT).await, Ok(1));
@@ -112,7 +112,7 @@ impl Drop for Authority {
 async fn tls_proves_who_both_sides_are() {
     let authority = Authority::new("tls");
     let (redis, port) = authority.server("localhost");
-    redis.say("CONFIG SET tls-auth-clients yes");
+    redis.inline("CONFIG SET tls-auth-clients yes");
     let known = |ca: &Authority, host: &str, client: Option<ClientCert>| {
         let mut config = config(&format!("rediss://{host}:{port}"));
         config.ca = Some(ca.certificate.clone().into_bytes());

@@ -33,8 +33,8 @@ async fn the_first_proposal_is_everybodys() {
     let stores: Vec<RedisStore> = running.iter().map(|running| running.store.clone()).collect();
     for name in ["one", "two", "{odd} name"] {
         let value = agreed(&stores, name).await;
-        assert_eq!(redis.ask(&["GET", &format!("tg:{{agreed}}:{name}")]).text().as_bytes(), value);
-        assert_eq!(redis.ask(&["PTTL", &format!("tg:{{agreed}}:{name}")]).text(), "-1");
+        assert_eq!(redis.command(&["GET", &format!("tg:{{agreed}}:{name}")]).text().as_bytes(), value);
+        assert_eq!(redis.command(&["PTTL", &format!("tg:{{agreed}}:{name}")]).text(), "-1");
     }
     let bytes: Vec<u8> = (0..=255).collect();
     assert_eq!(stores[0].agree_on("bytes", &bytes, TIMEOUT).await.unwrap(), bytes);
@@ -52,8 +52,8 @@ async fn the_first_proposal_is_everybodys() {
 async fn invalid_values_are_reported() {
     let redis = Redis::start();
     let running = RunningStore::at(&redis.url());
-    redis.say("SADD tg:{agreed}:set a");
-    redis.ask(&["SET", "tg:{agreed}:long", &"x".repeat(RedisStore::MAX_AGREED_BYTES + 1)]);
+    redis.inline("SADD tg:{agreed}:set a");
+    redis.command(&["SET", "tg:{agreed}:long", &"x".repeat(RedisStore::MAX_AGREED_BYTES + 1)]);
     for name in ["set", "long"] {
         let refused = running.store.agree_on(name, b"mine", TIMEOUT).await;
         let why = format!("tg:{{agreed}}:{name} in Redis is not an agreed value: delete it there");
@@ -62,7 +62,7 @@ async fn invalid_values_are_reported() {
     let long = vec![0; RedisStore::MAX_AGREED_BYTES + 1];
     let refused = running.store.agree_on("mine", &long, TIMEOUT).await;
     assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("at most 4096 bytes")), "{refused:?}");
-    assert_eq!(redis.ask(&["EXISTS", "tg:{agreed}:mine"]).text(), "0");
+    assert_eq!(redis.command(&["EXISTS", "tg:{agreed}:mine"]).text(), "0");
 }
 
 #[tokio::test]
@@ -70,10 +70,10 @@ async fn the_documented_user_may_agree_and_others_get_an_error() {
     let page = include_str!("../../../../docs/redis.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER tollgate ")).unwrap();
     let redis = Redis::start();
-    assert_eq!(redis.say(&line.replace("PASSWORD", "pass")).lines().next(), Some("+OK"));
+    assert_eq!(redis.inline(&line.replace("PASSWORD", "pass")).lines().next(), Some("+OK"));
     let running = RunningStore::at(&format!("redis://tollgate:pass@127.0.0.1:{}", redis.port()));
     assert_eq!(running.store.agree_on("name", b"mine", TIMEOUT).await.unwrap(), b"mine");
-    redis.say("ACL SETUSER looks on >pass ~tg:* -@all +hello +auth +eval +script|load +mget");
+    redis.inline("ACL SETUSER looks on >pass ~tg:* -@all +hello +auth +eval +script|load +mget");
     let looks = RunningStore::at(&format!("redis://looks:pass@127.0.0.1:{}", redis.port()));
     let refused = looks.store.agree_on("name", b"theirs", TIMEOUT).await;
     assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("run this command")), "{refused:?}");
@@ -111,13 +111,13 @@ async fn slow_a_cluster_agrees_also_while_the_slot_moves() {
     let from = cluster.primary_of(slot).unwrap();
     let to = (from + 1) % 3;
     // During the migration: new keys are on the node that gets the slot, existing ones on the node that has it.
-    let id = |cluster: &mut Cluster, number: usize| cluster.node(number).redis.ask(&["CLUSTER", "MYID"]).text();
+    let id = |cluster: &mut Cluster, number: usize| cluster.node(number).redis.command(&["CLUSTER", "MYID"]).text();
     let (from_id, to_id) = (id(&mut cluster, from), id(&mut cluster, to));
-    cluster.node(to).redis.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"));
-    cluster.node(from).redis.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"));
+    cluster.node(to).redis.inline(&format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"));
+    cluster.node(from).redis.inline(&format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"));
     assert_eq!(stores[0].agree_on("first", b"late", TIMEOUT).await.unwrap(), first);
     let second = agreed(&stores, "second").await;
-    assert_eq!(cluster.node(from).redis.ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()]).text(), "1");
+    assert_eq!(cluster.node(from).redis.command(&["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()]).text(), "1");
     // After it: the old node redirects.
     cluster.reshard(slot..slot + 1, from, to);
     for store in &stores {
@@ -138,7 +138,7 @@ async fn slow_a_primary_of_sentinels_has_what_was_agreed() {
     let value = agreed(&stores, "name").await;
     let replica = &sentinel.servers[1];
     // Once the replica has it, the value survives its primary.
-    crate::until(|| async { replica.ask(&["GET", "tg:{agreed}:name"]).text().as_bytes() == value }).await;
+    crate::until(|| async { replica.command(&["GET", "tg:{agreed}:name"]).text().as_bytes() == value }).await;
     sentinel.servers[0].kill();
     for store in &stores {
         assert_eq!(store.agree_on("name", b"late", 3 * TIMEOUT).await.unwrap(), value);

@@ -95,12 +95,12 @@ async fn slow_claims_follow_a_slot_that_moves() {
     }
     // During the migration: one key has moved and one has not.
     let (source, target) = (cluster.node(0).redis.port().to_string(), cluster.node(1).redis.port().to_string());
-    let id = |cluster: &mut Cluster, number: usize| cluster.node(number).redis.ask(&["CLUSTER", "MYID"]).text();
+    let id = |cluster: &mut Cluster, number: usize| cluster.node(number).redis.command(&["CLUSTER", "MYID"]).text();
     let (source_id, target_id) = (id(&mut cluster, 0), id(&mut cluster, 1));
-    cluster.node(1).redis.say(&format!("CLUSTER SETSLOT {moving} IMPORTING {source_id}"));
-    cluster.node(0).redis.say(&format!("CLUSTER SETSLOT {moving} MIGRATING {target_id}"));
+    cluster.node(1).redis.inline(&format!("CLUSTER SETSLOT {moving} IMPORTING {source_id}"));
+    cluster.node(0).redis.inline(&format!("CLUSTER SETSLOT {moving} MIGRATING {target_id}"));
     let key = format!("tg:{{shop/{gone}}}");
-    let moved = cluster.node(0).redis.ask(&["MIGRATE", "127.0.0.1", &target, &key, "0", "5000"]).text();
+    let moved = cluster.node(0).redis.command(&["MIGRATE", "127.0.0.1", &target, &key, "0", "5000"]).text();
     assert_eq!(moved, "OK", "{source} to {target}");
     assert_eq!(running.taken(&rule, old).await, 1);
     assert_eq!(running.taken(&rule, gone).await, 1);
@@ -236,7 +236,7 @@ async fn a_server_that_is_no_cluster_says_so() {
 #[tokio::test]
 async fn slots_that_nobody_serves_fail_and_the_others_do_not() {
     let redis = Redis::start_with(&["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"]);
-    redis.say("CLUSTER ADDSLOTSRANGE 0 8191");
+    redis.inline("CLUSTER ADDSLOTSRANGE 0 8191");
     let (running, rule) = (RunningStore::at(&format!("redis+cluster://127.0.0.1:{}", redis.port())), Rule::new(10));
     let served = callers(&running, &rule, "c", 1, 1).remove(0);
     let unserved = callers(&running, &rule, "c", 9_000, 1).remove(0);
@@ -249,7 +249,7 @@ async fn slots_that_nobody_serves_fail_and_the_others_do_not() {
     assert!(running.store.probe(ShardId(0), TIMEOUT).await.is_err());
     assert_eq!(running.store.probe(ShardId(1), TIMEOUT).await, Ok(()));
     // Once a node serves them, they are found by the probe alone.
-    redis.say("CLUSTER ADDSLOTSRANGE 8192 16383");
+    redis.inline("CLUSTER ADDSLOTSRANGE 8192 16383");
     until(|| async { running.store.probe(ShardId(0), TIMEOUT).await.is_ok() }).await;
     assert_eq!(running.take(&rule, &unserved, 1, TIMEOUT).await.unwrap().remaining, 9);
 }

@@ -34,7 +34,7 @@ async fn claims_that_wait_share_the_next_round_trip() {
     let running = Arc::new(RunningStore::at(&redis.url()));
     let rule = Arc::new(Rule::new(1_000_000));
     running.take(&rule, "0", 0, TIMEOUT).await.unwrap();
-    redis.say("CONFIG RESETSTAT");
+    redis.inline("CONFIG RESETSTAT");
     let mut askers = JoinSet::new();
     for asker in 0..AT_ONCE {
         let (running, rule) = (Arc::clone(&running), Arc::clone(&rule));
@@ -104,7 +104,7 @@ async fn a_script_that_is_gone_is_loaded_again() {
     let running = RunningStore::at(&redis.url());
     let rule = Rule::new(10);
     for round in 1..=5 {
-        redis.say("SCRIPT FLUSH");
+        redis.inline("SCRIPT FLUSH");
         let reading = running.take(&rule, "me", 1, TIMEOUT).await.unwrap();
         assert_eq!(reading.remaining, 10 - round);
     }
@@ -120,9 +120,9 @@ async fn servers_count_each_other() {
     assert_eq!(one.store.heartbeat(TIMEOUT).await, Ok(1));
     assert_eq!(other.store.heartbeat(TIMEOUT).await, Ok(2));
     // A server without a heartbeat for three intervals, by Redis's clock.
-    redis.say("ZADD tg:{replicas} 1000 long-gone");
+    redis.inline("ZADD tg:{replicas} 1000 long-gone");
     assert_eq!(one.store.heartbeat(TIMEOUT).await, Ok(2));
-    let left: i64 = redis.ask(&["PTTL", "tg:{replicas}"]).text().parse().unwrap();
+    let left: i64 = redis.command(&["PTTL", "tg:{replicas}"]).text().parse().unwrap();
     assert!((1..=6_000).contains(&left), "{left}");
 }
 
@@ -133,7 +133,7 @@ async fn eviction_is_warned_of() {
     running.store.probe(ShardId(0), TIMEOUT).await.unwrap();
     let warning = running.store.shards()[0].warning.clone().unwrap();
     assert!(warning.contains("allkeys-lru") && warning.contains("set maxmemory-policy noeviction"), "{warning}");
-    redis.say("CONFIG SET maxmemory-policy noeviction");
+    redis.inline("CONFIG SET maxmemory-policy noeviction");
     let store = &running.store;
     until(|| async {
         // A probe checks the connection.

@@ -155,12 +155,12 @@ async fn refusals_are_reported_and_not_sent_again() {
     let running = RunningStore::at(&redis.url());
     let rule = Rule::new(100);
     running.take(&rule, "me", 1, TIMEOUT).await.unwrap();
-    redis.say("CONFIG SET maxmemory 1");
+    redis.inline("CONFIG SET maxmemory 1");
     let full = running.take(&rule, "me", 1, TIMEOUT).await;
     assert!(matches!(&full, Err(Failure::Refused(why)) if why.contains("OOM")), "{full:?}");
     let probed = running.store.probe(ShardId(0), TIMEOUT).await;
     assert!(matches!(&probed, Err(Failure::Refused(why)) if why.contains("OOM")), "{probed:?}");
-    redis.say("CONFIG SET maxmemory 0");
+    redis.inline("CONFIG SET maxmemory 0");
     assert_eq!(running.store.probe(ShardId(0), TIMEOUT).await, Ok(()));
     assert_eq!(running.taken(&rule, "me").await, 1);
     assert!(running.store.stats().resent.iter().all(|(_, times)| *times == 0));
@@ -172,7 +172,7 @@ async fn a_replica_is_not_written_to() {
     let running = RunningStore::at(&redis.url());
     let rule = Rule::new(100);
     running.take(&rule, "me", 1, TIMEOUT).await.unwrap();
-    redis.say(&format!("REPLICAOF 127.0.0.1 {}", tollgate_testing::free_port()));
+    redis.inline(&format!("REPLICAOF 127.0.0.1 {}", tollgate_testing::free_port()));
     let refused = running.take(&rule, "me", 1, TIMEOUT).await;
     assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("READONLY")), "{refused:?}");
     // Within a short deadline the error is reported, too, and not only a timeout.
@@ -184,7 +184,7 @@ async fn a_replica_is_not_written_to() {
     assert!(running.resent("readonly") >= 8);
     let probed = running.store.probe(ShardId(0), TIMEOUT).await;
     assert!(matches!(&probed, Err(Failure::Refused(why)) if why.contains("not a primary")), "{probed:?}");
-    redis.say("REPLICAOF NO ONE");
+    redis.inline("REPLICAOF NO ONE");
     assert_eq!(running.store.probe(ShardId(0), TIMEOUT).await, Ok(()));
     assert_eq!(running.taken(&rule, "me").await, 1);
 }

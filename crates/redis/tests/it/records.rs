@@ -56,10 +56,10 @@ async fn records_are_as_small_as_the_page_says() {
     for (what, limits, ask, kind, name) in rows {
         let redis = Redis::start();
         settle(&RunningStore::at(&redis.url()), limits, ask, kind, name).await;
-        let keys = redis.ask(&["KEYS", "*:once:*"]).text();
-        let value: usize = redis.ask(&["STRLEN", &keys]).text().parse().unwrap();
-        let bytes: usize = redis.ask(&["MEMORY", "USAGE", &keys]).text().parse().unwrap();
-        let left: u64 = redis.ask(&["TTL", &keys]).text().parse().unwrap();
+        let keys = redis.command(&["KEYS", "*:once:*"]).text();
+        let value: usize = redis.command(&["STRLEN", &keys]).text().parse().unwrap();
+        let bytes: usize = redis.command(&["MEMORY", "USAGE", &keys]).text().parse().unwrap();
+        let left: u64 = redis.command(&["TTL", &keys]).text().parse().unwrap();
         assert!((3_590..=3_602).contains(&left), "{what}: {left}");
         println!("{what}: {keys} ({} bytes), {value}, {bytes}", keys.len());
         let row = page.lines().find(|line| line.starts_with(&format!("| {what} |")));

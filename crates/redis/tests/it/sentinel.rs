@@ -31,7 +31,7 @@ async fn slow_the_successor_of_a_primary_is_found() {
     // The old one comes back as a replica, and is not used as the primary.
     sentinel.servers[0].restart();
     // Sentinels close all connections when they demote it.
-    let role = || Connection::open(sentinel.servers[0].port()).and_then(|mut connection| connection.ask(&["ROLE"]));
+    let role = || Connection::open(sentinel.servers[0].port()).and_then(|mut connection| connection.command(&["ROLE"]));
     until(|| async { role().is_ok_and(|role| role.text().contains("slave")) }).await;
     for _ in 0..20 {
         running.store.probe(ShardId(0), TIMEOUT).await.unwrap();

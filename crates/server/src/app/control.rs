@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tollgate::{Limiter, SystemClock};
 use tollgate_admin::store_of_record::{self, ControlPlane, Loaded, Sources};
-use tollgate_control::Place;
+use tollgate_control::DbLocation;
 use tollgate_store::Counters;
 
 use super::component::{Foundation, Tasks};
@@ -24,11 +24,11 @@ pub(super) fn load(foundation: &Foundation<'_>, runtime: &Runtime) -> Result<Loa
     let (settings, data) = (foundation.settings, foundation.data.as_deref());
     let place = match (&settings.control.place, data) {
         (ControlPlace::Off, _) | (ControlPlace::Auto, None) => None,
-        (ControlPlace::Auto, Some(data)) => Some(Place::File(data.file(FILE))),
+        (ControlPlace::Auto, Some(data)) => Some(DbLocation::File(data.file(FILE))),
         (ControlPlace::At(place), _) => Some(place.clone()),
     };
     // A local file needs no copy.
-    let is_remote = matches!(place, Some(Place::Postgres(_)));
+    let is_remote = matches!(place, Some(DbLocation::Postgres(_)));
     let copy = data.filter(|_| is_remote).map(|data| data.file(COPY));
     let sources = Sources { place, copy, snapshots: settings.control.snapshots.clone() };
     runtime.block_on(store_of_record::load(&sources))

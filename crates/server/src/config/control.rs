@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate_control::Place;
+use tollgate_control::DbLocation;
 use tollgate_rules::problem::{TextFault, quoted};
 
 use super::read::SettingsReader;
@@ -26,9 +26,9 @@ fn parse_place(text: &str) -> Result<ControlPlace, TextFault> {
         "off" => Ok(ControlPlace::Off),
         text => match (text.split_once(':'), text.strip_prefix("sqlite:")) {
             (_, Some("")) => Err(fault(text)),
-            (_, Some(path)) => Ok(ControlPlace::At(Place::File(PathBuf::from(path)))),
+            (_, Some(path)) => Ok(ControlPlace::At(DbLocation::File(PathBuf::from(path)))),
             (Some(("postgres" | "postgresql", rest)), None) if rest.starts_with("//") => {
-                Ok(ControlPlace::At(Place::Postgres(text.to_owned())))
+                Ok(ControlPlace::At(DbLocation::Postgres(text.to_owned())))
             }
             _ => Err(fault(super::text::without_password(text).as_ref())),
         },

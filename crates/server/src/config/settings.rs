@@ -240,7 +240,7 @@ pub enum ControlPlace {
     Auto,
     /// None.
     Off,
-    At(tollgate_control::Place),
+    At(tollgate_control::DbLocation),
 }
 
 /// The number of worker threads.

@@ -79,7 +79,7 @@ fn moved(adjusted: &AdjustmentReport) -> Vec<(&str, u64, u64)> {
 
 /// The names of all counters.
 fn keys(redis: &Redis) -> Vec<String> {
-    redis.say("KEYS tg:{d/*").lines().filter(|line| line.contains("tg:{d")).map(str::to_owned).collect()
+    redis.inline("KEYS tg:{d/*").lines().filter(|line| line.contains("tg:{d")).map(str::to_owned).collect()
 }
 
 #[test]

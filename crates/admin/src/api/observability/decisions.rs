@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tollgate_control::DecidedFilter;
+use tollgate_control::DecisionFilter;
 use tollgate_observe::{SampleRate, truncate};
 use tollgate_records::Rfc3339;
 
@@ -70,7 +70,7 @@ pub(crate) async fn list(
     };
     // As logged.
     let caller = truncate(&query.caller);
-    let filter = DecidedFilter { caller, domain: query.domain, rule: query.rule, from, to };
+    let filter = DecisionFilter { caller, domain: query.domain, rule: query.rule, from, to };
     let found = decisions.find(&DecisionLookup { filter, max }).await.map_err(lookup_problem)?;
     let items: Vec<_> = found.into_iter().map(|line| DecisionItem { why: line.explain(), line }).collect();
     let (sample, callers) = decisions.sample_rates();

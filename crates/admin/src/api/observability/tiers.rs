@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
-use tollgate_control::Filter;
+use tollgate_control::RecordFilter;
 use tollgate_observe::Activity;
 use tollgate_records::RecordKind;
 use tollgate_rules::Domain;
@@ -67,7 +67,7 @@ async fn callers(state: &AdminState, names: Vec<(String, String)>) -> Vec<Option
     let counting = async {
         for (domain, tier) in names {
             let member = Some(("tier".to_owned(), tier));
-            let filter = Filter { domain: Some(domain), member, ..Filter::of(RecordKind::Quota) };
+            let filter = RecordFilter { domain: Some(domain), member, ..RecordFilter::new(RecordKind::Quota) };
             counts.push(db.count(&filter).await.ok());
         }
     };

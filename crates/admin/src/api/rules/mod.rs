@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tollgate_control::{Filter, Name, Stored};
+use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{RuleDocument, RuleState};
@@ -67,13 +67,13 @@ pub(super) async fn list(
 ) -> ApiResult {
     context.require(AccessScope::Read)?;
     let member = query.state.map(|state| ("state".to_owned(), state.name().to_owned()));
-    let filter = Filter { domain: query.domain, member, ..Filter::of(RecordKind::Rule) };
+    let filter = RecordFilter { domain: query.domain, member, ..RecordFilter::new(RecordKind::Rule) };
     let (page, next) = records::page(&api, &filter, query.after.as_deref(), query.limit).await?;
     let items = page.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(ListPage { items, next }).into_response())
 }
 
-fn item(stored: Stored) -> Result<RuleListItem, ApiProblem> {
+fn item(stored: StoredRecord) -> Result<RuleListItem, ApiProblem> {
     let document: RuleDocument = records::parse_document(&stored)?;
     Ok(RuleListItem {
         rule_id: stored.name.name,
@@ -127,16 +127,16 @@ pub(super) async fn delete(
 }
 
 /// The name of a rule's record. Its domain need not exist any more.
-fn rule_name(api: &Api, query: &DomainQuery, rule: &str) -> Result<Name, ApiProblem> {
+fn rule_name(api: &Api, query: &DomainQuery, rule: &str) -> Result<RecordName, ApiProblem> {
     let domain = match &query.domain {
         Some(domain) => domain.clone(),
         None => names::any_domain(&api.limiter().rules(), None)?.name().to_owned(),
     };
-    Ok(Name::new(RecordKind::Rule, domain, rule))
+    Ok(RecordName::new(RecordKind::Rule, domain, rule))
 }
 
 /// The JSON form of a version.
-fn to_json(name: &Name, document: &RuleDocument) -> Value {
+fn to_json(name: &RecordName, document: &RuleDocument) -> Value {
     json!({
         "rule_id": name.name,
         "domain": name.domain,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate::{Layer, LayerMode, LayerRule, RuleProblem, Severity};
-use tollgate_control::Name;
+use tollgate_control::RecordName;
 use tollgate_records::FieldFault;
 use tollgate_records::documents::{RuleDocument, RuleState};
 
@@ -11,7 +11,11 @@ use super::super::{Api, ApiProblem};
 use crate::store_of_record::ControlPlane;
 
 /// Validates a version of a rule and returns its warnings. Compiling runs on a blocking thread.
-pub(super) async fn validate(api: &Api, name: &Name, document: &RuleDocument) -> Result<Vec<FieldFault>, ApiProblem> {
+pub(super) async fn validate(
+    api: &Api,
+    name: &RecordName,
+    document: &RuleDocument,
+) -> Result<Vec<FieldFault>, ApiProblem> {
     let (control, rule) = (api.clone(), layer_rule(name, document));
     let validate = tokio::task::spawn_blocking(move || compile(&control, &rule)).await;
     validate.unwrap_or_else(|_| {
@@ -21,12 +25,16 @@ pub(super) async fn validate(api: &Api, name: &Name, document: &RuleDocument) ->
 }
 
 /// The same on this thread.
-pub(super) fn validate_now(api: &Api, name: &Name, document: &RuleDocument) -> Result<Vec<FieldFault>, ApiProblem> {
+pub(super) fn validate_now(
+    api: &Api,
+    name: &RecordName,
+    document: &RuleDocument,
+) -> Result<Vec<FieldFault>, ApiProblem> {
     compile(api, &layer_rule(name, document))
 }
 
 /// The rule as it will be in force; one that will not be, as if it were.
-fn layer_rule(name: &Name, document: &RuleDocument) -> LayerRule {
+fn layer_rule(name: &RecordName, document: &RuleDocument) -> LayerRule {
     let mode = match document.state {
         RuleState::Draft | RuleState::Pending | RuleState::Active => None,
         RuleState::Shadow => Some(LayerMode::Shadow),

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate_control::{Filter, Name, Stored};
+use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::RuleDocument;
@@ -73,7 +73,7 @@ pub(crate) async fn list(
 }
 
 /// The records of the versions from `first` to before `below`, in order.
-async fn range(api: &Api, name: &Name, first: u64, below: u64) -> Result<Vec<Stored>, ApiProblem> {
+async fn range(api: &Api, name: &RecordName, first: u64, below: u64) -> Result<Vec<StoredRecord>, ApiProblem> {
     let filter = versions(name);
     let after = version_name(name, first - 1);
     let page_size = usize::try_from(below - first).unwrap_or(usize::MAX);
@@ -137,7 +137,7 @@ pub(crate) async fn diff(
     Ok(Json(answer).into_response())
 }
 
-fn item(name: &Name, stored: &Stored) -> Result<Value, ApiProblem> {
+fn item(name: &RecordName, stored: &StoredRecord) -> Result<Value, ApiProblem> {
     let document: RuleDocument = records::parse_document(stored)?;
     Ok(json!({
         "rule_id": name.name,
@@ -152,33 +152,33 @@ fn item(name: &Name, stored: &Stored) -> Result<Value, ApiProblem> {
 }
 
 /// A version that must exist.
-pub(super) async fn get(api: &Api, name: &Name, version: u64) -> Result<RuleDocument, ApiProblem> {
+pub(super) async fn get(api: &Api, name: &RecordName, version: u64) -> Result<RuleDocument, ApiProblem> {
     records::parse_document(&stored(api, name, version).await?)
 }
 
-async fn stored(api: &Api, name: &Name, version: u64) -> Result<Stored, ApiProblem> {
+async fn stored(api: &Api, name: &RecordName, version: u64) -> Result<StoredRecord, ApiProblem> {
     let found = records::db(api)?.get(&version_name(name, version)).await?;
     found
         .ok_or_else(|| ApiProblem::not_found("not_found", format!("the rule {:?} has no version {version}", name.name)))
 }
 
 /// The number of versions of a rule. It may be too high where another rule has a name like those of versions, never too low.
-pub(super) async fn count(api: &Api, name: &Name) -> Result<u64, ApiProblem> {
+pub(super) async fn count(api: &Api, name: &RecordName) -> Result<u64, ApiProblem> {
     Ok(records::db(api)?.count(&versions(name)).await?)
 }
 
-fn versions(name: &Name) -> Filter {
+fn versions(name: &RecordName) -> RecordFilter {
     let prefix = Some(format!("{}@", name.name));
-    Filter { domain: Some(name.domain.clone()), prefix, ..Filter::of(RecordKind::RuleVersion) }
+    RecordFilter { domain: Some(name.domain.clone()), prefix, ..RecordFilter::new(RecordKind::RuleVersion) }
 }
 
 /// The name of a version's record.
-pub(super) fn version_name(rule: &Name, version: u64) -> Name {
-    Name::new(RecordKind::RuleVersion, &rule.domain, format!("{}@{version:0DIGITS$}", rule.name))
+pub(super) fn version_name(rule: &RecordName, version: u64) -> RecordName {
+    RecordName::new(RecordKind::RuleVersion, &rule.domain, format!("{}@{version:0DIGITS$}", rule.name))
 }
 
 /// The version number of a record, if it belongs to this rule.
-fn number(rule: &Name, stored: &Stored) -> Option<u64> {
+fn number(rule: &RecordName, stored: &StoredRecord) -> Option<u64> {
     let digits = stored.name.name.strip_prefix(&rule.name)?.strip_prefix('@')?;
     digits.parse().ok().filter(|_| digits.len() >= DIGITS && digits.bytes().all(|b| b.is_ascii_digit()))
 }

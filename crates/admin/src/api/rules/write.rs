@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate_control::{Change, Expect, Name, Stored};
+use tollgate_control::{Change, Precondition, RecordName, StoredRecord};
 use tollgate_records::FieldFault;
 use tollgate_records::RecordKind;
 use tollgate_records::documents::{FieldFaults, RuleDocument, RuleState};
@@ -52,7 +52,7 @@ pub(crate) struct RollbackBody {
 
 /// A version to write, except for its number.
 struct VersionWrite {
-    name: Name,
+    name: RecordName,
     action: &'static str,
     reason: String,
     /// The known number of versions.
@@ -80,7 +80,7 @@ pub(crate) async fn put(
     let rules = api.limiter().rules();
     let domain = names::any_domain(&rules, query.domain.as_deref())?.name().to_owned();
     let rule_body = rule_body::parse(&body)?;
-    let name = Name::new(RecordKind::Rule, domain, rule);
+    let name = RecordName::new(RecordKind::Rule, domain, rule);
     let document = |_: Option<&RuleDocument>| RuleDocument {
         version: 0,
         state: rule_body.state,
@@ -175,7 +175,7 @@ async fn write_derived(
         let before = stored.map(records::parse_document::<RuleDocument>).transpose()?;
         let document = document(before.as_ref())?;
         // After a concurrent write the result has to be validated again.
-        let warnings = match stored.map(|stored: &Stored| stored.generation) == validated_at {
+        let warnings = match stored.map(|stored: &StoredRecord| stored.generation) == validated_at {
             true => warnings.clone(),
             false => validate_now(api, &write.name, &document)?,
         };
@@ -185,7 +185,7 @@ async fn write_derived(
 }
 
 /// The result of a dry run.
-async fn dry_run_response(api: &Api, context: &RequestContext, name: &Name, document: RuleDocument) -> ApiResult {
+async fn dry_run_response(api: &Api, context: &RequestContext, name: &RecordName, document: RuleDocument) -> ApiResult {
     let stored = records::db(api)?.get(name).await?;
     records::check_expectation(context, stored.as_ref())?;
     let before = stored.as_ref().map(records::parse_document::<RuleDocument>).transpose()?;
@@ -227,7 +227,7 @@ impl VersionWrite {
         let text = records::to_text(&document);
         let version = Change {
             name: version_name(&self.name, document.version),
-            expect: Expect::Absent,
+            expect: Precondition::Absent,
             document: Some(text.clone()),
             action: "rule.version".to_owned(),
             reason: self.reason.clone(),

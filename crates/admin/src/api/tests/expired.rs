@@ -1,7 +1,7 @@
 //! What is over is shown for a while, and then goes.
 
 use serde_json::{Value, json};
-use tollgate_control::{Change, Expect, Filter, MOST_CHANGES, Name};
+use tollgate_control::{Change, MAX_CHANGES, Precondition, RecordFilter, RecordName};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::BlockDocument;
@@ -66,19 +66,19 @@ async fn a_pass_deletes_a_bounded_number() {
     let document = serde_json::to_string(&over).unwrap();
     let by = Author { name: "tests".to_owned(), from: String::new() };
     let block = |name: usize| Change {
-        name: Name::new(RecordKind::Block, "shop", format!("caller-{name}")),
-        expect: Expect::Absent,
+        name: RecordName::new(RecordKind::Block, "shop", format!("caller-{name}")),
+        expect: Precondition::Absent,
         document: Some(document.clone()),
         action: "block.put".to_owned(),
         reason: String::new(),
     };
     for page in 0..MAX_SWEEP_WRITES {
-        let changes = (page * MOST_CHANGES..(page + 1) * MOST_CHANGES).map(block).collect();
+        let changes = (page * MAX_CHANGES..(page + 1) * MAX_CHANGES).map(block).collect();
         bench.control.write(&by, changes, None).await.unwrap();
     }
-    bench.control.write(&by, vec![block(MAX_SWEEP_WRITES * MOST_CHANGES)], None).await.unwrap();
+    bench.control.write(&by, vec![block(MAX_SWEEP_WRITES * MAX_CHANGES)], None).await.unwrap();
     bench.clock.set(START.after(EXPIRED_RETENTION));
-    assert_eq!(bench.control.sweep_expired().await, Ok(MAX_SWEEP_WRITES * MOST_CHANGES));
-    assert_eq!(bench.control.db().unwrap().count(&Filter::of(RecordKind::Block)).await, Ok(1));
+    assert_eq!(bench.control.sweep_expired().await, Ok(MAX_SWEEP_WRITES * MAX_CHANGES));
+    assert_eq!(bench.control.db().unwrap().count(&RecordFilter::new(RecordKind::Block)).await, Ok(1));
     assert_eq!(bench.control.sweep_expired().await, Ok(1));
 }

@@ -26,7 +26,7 @@ use tollgate::{
     Clock as _, Decision, Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, Request as Asking, Span,
     Timestamp,
 };
-use tollgate_control::Place;
+use tollgate_control::DbLocation;
 use tower::ServiceExt as _;
 
 use crate::auth::Auth;
@@ -82,7 +82,7 @@ impl Bench {
         let home = TempDir::new().unwrap();
         let path = home.path().join("rules.yaml");
         std::fs::write(&path, file).unwrap();
-        let place = Some(Place::File(home.path().join("control.db")));
+        let place = Some(DbLocation::File(home.path().join("control.db")));
         let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
         let (clock, layer) = (ManualClock::at(START), LayerHandle::default());
         let rules = RuleSource::new(vec![path], LoadOptions::default(), layer.clone());

@@ -303,7 +303,9 @@ fn every_setting_can_be_set() {
         shutdown_timeout: Duration::from_secs(11),
         shadow_mode: true,
         control: ControlSettings {
-            place: ControlPlace::At(tollgate_control::Place::Postgres("postgres://gate:hidden@db/control".to_owned())),
+            place: ControlPlace::At(tollgate_control::DbLocation::Postgres(
+                "postgres://gate:hidden@db/control".to_owned(),
+            )),
             snapshots: Some("/srv/snapshots".into()),
         },
         receipt_keys: ReceiptKeySource::Texts(

@@ -44,7 +44,7 @@ fn a_database_that_dies_under_load_costs_no_decision_and_no_entry() {
     eventually(|| (!is_degraded()).then_some(())).unwrap();
     assert_eq!((entries(&server, "dropped"), entries(&server, "failed")), (0, 0));
     // Each once, also those of which nobody knew whether they had been written.
-    assert_eq!(postgres.ask("SELECT count(*) FROM decisions").trim(), "300");
+    assert_eq!(postgres.query("SELECT count(*) FROM decisions").trim(), "300");
     let all: Option<usize> = (0..7).map(|n| known(&server, &format!("k{n}"))).sum();
     assert_eq!(all, Some(300));
 }

@@ -59,7 +59,7 @@ fn a_change_that_nobody_is_notified_of_is_seen_all_the_same() {
     set_limit(&fleet.servers[0], "a", 7);
     fleet.until_all("a", 7, now());
     // As if the notification had been lost: somebody writes without one.
-    fleet.database.ask(
+    fleet.database.query(
         "BEGIN; UPDATE control SET generation = generation + 1; \
          UPDATE records SET generation = (SELECT generation FROM control), \
          document = '{\"overrides\":[{\"rule\":\"per-key\",\"requests_per_unit\":8,\"unit\":\"minute\"}]}' WHERE name = 'a'; COMMIT",
@@ -73,7 +73,7 @@ fn a_change_that_nobody_is_notified_of_is_seen_all_the_same() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                fleet.database.ask(
+                fleet.database.query(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                      WHERE datname = current_database() AND query LIKE 'LISTEN%' AND pid <> pg_backend_pid()",
                 );

@@ -131,7 +131,7 @@ async fn one_that_missed_too_much_takes_a_snapshot() {
     relay.cut();
     assert!(eventually(|| service.status().connected_since.is_none().then_some(())).is_some());
     set_limit(&server, "a", 72);
-    database.ask("BEGIN; UPDATE control SET generation = 5; DELETE FROM records WHERE name = 'gone'; COMMIT");
+    database.query("BEGIN; UPDATE control SET generation = 5; DELETE FROM records WHERE name = 'gone'; COMMIT");
     // A server that starts afresh has nothing to tell of the time before.
     let server = on(server.restart(), database.url(), &["--admin", &format!("127.0.0.1:{port}")]).start();
     relay.pass();

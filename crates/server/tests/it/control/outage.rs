@@ -50,7 +50,7 @@ fn an_outage_changes_no_decision_and_heals_by_itself() {
     for n in 0..CALLERS {
         set_limit(&first, &caller(n), 500 + n);
     }
-    postgres.ask(
+    postgres.query(
         "BEGIN; UPDATE control SET generation = generation + 1; INSERT INTO records VALUES \
          ('token', '', 'secret', (SELECT generation FROM control), '{\"hash\":\"x\"}', 1, 1, 'test', ''); COMMIT",
     );
@@ -65,7 +65,7 @@ fn an_outage_changes_no_decision_and_heals_by_itself() {
     }
     let before = all_decided(&first);
     assert_eq!(before.last(), Some(&(100, "tier".to_owned())), "{before:?}");
-    let written = postgres.ask("SELECT generation FROM control");
+    let written = postgres.query("SELECT generation FROM control");
 
     let (over, seen) = (AtomicBool::new(false), Mutex::new(BTreeSet::new()));
     std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ fn an_outage_changes_no_decision_and_heals_by_itself() {
         outage.unwrap();
         let restarted = restarted.unwrap();
         postgres.restart();
-        assert_eq!(postgres.ask("SELECT generation FROM control"), written, "half of a write");
+        assert_eq!(postgres.query("SELECT generation FROM control"), written, "half of a write");
         let back = || {
             let told = put(&first, &caller(0), None, &limited(900));
             (told.status == 200).then_some(())
@@ -159,8 +159,8 @@ fn a_restored_backup_is_another_history() {
         set_limit(&first, &caller(n), 500 + n);
     }
     until_limit(&second, &caller(2), 502);
-    let identity = database.ask("SELECT identity FROM control");
-    database.ask("BEGIN; DELETE FROM records WHERE generation > 1; UPDATE control SET generation = 1; COMMIT");
+    let identity = database.query("SELECT identity FROM control");
+    database.query("BEGIN; DELETE FROM records WHERE generation > 1; UPDATE control SET generation = 1; COMMIT");
     // It passes where it was, and then the other one looks.
     for n in 10..15 {
         set_limit(&first, &caller(n), 500 + n);
@@ -171,7 +171,7 @@ fn a_restored_backup_is_another_history() {
         assert_eq!(decided(server, &caller(0)).0, 500);
         assert_eq!(generation(server), 6);
     }
-    assert_ne!(database.ask("SELECT identity FROM control"), identity);
+    assert_ne!(database.query("SELECT identity FROM control"), identity);
 }
 
 /// A copy that can't be written is told, and is no reason to do anything else.

@@ -43,7 +43,7 @@ impl<'s> Traffic<'s> {
                 check(r#"{"user": "ann"}"#);
                 check(r#"{"session": "s1"}"#);
                 check(r#"{"nobody": "knows"}"#);
-                resp.ask(&["CL.THROTTLE", "k", "2", "10", "1"]).unwrap();
+                resp.command(&["CL.THROTTLE", "k", "2", "10", "1"]).unwrap();
                 sent += 4;
                 sleep(PAUSE);
             }

@@ -92,7 +92,7 @@ fn a_user_needs_no_more_than_the_page_says() {
     let page = include_str!("../../../../../docs/redis.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER tollgate ")).unwrap();
     let redis = Redis::start();
-    assert_eq!(redis.say(&line.replace("PASSWORD", "pass")).lines().next(), Some("+OK"));
+    assert_eq!(redis.inline(&line.replace("PASSWORD", "pass")).lines().next(), Some("+OK"));
     let url = format!("redis://tollgate:pass@127.0.0.1:{}", redis.port());
     let server = new_server().rules(EVERYTHING).listen(&["http", "admin"]);
     let server = server.args(&["--store", &url, "--store-deadline", "200ms"]).start();

@@ -104,6 +104,6 @@ fn slow_no_update_of_a_hundred_writers_is_lost() {
     });
     println!("{WRITERS} writers, {} refusals", refused.load(Ordering::Relaxed));
     fleet.until_all("shared", 1_000 + WRITERS as u64, now());
-    let logged = fleet.database.ask("SELECT count(*) FROM audit WHERE name = 'shared'");
+    let logged = fleet.database.query("SELECT count(*) FROM audit WHERE name = 'shared'");
     assert_eq!(logged.trim(), (WRITERS + 1).to_string());
 }

@@ -68,7 +68,7 @@ fn slow_a_cluster() {
         running.a_while();
         for caller in &trial.callers {
             let (_, node) = caller.home.unwrap();
-            let keys = cluster.node(node).redis.say(&format!("KEYS *{{fleet/{}}}*", caller.ask.user));
+            let keys = cluster.node(node).redis.inline(&format!("KEYS *{{fleet/{}}}*", caller.ask.user));
             assert!(keys.starts_with("*1\r\n"), "{caller:?} is not where it should be: {keys}");
         }
     });
@@ -96,11 +96,11 @@ fn slow_a_cluster() {
     world.hit(
         "FLUSHALL of a primary",
         Bound::Loss,
-        |cluster, victim, _| drop(cluster.node(victim.node).redis.say("FLUSHALL")),
+        |cluster, victim, _| drop(cluster.node(victim.node).redis.inline("FLUSHALL")),
         |_, _| {},
     );
     world.unnoticed("SCRIPT FLUSH everywhere", |cluster, _, running| {
-        cluster.nodes().iter().for_each(|node| drop(node.redis.say("SCRIPT FLUSH")));
+        cluster.nodes().iter().for_each(|node| drop(node.redis.inline("SCRIPT FLUSH")));
         running.a_while();
     });
     world.unnoticed("slots move", |cluster, trial, running| {
@@ -197,9 +197,9 @@ fn slow_one_redis() {
         running.a_while();
         redis.resume();
     });
-    without_cluster(stage, "FLUSHALL", Hits::Everybody, Bound::Loss, |_| drop(redis.say("FLUSHALL")));
+    without_cluster(stage, "FLUSHALL", Hits::Everybody, Bound::Loss, |_| drop(redis.inline("FLUSHALL")));
     without_cluster(stage, "SCRIPT FLUSH", Hits::Nobody, Bound::Exact, |running| {
-        redis.say("SCRIPT FLUSH");
+        redis.inline("SCRIPT FLUSH");
         running.a_while();
     });
     report_judged("one Redis");
@@ -220,7 +220,7 @@ fn slow_sentinels_fail_over() {
         assert_eq!(sentinel.primary(), Some(1 - primary));
         sentinel.servers[primary].restart();
         // It becomes a replica, for the next time.
-        let follows = |heir: &Redis| heir.say("INFO replication").contains("state=online").then_some(());
+        let follows = |heir: &Redis| heir.inline("INFO replication").contains("state=online").then_some(());
         assert!(eventually(|| follows(&sentinel.servers[1 - primary])).is_some());
         judged
     });

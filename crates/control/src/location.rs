@@ -1,4 +1,4 @@
-//! Where the store of record is.
+//! The address of the store of record.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// A database.
+/// Where the database is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum DbLocation {
     /// An SQLite file, for one server.
     File(PathBuf),
     /// The URL of a PostgreSQL, for a fleet: `postgres://user:password@host:port/database`. A password that is not in it comes
@@ -17,12 +17,12 @@ pub enum Place {
     Postgres(String),
 }
 
-/// Without user and password: this is what errors and logs say.
-impl fmt::Display for Place {
+/// Without user and password: errors and logs show this.
+impl fmt::Display for DbLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File(path) => write!(f, "{}", path.display()),
-            Place::Postgres(url) => match PgConnectOptions::from_str(url) {
+            DbLocation::File(path) => write!(f, "{}", path.display()),
+            DbLocation::Postgres(url) => match PgConnectOptions::from_str(url) {
                 Ok(options) => {
                     let database = options.get_database().unwrap_or(options.get_username());
                     write!(f, "postgres://{}:{}/{database}", options.get_host(), options.get_port())
@@ -33,8 +33,8 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for DbLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({self})")
+        write!(f, "DbLocation({self})")
     }
 }
