@@ -10,6 +10,7 @@ pub mod problem;
 pub mod response;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod writer;
 
 /// Compiles the examples of the library's page.
 #[cfg(all(doctest, feature = "axum"))]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 
-use crate::response::writer::{ResponseWriter, json_text, member, member_name, number_member};
+use crate::writer::{ResponseWriter, json_text, member, member_name, number_member};
 
 /// The content type of problem documents.
 pub static PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");

@@ -4,7 +4,7 @@ use http::{HeaderName, StatusCode};
 use tollgate_rules::tenants::BlockAction;
 
 use super::headers::Denial;
-use super::writer::{member, number_member};
+use crate::writer::{member, number_member};
 use tollgate::Decision;
 
 /// Tells the gateway why a request that passes is suspicious.

@@ -7,8 +7,8 @@ use tollgate_core::calendar::CalendarUnit;
 use tollgate_core::{Algorithm, Limit, Reading, Source, Timestamp, Wait};
 use tollgate_rules::model::Headers;
 
-use super::writer::{ResponseWriter, field_text, number, plain_text};
 use super::{Dialects, Jitter};
+use crate::writer::{ResponseWriter, field_text, number, plain_text};
 use tollgate::{Decision, Outcome};
 
 /// The limits that a response may show. A rule is visible in all dialects, in the standard one only, or not at all.

@@ -5,7 +5,6 @@ mod display;
 mod headers;
 mod respond;
 mod settled;
-pub(crate) mod writer;
 
 use std::fmt;
 

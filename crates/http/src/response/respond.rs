@@ -10,9 +10,9 @@ use tollgate_rules::model::Headers;
 use super::blocked;
 use super::display;
 use super::headers::{self, Denial, VisibleLimits};
-use super::writer::{ResponseWriter, json_part, json_text, member, number, number_member};
 use super::{JSON, REPLAYED, ResponseStyle, ScopeValues, SignedReceipt};
 use crate::problem::PROBLEM_JSON;
+use crate::writer::{ResponseWriter, json_part, json_text, member, number, number_member};
 use tollgate::{Decision, Outcome};
 
 /// How much of a 200 response's body is written.

@@ -7,8 +7,8 @@ use tollgate_core::Source;
 use tollgate_rules::model::Headers;
 
 use super::respond::signed_receipt;
-use super::writer::{ResponseWriter, bool_member, json_text, member, number_member};
 use super::{JSON, REPLAYED, SignedReceipt};
+use crate::writer::{ResponseWriter, bool_member, json_text, member, number_member};
 use tollgate::{CounterChange, RequestOutcome, SettledReceipt, SettledRule};
 
 /// The response to a settlement, with a renewed receipt if the request is still running.
