@@ -6,9 +6,9 @@ use redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use tollgate_core::Timestamp;
 
 use super::codec::{ScriptCall, ScriptReply};
-use super::dispatch::AnswerBatch;
+use super::dispatch::{AnswerBatch, AnswerPart, ClaimAnswer};
 use super::error_reply::{ErrorReply, Remedy, ResendReason};
-use super::lane::{AnswerPart, CallMode, ClaimAnswer, MAX_BATCH, QueuedClaim};
+use super::lane::{CallMode, MAX_BATCH, QueuedClaim};
 use super::script::SCRIPT;
 use super::stats::TransportCounters;
 use tollgate_redis_address::Node;

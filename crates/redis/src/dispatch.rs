@@ -1,4 +1,4 @@
-//! Dispatches answers to the runtimes that wait for them, all answers of a round trip at once.
+//! Answers to claims, and how they are dispatched to the runtimes that wait for them, all answers of a round trip at once.
 //!
 //! Waking a task of another runtime is a system call, and a runtime that is woken for one answer writes one answer to
 //! its client. Callers on one thread therefore share a task: it is woken once and distributes all answers, and the
@@ -6,14 +6,36 @@
 
 use std::cell::RefCell;
 use std::mem::take;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
+use tollgate_core::Timestamp;
 
-use super::lane::ClaimAnswer;
+use super::codec::Packet;
+use super::error_reply::ErrorReply;
+use tollgate_store::sharded::Failure;
+
+/// The outcome of a claim.
+pub(super) enum ClaimAnswer {
+    /// The script's answer.
+    Settled(AnswerPart),
+    /// The claim did not run, or the server rejected it. The packet is returned, to be sent elsewhere.
+    Refused(Box<Packet>, ErrorReply),
+    /// The outcome is unknown.
+    Failed(Failure),
+}
+
+/// A claim's part of an answer that several claims share.
+pub(super) struct AnswerPart {
+    /// When all of them were settled.
+    pub(super) at: Timestamp,
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) range: Range<usize>,
+}
 
 /// The dispatcher of one thread and runtime.
 pub(super) struct Dispatcher {
@@ -122,7 +144,6 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use tollgate_store::sharded::Failure;
 
     /// Sends an answer from another thread to a receiver on this one.
     async fn delivered(dispatcher: Option<Arc<Dispatcher>>) -> bool {

@@ -6,17 +6,14 @@
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
-use tollgate_core::Timestamp;
 
 use super::codec::Packet;
 use super::connect::Link;
-use super::dispatch::Dispatcher;
-use super::error_reply::ErrorReply;
+use super::dispatch::{ClaimAnswer, Dispatcher};
 use tollgate_redis_address::Node;
 use tollgate_store::sharded::Failure;
 
@@ -73,24 +70,6 @@ pub(super) enum CallMode {
     Alone,
     /// No other claim, and sent to a node that does not own the slot yet (`ASKING`).
     Asking,
-}
-
-/// The outcome of a claim.
-pub(super) enum ClaimAnswer {
-    /// The script's answer.
-    Settled(AnswerPart),
-    /// The claim did not run, or the server rejected it. The packet is returned, to be sent elsewhere.
-    Refused(Box<Packet>, ErrorReply),
-    /// The outcome is unknown.
-    Failed(Failure),
-}
-
-/// A claim's part of an answer that several claims share.
-pub(super) struct AnswerPart {
-    /// When all of them were settled.
-    pub(super) at: Timestamp,
-    pub(super) bytes: Arc<Vec<u8>>,
-    pub(super) range: Range<usize>,
 }
 
 /// Why a claim was not queued.

@@ -7,9 +7,9 @@ use tokio::time::sleep;
 
 use super::Shared;
 use super::codec::Packet;
-use super::dispatch::Dispatcher;
+use super::dispatch::{AnswerPart, ClaimAnswer, Dispatcher};
 use super::error_reply::{ErrorReply, Remedy, ResendReason};
-use super::lane::{AnswerPart, CallMode, ClaimAnswer, PushError, QueuedClaim};
+use super::lane::{CallMode, PushError, QueuedClaim};
 use tollgate_store::sharded::Failure;
 
 /// The maximum number of times that a claim is sent.
