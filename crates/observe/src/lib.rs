@@ -10,7 +10,6 @@ mod latency;
 mod observer;
 mod outcome;
 mod stripe;
-mod sustained;
 mod tally;
 
 pub use decision_log::{
@@ -18,8 +17,8 @@ pub use decision_log::{
     MAX_TEXT_BYTES, SampleRate, truncate,
 };
 pub use heavy_hitters::{
-    ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey, TopKey, TopKeys,
-    Window,
+    ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey, SustainedKey,
+    TierFit, TopKey, TopKeys, Window,
 };
 pub use history::{
     Activity, History, HistoryPoint, LATENCY_WINDOW, LimitResults, MAX_SECONDS, Quantiles, RATE_WINDOW, STEP,
@@ -28,5 +27,4 @@ pub use history::{
 pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use observer::{Observer, ObserverConfig};
 pub use outcome::{DecisionOutcome, DecisionResult};
-pub use sustained::{SustainedKey, TierFit};
 pub use tally::{CountKind, Peak, RowCounts, RowName, Tally, TallyLimits, TallyRow};

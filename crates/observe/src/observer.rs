@@ -3,11 +3,10 @@
 use tollgate::{DecisionEvent, Source, Timestamp, Witness};
 
 use crate::decision_log::{DecisionLog, LogConfig};
-use crate::heavy_hitters::HeavyHitters;
+use crate::heavy_hitters::{HeavyHitters, SustainedKey};
 use crate::latency::LatencyHistogram;
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::stripe::is_one_in;
-use crate::sustained::SustainedKey;
 use crate::tally::{Tally, TallyLimits};
 
 /// Observes every decision and maintains the statistics.

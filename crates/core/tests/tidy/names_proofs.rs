@@ -22,6 +22,12 @@ fn module_cycles() {
         ("b.rs", "use crate::Other;"),
     ];
     assert_eq!(cycle(&exported).unwrap(), "a b");
+    let all_of_itself = [
+        ("lib.rs", "mod a;\nmod b;\npub use a::{\n    A,\n};"),
+        ("a.rs", "use crate::b;"),
+        ("b.rs", "mod tests {\n    use super::*;\n}"),
+    ];
+    assert_eq!(cycle(&all_of_itself), None);
     let harmless =
         [("a.rs", "use crate::b;"), ("b.rs", "// crate::a\npub(in crate::a) fn f() {}\nlet x = \"crate::a\";")];
     assert_eq!(cycle(&harmless), None);

@@ -6,11 +6,14 @@
 //!
 //! Each thread counts in its own shard, as long as there are enough, behind a lock that only readers contend for. A key that
 //! several threads count is in several shards: merging adds up counts and errors.
+//!
+//! The completed minutes also say which keys have been near their limit for long ([`sustained`]).
 
 mod current;
 mod key_name;
 mod past_minutes;
 mod summary;
+mod sustained;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -25,15 +28,14 @@ use tollgate_rules::{AppliedTerms, Domain};
 
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::stripe;
-use crate::sustained::{Streaks, SustainedKey};
 use crate::tally::{RowName, used};
 use current::{CurrentMinute, Observation, Rollover};
 use past_minutes::PastMinutes;
+use sustained::Streaks;
 
-pub(crate) use current::NEAR_LIMIT_PERMILLE;
 pub use key_name::KeyName;
-pub(crate) use summary::{KeyMap, KeyStats};
 pub use summary::{KeyTerms, Summary};
+pub use sustained::{SustainedKey, TierFit};
 pub use top::{KeyFilter, RankBy, SummaryKey, TopKey, TopKeys};
 
 /// The heaviest keys of the last hour.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use tollgate::{Algorithm, Limit, Span, Timestamp};
 
-use crate::heavy_hitters::{KeyMap, KeyName, KeyStats, KeyTerms, NEAR_LIMIT_PERMILLE, Summary};
+use super::current::NEAR_LIMIT_PERMILLE;
+use super::key_name::KeyName;
+use super::summary::{KeyMap, KeyStats, KeyTerms, Summary};
 
 /// A key that has been near its limit for several minutes.
 #[derive(Clone, Debug, PartialEq)]
