@@ -4,10 +4,11 @@ use tollgate_core::key::HashSecret;
 use tollgate_core::{Key, Mode, Value};
 
 use crate::address::counted;
-use crate::attributes::Attributes;
-use crate::compiled::{Attribute, CompiledCost, CompiledKeyPart, Domain, Rule};
+use crate::attributes::{Attribute, Attributes};
 use crate::error::{BadCost, RequestError};
 use crate::model::{RuleMode, Test};
+use crate::rule::{CompiledCost, CompiledKeyPart, Rule};
+use crate::ruleset::Domain;
 
 /// Why a rule does not apply.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,15 @@ impl Rule {
                 }
                 None => *default,
             },
+        })
+    }
+
+    /// The descriptors of the request with attributes of its key and clauses, as a bit set; all if there are none.
+    #[inline]
+    pub(crate) fn touches(&self, attributes: &Attributes<'_>) -> u64 {
+        attributes.descriptors_with(|attribute| {
+            self.key.iter().any(|part| part.attribute == attribute)
+                || self.clauses.iter().any(|(clause, _)| *clause == attribute)
         })
     }
 

@@ -1,10 +1,20 @@
-//! The attributes of a request, by the numbers of its domain.
+//! Attributes by number: a domain numbers those that its rules use, and a request is read by these numbers.
 
 use smallvec::SmallVec;
 use tollgate_core::Request;
 
-use crate::compiled::{Attribute, Domain, Rule};
 use crate::error::RequestError;
+use crate::index::ByText;
+
+/// The number of an attribute that some rule of the domain uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Attribute(pub(crate) u32);
+
+/// Numbers for the attributes that rules use.
+#[derive(Debug, Default)]
+pub(crate) struct AttributeNumbers {
+    pub(crate) numbers: ByText<Attribute>,
+}
 
 /// The attributes of a request, by the numbers of its domain; the first value of each.
 #[derive(Default)]
@@ -23,15 +33,25 @@ struct AttributeValue<'a> {
     descriptor: u8,
 }
 
+impl AttributeNumbers {
+    pub(crate) fn number(&mut self, name: &str) -> Attribute {
+        let next = Attribute(self.numbers.len() as u32);
+        *self.numbers.entry(name.into()).or_insert(next)
+    }
+}
+
 impl<'a> Attributes<'a> {
-    /// The attributes of a request.
-    pub(crate) fn from_request(request: &Request<'a>, domain: &Domain) -> Result<Attributes<'a>, RequestError> {
+    /// The attributes of a request, by these numbers.
+    pub(crate) fn from_request(
+        request: &Request<'a>,
+        numbers: &ByText<Attribute>,
+    ) -> Result<Attributes<'a>, RequestError> {
         let mut attributes = Attributes::default();
-        attributes.read(request, domain)?;
+        attributes.read(request, numbers)?;
         Ok(attributes)
     }
 
-    pub(crate) fn read(&mut self, request: &Request<'a>, domain: &Domain) -> Result<(), RequestError> {
+    pub(crate) fn read(&mut self, request: &Request<'a>, numbers: &ByText<Attribute>) -> Result<(), RequestError> {
         if request.descriptors.len() > Request::MAX_DESCRIPTORS {
             return Err(RequestError::TooMany { what: "descriptors", max: Request::MAX_DESCRIPTORS });
         }
@@ -48,7 +68,7 @@ impl<'a> Attributes<'a> {
                 }
                 // The value is hashed once the rules are found. This loads it into the cache.
                 std::hint::black_box(value.as_bytes().first().copied());
-                if let Some(attribute) = domain.attributes.get(*name)
+                if let Some(attribute) = numbers.get(*name)
                     && self.get(*attribute).is_none()
                 {
                     self.values.push(AttributeValue { attribute: *attribute, value, descriptor: number });
@@ -67,27 +87,16 @@ impl<'a> Attributes<'a> {
         self.values.iter().find(|values| values.attribute == attribute).map(|values| values.value)
     }
 
-    /// The descriptors with attributes of a rule's key and clauses; all descriptors if there are none.
+    /// The descriptors with such attributes, as a bit set; all descriptors if there are none.
     #[inline]
-    pub(crate) fn touched_by(&self, rule: &Rule) -> u64 {
+    pub(crate) fn descriptors_with(&self, is_relevant: impl Fn(Attribute) -> bool) -> u64 {
         if self.is_lone {
             return 1;
         }
-        let matches_rule = |attribute| {
-            rule.key.iter().any(|part| part.attribute == attribute)
-                || rule.clauses.iter().any(|(clause, _)| *clause == attribute)
-        };
-        let touched = self.values.iter().filter(|values| matches_rule(values.attribute));
-        match touched.fold(0, |touched, values| touched | 1 << values.descriptor) {
+        let relevant = self.values.iter().filter(|values| is_relevant(values.attribute));
+        match relevant.fold(0, |found, values| found | 1 << values.descriptor) {
             0 => u64::MAX,
-            touched => touched,
+            found => found,
         }
-    }
-}
-
-impl Domain {
-    /// The name of an attribute. Slow: for errors and explanations.
-    pub(crate) fn attribute_name(&self, attribute: Attribute) -> &str {
-        self.attributes.iter().find(|(_, number)| **number == attribute).map_or("", |(name, _)| name)
     }
 }

@@ -6,11 +6,12 @@ use tollgate_core::{ClaimId, Descriptor, Request};
 
 use crate::applies::Miss;
 use crate::attributes::Attributes;
-use crate::compiled::{CompiledCost, Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
 use crate::resolve::{ResolvedRequest, TenantContext};
+use crate::rule::{CompiledCost, Rule};
+use crate::ruleset::{Domain, Ruleset};
 use crate::tenants::{Tenant, TenantLookup};
 use crate::tree::CompiledNodeLimit;
 
@@ -39,9 +40,9 @@ impl Ruleset {
         context: Option<&TenantContext<'_, '_>>,
     ) -> Result<Vec<RuleMatch>, RequestError> {
         let domain = resolved.domain;
-        let attributes = Attributes::from_request(request, domain)?;
+        let attributes = Attributes::from_request(request, &domain.attributes)?;
         let tenant = context.and_then(|context| {
-            let lookup = TenantLookup::new(context.tenants, domain, domain.caller(&attributes));
+            let lookup = TenantLookup::new(context.tenants, domain.digest, domain.caller(&attributes));
             Tenant::find(context.tenants, &lookup, context.now)
         });
         let tier = domain.tier(&attributes, tenant.as_ref());

@@ -1,10 +1,8 @@
 //! The layer: rules written by API and switches, which operators put above the rule files at run time.
 //!
-//! A layer is read together with the files, by the same reader and with the same checks ([`RuleFiles::load_with_layer`]). The
+//! A layer is read together with the files, by the same reader and with the same checks ([`RuleFiles::load_with_layer`](crate::RuleFiles::load_with_layer)). The
 //! result is one set of domains, in which the origin of a rule does not matter.
 
-use crate::compiled::Ruleset;
-use crate::load::{LoadOptions, LoadedRules, RuleFiles};
 use crate::model::{RuleMode, SourceLocation};
 use crate::problem::{RuleProblem, Severity, quoted};
 
@@ -123,24 +121,5 @@ impl RuleProblem {
     /// The location in short: `rules.yaml:7`, or `rule per-key:2` for a rule of the layer.
     pub fn at(&self) -> String {
         format!("{}:{}", self.file.strip_suffix(BY_API).unwrap_or(&self.file), self.line)
-    }
-}
-
-impl Ruleset {
-    /// Loads files with a layer and compiles them. Also returns the warnings.
-    ///
-    /// # Errors
-    /// All problems of the files and of the layer, if one of them is an error.
-    pub fn load_with_layer(
-        files: RuleFiles,
-        options: &LoadOptions,
-        layer: &Layer,
-        generation: u64,
-    ) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
-        let LoadedRules { domains, warnings } = files.load_with_layer(options, layer)?;
-        match Ruleset::compile(domains, generation) {
-            Ok(ruleset) => Ok((ruleset, warnings)),
-            Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
-        }
     }
 }

@@ -5,9 +5,9 @@
 //! read.
 
 mod address;
+mod applied;
 mod applies;
 mod attributes;
-mod compiled;
 mod difference;
 mod error;
 mod explain;
@@ -19,19 +19,21 @@ pub mod load;
 mod lookup;
 pub mod model;
 mod once;
+mod overrides;
 pub mod pattern;
 mod peek;
 pub mod problem;
 mod requested;
 mod resolve;
+mod rule;
+mod ruleset;
 mod scope;
-mod selection;
 mod short_form;
 pub mod tenants;
 mod tree;
 pub mod yaml;
 
-pub use compiled::{Domain, Rule, RuleCounters, Ruleset};
+pub use applied::{AppliedRule, AppliedTerms, MatchedRules};
 pub use difference::{ValueChange, difference};
 pub use error::{BadCost, RequestError};
 pub use explain::RuleMatch;
@@ -40,6 +42,8 @@ pub use load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_paths, load_s
 pub use once::{CallerDigest, claim_id, named_claim};
 pub use peek::{Peek, TreePaths};
 pub use problem::{RuleProblem, Severity, quoted};
-pub use resolve::{AppliedRule, AppliedTerms, MatchedRules, ResolvedRequest, TenantContext};
+pub use resolve::{ResolvedRequest, TenantContext};
+pub use rule::Rule;
+pub use ruleset::{Domain, RuleCounters, Ruleset};
 pub use short_form::short_form;
 pub use tenants::{LimitArena, ResolvedBy, Tenants};

@@ -10,12 +10,12 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::attributes::Attributes;
-use crate::compiled::{Attribute, Rule, Ruleset};
+use crate::attributes::{Attribute, Attributes};
 use crate::index::{Id, Patterns};
 use crate::model::{RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::problem::RuleProblem;
+use crate::rule::Rule;
 
 /// Finds the rules of the list that may apply.
 #[derive(Debug, Default)]
@@ -46,7 +46,10 @@ const MAX_COPIES: usize = 8;
 const MAX_NESTING: usize = 6;
 /// The flag of an id that refers to a nested index. Ids of rules are far smaller.
 const NESTED: Id = 1 << 31;
-const _: () = assert!(Ruleset::MAX_RULES < NESTED as usize);
+/// The number of rules that an index has ids for.
+pub(crate) const MAX_INDEXED: usize = NESTED as usize;
+/// The maximum number of rules, or tree nodes, of a domain that must be tried one by one.
+pub(crate) const MAX_SCANNED: usize = 256;
 
 impl Index {
     /// Indexes each rule, and sets the clause that holds whenever it is found.
@@ -248,14 +251,12 @@ fn pointers(
 
 /// Rejects more rules, or tree nodes, than a request may try one by one.
 pub(crate) fn check_scanned(scanned: usize, place: &SourceLocation, errors: &mut Vec<RuleProblem>) {
-    if scanned > Ruleset::MAX_SCANNED {
+    if scanned > MAX_SCANNED {
         let message = format!(
             "{scanned} rules of this domain are distinguished only by `not`, `cidr` or a `*` that is not at the end"
         );
-        let remedy = format!(
-            "give all but {} of them an exact value or a prefix of their own to match as well",
-            Ruleset::MAX_SCANNED
-        );
+        let remedy =
+            format!("give all but {} of them an exact value or a prefix of their own to match as well", MAX_SCANNED);
         errors.push(RuleProblem::error(place, message, remedy));
     }
 }

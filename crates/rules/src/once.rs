@@ -3,8 +3,6 @@
 use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{Ask, Claim, ClaimId, Key, Limit, Mode, Once, Request, Scope, Span, Value};
 
-use crate::compiled::Domain;
-
 /// The scopes of a domain's records.
 #[derive(Debug)]
 pub(crate) struct OnceScopes {
@@ -33,6 +31,33 @@ const DIGEST: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x6f6e_6365_2f76_31
 impl OnceScopes {
     pub(crate) fn new(domain: &str) -> OnceScopes {
         OnceScopes { checks: RecordScopes::new(domain, CHECK), receipts: RecordScopes::new(domain, RECEIPT) }
+    }
+
+    /// The record of a check.
+    pub(crate) fn of_check<'a>(
+        &'a self,
+        request: &Request<'a>,
+        name: &'a str,
+        caller_digest: &'a CallerDigest,
+        claim: &Claim<'a>,
+        keep: Span,
+    ) -> Once<'a> {
+        let callers = claim.charges.iter().filter_map(|charge| charge.key.caller());
+        let name = [Value::Text(name), Value::Text(word(request.ask))];
+        let key = self.checks.key(callers, &name, Some(Value::bytes(&caller_digest.0)));
+        Once { key, body: body(request, caller_digest), terms: terms(claim), keep }
+    }
+
+    /// The record of a receipt.
+    pub(crate) fn of_receipt<'a>(
+        &'a self,
+        name: &'a [u8],
+        callers: impl Iterator<Item = Value<'a>>,
+        ending: u64,
+        keep: Span,
+    ) -> Once<'a> {
+        // Whatever the current rules are, a receipt has the units that were taken.
+        Once { key: self.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
 
@@ -67,38 +92,6 @@ impl CallerDigest {
             })
         });
         CallerDigest(digest.to_be_bytes())
-    }
-}
-
-impl Domain {
-    /// The record of a check with an idempotency key. The key belongs to the caller of the claimed counters,
-    /// otherwise to the attributes of the request: the same key of two callers is two keys, and so is that of a check
-    /// and of a later debit.
-    pub fn once_of_check<'a>(
-        &'a self,
-        request: &Request<'a>,
-        name: &'a str,
-        caller_digest: &'a CallerDigest,
-        claim: &Claim<'a>,
-        keep: Span,
-    ) -> Once<'a> {
-        let callers = claim.charges.iter().filter_map(|charge| charge.key.caller());
-        let name = [Value::Text(name), Value::Text(word(request.ask))];
-        let key = self.once.checks.key(callers, &name, Some(Value::bytes(&caller_digest.0)));
-        Once { key, body: body(request, caller_digest), terms: terms(claim), keep }
-    }
-
-    /// The record of a receipt of this name, for the counters of these callers. `ending` is a digest of the
-    /// settlement.
-    pub fn once_of_receipt<'a>(
-        &'a self,
-        name: &'a [u8],
-        callers: impl Iterator<Item = Value<'a>>,
-        ending: u64,
-        keep: Span,
-    ) -> Once<'a> {
-        // Whatever the current rules are, a receipt has the units that were taken.
-        Once { key: self.once.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
 

@@ -7,12 +7,14 @@ use smallvec::SmallVec;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Mode, Request, Value};
 
 use crate::attributes::Attributes;
-use crate::compiled::{Domain, Rule};
 use crate::error::RequestError;
 use crate::model::RuleMode;
+use crate::overrides::CapRef;
 use crate::pattern::Pattern;
 use crate::resolve::TenantContext;
-use crate::tenants::{CapRef, LimitArena, ResolvedBy, Tenant, TenantLookup};
+use crate::rule::Rule;
+use crate::ruleset::Domain;
+use crate::tenants::{LimitArena, ResolvedBy, Tenant, TenantLookup};
 
 /// A claim that peeks at a caller's counters, and the rules without one.
 #[derive(Debug)]
@@ -57,11 +59,11 @@ impl Domain {
         let request = Request { domain: None, descriptors: known, cost: 0, ..Request::default() };
         let [Descriptor { entries: known, .. }] = known;
         let mut attributes = Attributes::default();
-        attributes.read(&request, self)?;
+        attributes.read(&request, &self.attributes)?;
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
         let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new() };
-        let lookup = TenantLookup::new(context.tenants, self, self.caller(&attributes));
+        let lookup = TenantLookup::new(context.tenants, self.digest, self.caller(&attributes));
         let tenant = Tenant::find(context.tenants, &lookup, context.now);
         let tier = self.tier(&attributes, tenant.as_ref());
         for (rule, path) in self.rules.iter().zip(paths) {

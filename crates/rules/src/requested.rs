@@ -5,8 +5,8 @@ use tollgate_core::key::{Home, Key};
 use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
 
 use crate::address::{counted, is_address};
-use crate::compiled::{Domain, Rule};
 use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
+use crate::rule::Rule;
 
 /// What a domain needs to count limits that come with requests.
 #[derive(Debug)]
@@ -61,6 +61,11 @@ impl RequestLimits {
         }
     }
 
+    /// The limit of this amount and period, with the domain's default algorithm.
+    pub(crate) fn limit(&self, amount: u64, length: Span) -> Result<Limit, LimitError> {
+        Limit::new(amount, Period::fixed(length)?, self.counting.algorithm(amount, 1))
+    }
+
     /// The counter of a descriptor under a limit of this period. `None` if the period is not supported.
     pub(crate) fn key<'a>(&'a self, descriptor: &Descriptor<'a>, length: Span) -> Option<Key<'a>> {
         let (_, scope) = self.scopes.iter().find(|(known, _)| *known == length)?;
@@ -70,15 +75,5 @@ impl RequestLimits {
             values.push(if is_address(name) { counted(value, IPV6_PREFIX) } else { Value::Text(value) });
         }
         Some(Key::new(scope, values))
-    }
-}
-
-impl Domain {
-    /// The limit of this amount and period, with the domain's default algorithm.
-    ///
-    /// # Errors
-    /// If it cannot be counted exactly.
-    pub fn requested(&self, amount: u64, length: Span) -> Result<Limit, LimitError> {
-        Limit::new(amount, Period::fixed(length)?, self.requested.counting.algorithm(amount, 1))
     }
 }

@@ -6,12 +6,15 @@ use tollgate_core::{
     Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, ReceiptWish, Request, Timestamp, Value,
 };
 
+use crate::applied::{AppliedRule, AppliedTerms, MatchedRules};
 use crate::attributes::Attributes;
-use crate::compiled::{Domain, Rule, Ruleset};
 use crate::error::RequestError;
 use crate::index::Id;
 use crate::model::RuleMode;
-use crate::tenants::{Block, BlockAction, CapRef, LimitArena, ResolvedBy, Tenant, TenantLookup, Tenants};
+use crate::overrides::CapRef;
+use crate::rule::Rule;
+use crate::ruleset::{Domain, Ruleset};
+use crate::tenants::{BlockAction, LimitArena, ResolvedBy, Tenant, TenantLookup, Tenants};
 
 /// A claim, and the rule of each of its charges.
 #[derive(Debug)]
@@ -35,51 +38,6 @@ pub struct TenantContext<'a, 't> {
     pub now: &'t dyn Fn() -> Timestamp,
     /// Stores limits that no rule has.
     pub arena: &'a LimitArena,
-}
-
-/// The rules that apply to a request, by their numbers.
-#[derive(Clone, Debug, Default)]
-pub struct MatchedRules {
-    /// The index of the domain in the ruleset.
-    pub domain: usize,
-    /// The rule of each charge, in order.
-    pub applied: SmallVec<[AppliedRule; 4]>,
-    /// Rules that apply without a limit.
-    pub unlimited: SmallVec<[AppliedRule; 1]>,
-    /// Limits that no rule has: those that came with the request, and those of overrides.
-    pub limits: Vec<Limit>,
-    /// Whether something must be settled when the request has ended.
-    pub needs_receipt: bool,
-    /// The number of concurrency limits that did not apply because the caller could not release a hold.
-    pub not_held: u32,
-    /// The block of the caller or of its address. Unless the request is only marked, nothing is claimed.
-    pub block: Option<Block>,
-}
-
-/// A rule that applies to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AppliedRule {
-    /// The index of the rule in its domain. `None` for a limit that came with the request.
-    pub rule: Option<u32>,
-    /// The origin of its limit.
-    pub terms: AppliedTerms,
-    /// How this limit was chosen.
-    pub by: ResolvedBy,
-    /// The effect if there is no room. Depends on the caller if the rule is enforced for a share of callers.
-    pub mode: Mode,
-    /// The descriptors that match the rule, as a bit set.
-    pub touches: u64,
-}
-
-/// The origin of the limit of an applied rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppliedTerms {
-    /// The rule, for this tier.
-    Tier(u16),
-    /// The request: an index in [`MatchedRules::limits`].
-    Requested(u16),
-    /// An override: an index in [`MatchedRules::limits`].
-    Override(u16),
 }
 
 impl Ruleset {
@@ -183,8 +141,9 @@ impl<'a> RequestResolver<'_, 'a> {
     fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
         let domain = self.domain;
         let mut attributes = Attributes::default();
-        attributes.read(request, domain)?;
-        let lookup = self.context.map(|context| TenantLookup::new(context.tenants, domain, domain.caller(&attributes)));
+        attributes.read(request, &domain.attributes)?;
+        let lookup =
+            self.context.map(|context| TenantLookup::new(context.tenants, domain.digest, domain.caller(&attributes)));
         let mut candidates = SmallVec::new();
         domain.find_candidates(&attributes, &mut candidates);
         self.tenant =
@@ -241,7 +200,7 @@ impl<'a> RequestResolver<'_, 'a> {
         for part in &rule.key {
             values.push(rule.key_value(part, attributes));
         }
-        self.add(number, tier, attributes.touched_by(rule), (cap, by), values, units);
+        self.add(number, tier, rule.touches(attributes), (cap, by), values, units);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::Request;
 
-use crate::compiled::Rule;
+use crate::rule::Rule;
 
 impl Rule {
     /// The attributes of a request that identify this rule's counter, with their values; an optional one may have

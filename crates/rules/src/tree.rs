@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use tollgate_core::key::Home;
 
 use crate::address::{counted, is_address};
-use crate::compiled::Rule;
 use crate::index::{ByText, Id, Patterns};
 use crate::model;
 use crate::pattern::Pattern;
+use crate::rule::Rule;
 use tollgate_core::Value;
 
 /// The tree of one domain.

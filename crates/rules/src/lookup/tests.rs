@@ -17,7 +17,7 @@ fn tried(count: usize, rule: &dyn Fn(usize) -> String, entries: &[(&str, &str)])
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let domain = &rules.domains()[0];
     let mut candidates = SmallVec::new();
-    domain.find_candidates(&Attributes::from_request(&request, domain).unwrap(), &mut candidates);
+    domain.find_candidates(&Attributes::from_request(&request, &domain.attributes).unwrap(), &mut candidates);
     (candidates.len(), rules.resolve(&request, ClaimId(1)).unwrap().applied.len())
 }
 

@@ -61,8 +61,8 @@ pub(crate) struct StoredOverride {
 /// The limit of an override that applies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OverrideRef<'t> {
-    pub(super) number: u64,
-    pub(super) terms: &'t OverrideTerms,
+    pub(crate) number: u64,
+    pub(crate) terms: &'t OverrideTerms,
 }
 
 /// The settings that are active at one moment.

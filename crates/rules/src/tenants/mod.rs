@@ -7,7 +7,6 @@
 mod arena;
 mod entry;
 mod filter;
-mod overrides;
 mod table;
 mod tenant;
 mod wildcards;
@@ -22,7 +21,6 @@ use arc_swap::ArcSwap;
 use siphasher::sip::SipHasher13;
 use tollgate_core::{Period, Timestamp};
 
-use crate::compiled::Ruleset;
 use crate::limit_text::LimitText;
 use crate::model::Network;
 use crate::pattern::Pattern;
@@ -32,7 +30,7 @@ use table::TenantTable;
 use wildcards::Wildcards;
 
 pub use arena::LimitArena;
-pub(crate) use overrides::{CapRef, OtherScopes};
+pub(crate) use entry::OverrideRef;
 pub(crate) use tenant::{Tenant, TenantLookup};
 
 /// All tenants.
@@ -391,11 +389,11 @@ impl Tenants {
         self.len() == 0 && !self.has_wildcards.load(Ordering::Relaxed)
     }
 
-    /// Creates the scopes that overrides need in rules that are about to be in force, for periods that no file has.
-    pub fn prepare(&self, rules: &Ruleset) {
+    /// Visits the periods of all overrides that have one.
+    pub(crate) fn for_each_period(&self, mut visit: impl FnMut(&Period)) {
         for terms in self.interned().values() {
             if let OverrideKind::Rate(period) = &terms.cap {
-                rules.prepare(period);
+                visit(period);
             }
         }
     }

@@ -11,7 +11,6 @@ use super::filter::FilterWord;
 use super::table::TenantTable;
 use super::wildcards::Wildcards;
 use super::{Block, ResolvedBy, Selector, Tenants};
-use crate::compiled::Domain;
 
 /// The settings for the caller of one request. It holds a read lock, so it lives only while the request is resolved.
 pub(crate) struct Tenant<'t> {
@@ -32,14 +31,14 @@ pub(crate) struct TenantLookup<'t> {
 }
 
 impl<'t> TenantLookup<'t> {
-    /// Starts the lookup. The filter word is loaded from memory while the caller does other work.
+    /// Starts the lookup in the domain with this digest of its name. The filter word is loaded from memory while the caller does other work.
     #[inline]
-    pub(crate) fn new(tenants: &Tenants, domain: &Domain, caller: Option<&'t str>) -> TenantLookup<'t> {
+    pub(crate) fn new(tenants: &Tenants, domain: NonZeroU64, caller: Option<&'t str>) -> TenantLookup<'t> {
         let trace = caller.filter(|_| tenants.has_entries()).map(|caller| {
-            let trace = tenants.trace(domain.digest, caller);
+            let trace = tenants.trace(domain, caller);
             (trace, tenants.filter.word(trace))
         });
-        TenantLookup { domain: domain.digest, caller, trace }
+        TenantLookup { domain, caller, trace }
     }
 }
 

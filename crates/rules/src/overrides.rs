@@ -1,34 +1,17 @@
-//! A rule under an override: its limit, and its counters.
-
-use std::sync::OnceLock;
+//! Rules under the overrides of tenants: the limit of a caller, and its counters.
 
 use tollgate_core::calendar::CalendarUnit;
 use tollgate_core::{Algorithm, Limit, Period, Scope, Span};
 
-use super::arena::LimitArena;
-use super::entry::OverrideRef;
-use super::{OverrideKind, OverrideTerms, ResolvedBy, Tenant};
-use crate::compiled::{CompiledCap, Rule};
+use crate::rule::{CompiledCap, Rule, same_states};
+use crate::ruleset::Ruleset;
+use crate::tenants::{LimitArena, OverrideKind, OverrideRef, OverrideTerms, ResolvedBy, Tenant, Tenants};
 
 /// The cap of a caller under a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CapRef<'a> {
     Unlimited,
     Limit { limit: &'a Limit, scope: &'a Scope },
-}
-
-/// The scopes of a rule's counters over periods that no file has. Each is created once and lives as long as the rule.
-#[derive(Debug, Default)]
-pub(crate) struct OtherScopes {
-    first: OnceLock<Box<OtherScope>>,
-}
-
-#[derive(Debug)]
-struct OtherScope {
-    algorithm: Algorithm,
-    period: Period,
-    scope: Scope,
-    next: OnceLock<Box<OtherScope>>,
 }
 
 const BPS: u64 = 10_000;
@@ -119,7 +102,7 @@ impl Rule {
     }
 
     /// Creates the scopes for a period that overrides may use.
-    pub(crate) fn prepare(&self, period: &Period) {
+    fn prepare(&self, period: &Period) {
         for cap in &self.caps {
             if let CompiledCap::Limit { limit, scope } = cap
                 && let Some(other) =
@@ -129,6 +112,15 @@ impl Rule {
                 self.others.get_or_create(scope, &other);
             }
         }
+    }
+}
+
+impl Tenants {
+    /// Creates the scopes that overrides need in rules that are about to be in force, for periods that no file has.
+    pub fn prepare(&self, rules: &Ruleset) {
+        self.for_each_period(|period| {
+            rules.domains().iter().flat_map(|domain| &domain.rules).for_each(|rule| rule.prepare(period));
+        });
     }
 }
 
@@ -164,46 +156,4 @@ fn is_about(calendar: &Period, plain: &Period) -> bool {
         CalendarUnit::Year => 365,
     };
     plain.span() == Span::from_secs(days * DAY)
-}
-
-/// Whether two algorithms have the same states: a burst is not part of a state.
-fn same_states(one: Algorithm, other: Algorithm) -> bool {
-    match (one, other) {
-        (Algorithm::Bucket { .. }, Algorithm::Bucket { .. }) => true,
-        (one, other) => one == other,
-    }
-}
-
-impl OtherScopes {
-    /// The scope of counters with such a limit.
-    fn get_or_create(&self, own: &Scope, limit: &Limit) -> &Scope {
-        let mut slot = &self.first;
-        loop {
-            let other = slot.get_or_init(|| {
-                let (algorithm, period) = (limit.algorithm(), limit.period().clone());
-                let scope = Scope::new(own.domain(), own.rule(), algorithm, &period, own.home());
-                Box::new(OtherScope { algorithm, period, scope, next: OnceLock::new() })
-            });
-            if same_states(other.algorithm, limit.algorithm()) && other.period == *limit.period() {
-                return &other.scope;
-            }
-            slot = &other.next;
-        }
-    }
-
-    /// The scope with this digest, with a limit of this amount.
-    pub(crate) fn find(&self, digest: u64, amount: u64) -> Option<(Limit, &Scope)> {
-        let mut slot = &self.first;
-        while let Some(other) = slot.get() {
-            if other.scope.short() == digest {
-                let algorithm = match other.algorithm {
-                    Algorithm::Bucket { paced, .. } => Algorithm::Bucket { burst: amount, paced },
-                    algorithm => algorithm,
-                };
-                return Some((Limit::new(amount, other.period.clone(), algorithm).ok()?, &other.scope));
-            }
-            slot = &other.next;
-        }
-        None
-    }
 }

@@ -1,6 +1,6 @@
-//! Compiled rules: everything that does not depend on a request is precomputed.
+//! The compiled rules of all domains, with what a request needs to find those that apply.
 
-mod rule;
+mod selection;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,25 +8,23 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use smallvec::SmallVec;
-use tollgate_core::{Limit, OnFailure, Period, Scope, Span};
+use tollgate_core::{Claim, Limit, LimitError, OnFailure, Once, Request, Scope, Span, Value};
 
 use crate::address::ADDRESSES;
+use crate::attributes::{Attribute, AttributeNumbers};
 use crate::extensions::Extensions;
 use crate::index::ByText;
 use crate::layer::Layer;
 use crate::load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_sources};
 use crate::lookup::{self, Index};
 use crate::model::{self, Tier};
-use crate::once::OnceScopes;
+use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
 use crate::problem::RuleProblem;
 use crate::requested::RequestLimits;
-use crate::resolve::{AppliedRule, AppliedTerms};
+use crate::rule::{CompiledCap, Rule};
 use crate::tenants::name_digest;
 use crate::tree::Tree;
-
-pub use self::rule::Rule;
-pub(crate) use self::rule::{CompiledCap, CompiledCost, CompiledKeyPart};
 
 /// All rules in force. Immutable, and replaced as a whole.
 #[derive(Debug)]
@@ -73,14 +71,12 @@ pub struct Domain {
     pub(crate) once: OnceScopes,
 }
 
-/// The number of an attribute that some rule of the domain uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Attribute(pub(crate) u32);
+const _: () = assert!(Ruleset::MAX_RULES < lookup::MAX_INDEXED);
 
 impl Ruleset {
     /// The maximum number of rules of a domain that must be tried one by one: globs with `*` not at the end, `not`,
     /// `cidr`.
-    pub const MAX_SCANNED: usize = 256;
+    pub const MAX_SCANNED: usize = lookup::MAX_SCANNED;
     /// The maximum number of rules in a domain.
     pub const MAX_RULES: usize = 100_000;
 
@@ -114,6 +110,23 @@ impl Ruleset {
         generation: u64,
     ) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
         Ruleset::load_with_layer(RuleFiles::read(paths, options), options, &Layer::default(), generation)
+    }
+
+    /// The same for files with a layer. Also returns the warnings.
+    ///
+    /// # Errors
+    /// All problems of the files and of the layer, if one of them is an error.
+    pub fn load_with_layer(
+        files: RuleFiles,
+        options: &LoadOptions,
+        layer: &Layer,
+        generation: u64,
+    ) -> Result<(Ruleset, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let LoadedRules { domains, warnings } = files.load_with_layer(options, layer)?;
+        match Ruleset::compile(domains, generation) {
+            Ok(ruleset) => Ok((ruleset, warnings)),
+            Err(errors) => Err(errors.into_iter().chain(warnings).collect()),
+        }
     }
 
     /// The same for rules in memory, such as those built into a program.
@@ -159,11 +172,6 @@ impl Ruleset {
     /// All domains.
     pub fn domains(&self) -> &[Domain] {
         &self.domains
-    }
-
-    /// Creates the scopes for a period that overrides may use.
-    pub(crate) fn prepare(&self, period: &Period) {
-        self.domains.iter().flat_map(|domain| &domain.rules).for_each(|rule| rule.prepare(period));
     }
 
     /// The counters of a receipt, by the digest of their scope, if they still exist. The limit has this amount: the
@@ -245,14 +253,6 @@ impl Domain {
         &self.rules
     }
 
-    /// The rule of a limit that applies. For a limit that came with the request, the rule that represents it.
-    pub fn rule(&self, applied: &AppliedRule) -> Option<&Rule> {
-        match applied.terms {
-            AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule? as usize),
-            AppliedTerms::Requested(_) => Some(&self.requested.rule),
-        }
-    }
-
     /// The index in [`tiers`](Self::tiers) of the tier of callers without one.
     pub fn default_tier(&self) -> usize {
         self.default_tier
@@ -261,6 +261,45 @@ impl Domain {
     /// The tiers.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
+    }
+
+    /// The limit of this amount and period, with the domain's default algorithm.
+    ///
+    /// # Errors
+    /// If it cannot be counted exactly.
+    pub fn requested(&self, amount: u64, length: Span) -> Result<Limit, LimitError> {
+        self.requested.limit(amount, length)
+    }
+
+    /// The record of a check with an idempotency key. The key belongs to the caller of the claimed counters,
+    /// otherwise to the attributes of the request: the same key of two callers is two keys, and so is that of a check
+    /// and of a later debit.
+    pub fn once_of_check<'a>(
+        &'a self,
+        request: &Request<'a>,
+        name: &'a str,
+        caller_digest: &'a CallerDigest,
+        claim: &Claim<'a>,
+        keep: Span,
+    ) -> Once<'a> {
+        self.once.of_check(request, name, caller_digest, claim, keep)
+    }
+
+    /// The record of a receipt of this name, for the counters of these callers. `ending` is a digest of the
+    /// settlement.
+    pub fn once_of_receipt<'a>(
+        &'a self,
+        name: &'a [u8],
+        callers: impl Iterator<Item = Value<'a>>,
+        ending: u64,
+        keep: Span,
+    ) -> Once<'a> {
+        self.once.of_receipt(name, callers, ending, keep)
+    }
+
+    /// The name of an attribute. Slow: for errors and explanations.
+    pub(crate) fn attribute_name(&self, attribute: Attribute) -> &str {
+        self.attributes.iter().find(|(_, number)| **number == attribute).map_or("", |(name, _)| name)
     }
 
     fn compile(domain: model::Domain, errors: &mut Vec<RuleProblem>) -> Domain {
@@ -310,17 +349,4 @@ impl Domain {
 /// The number of tree nodes that must be tried one by one.
 fn globs(nodes: &[model::Node]) -> usize {
     nodes.iter().map(|node| usize::from(matches!(node.value, Some(Pattern::Glob(_)))) + globs(&node.children)).sum()
-}
-
-/// Numbers for the attributes that rules use.
-#[derive(Debug, Default)]
-pub(crate) struct AttributeNumbers {
-    numbers: ByText<Attribute>,
-}
-
-impl AttributeNumbers {
-    pub(crate) fn number(&mut self, name: &str) -> Attribute {
-        let next = Attribute(self.numbers.len() as u32);
-        *self.numbers.entry(name.into()).or_insert(next)
-    }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::compiled::{Domain, Rule};
+use super::Domain;
 use crate::model::Test;
 use crate::pattern::Pattern;
+use crate::rule::Rule;
 use crate::tenants::Selector;
 
 impl Domain {
@@ -63,7 +64,7 @@ impl Domain {
     }
 
     /// Sets the selectors by which overrides refer to each rule.
-    pub(crate) fn set_selectors(&mut self) {
+    pub(super) fn set_selectors(&mut self) {
         let names = self.attribute_names();
         let default = self.default_rule();
         let selectors = self.rules.iter().map(|rule| {

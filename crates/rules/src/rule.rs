@@ -1,14 +1,19 @@
-//! A compiled rule: its conditions, and its limits by tier.
+//! A compiled rule: its conditions, and its limits by tier. Everything that does not depend on a request is precomputed.
+
+mod other_scopes;
 
 use smallvec::SmallVec;
 use tollgate_core::key::Home;
 use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
-use super::{Attribute, AttributeNumbers};
 use crate::address::is_address;
+use crate::attributes::{Attribute, AttributeNumbers};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
-use crate::tenants::{OtherScopes, Selector};
+use crate::tenants::Selector;
+use other_scopes::OtherScopes;
+
+pub(crate) use other_scopes::same_states;
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -137,7 +142,7 @@ impl Rule {
     }
 
     /// Compiles a rule of the list.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         rule: &model::Rule,
         domain: &str,
         entity: Option<&str>,

@@ -1,0 +1,63 @@
+//! The rules that apply to a request, by their numbers, and the origin of each limit.
+
+use smallvec::SmallVec;
+use tollgate_core::{Limit, Mode};
+
+use crate::rule::Rule;
+use crate::ruleset::Domain;
+use crate::tenants::{Block, ResolvedBy};
+
+/// The rules that apply to a request, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct MatchedRules {
+    /// The index of the domain in the ruleset.
+    pub domain: usize,
+    /// The rule of each charge, in order.
+    pub applied: SmallVec<[AppliedRule; 4]>,
+    /// Rules that apply without a limit.
+    pub unlimited: SmallVec<[AppliedRule; 1]>,
+    /// Limits that no rule has: those that came with the request, and those of overrides.
+    pub limits: Vec<Limit>,
+    /// Whether something must be settled when the request has ended.
+    pub needs_receipt: bool,
+    /// The number of concurrency limits that did not apply because the caller could not release a hold.
+    pub not_held: u32,
+    /// The block of the caller or of its address. Unless the request is only marked, nothing is claimed.
+    pub block: Option<Block>,
+}
+
+/// A rule that applies to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppliedRule {
+    /// The index of the rule in its domain. `None` for a limit that came with the request.
+    pub rule: Option<u32>,
+    /// The origin of its limit.
+    pub terms: AppliedTerms,
+    /// How this limit was chosen.
+    pub by: ResolvedBy,
+    /// The effect if there is no room. Depends on the caller if the rule is enforced for a share of callers.
+    pub mode: Mode,
+    /// The descriptors that match the rule, as a bit set.
+    pub touches: u64,
+}
+
+/// The origin of the limit of an applied rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppliedTerms {
+    /// The rule, for this tier.
+    Tier(u16),
+    /// The request: an index in [`MatchedRules::limits`].
+    Requested(u16),
+    /// An override: an index in [`MatchedRules::limits`].
+    Override(u16),
+}
+
+impl Domain {
+    /// The rule of a limit that applies. For a limit that came with the request, the rule that represents it.
+    pub fn rule(&self, applied: &AppliedRule) -> Option<&Rule> {
+        match applied.terms {
+            AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule? as usize),
+            AppliedTerms::Requested(_) => Some(&self.requested.rule),
+        }
+    }
+}
