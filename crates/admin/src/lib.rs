@@ -14,6 +14,7 @@ pub mod data_dir;
 pub mod decisions;
 pub mod metrics;
 pub mod observe;
+mod problem;
 pub mod rule_source;
 mod rules;
 pub mod scopes;

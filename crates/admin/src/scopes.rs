@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::api::ApiProblem;
+use crate::problem::ApiProblem;
 use crate::store_of_record::Author;
 
 /// An authenticated caller.

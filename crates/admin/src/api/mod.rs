@@ -19,7 +19,6 @@ mod names;
 pub(super) mod observability;
 #[cfg(any(test, feature = "openapi"))]
 mod openapi;
-mod problem;
 mod quotas;
 mod records;
 mod rules;
@@ -36,10 +35,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
+use crate::problem::ApiProblem;
 use crate::store_of_record::ControlPlane;
 
 pub(super) use context::RequestContext;
-pub(super) use problem::ApiProblem;
 
 /// The state of handlers.
 pub(super) type Api = Arc<ControlPlane>;

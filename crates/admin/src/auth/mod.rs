@@ -18,8 +18,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::api::ApiProblem;
 use super::scopes::{AccessScope, AccessScopes, Principal};
+use crate::problem::ApiProblem;
 use crate::store_of_record::ControlPlane;
 use crate::tokens::{TokenIndex, bearer};
 pub use file::TokenFile;

@@ -1,4 +1,4 @@
-//! Error responses: `application/problem+json` (RFC 9457), with all faults of a request.
+//! Error responses of the admin listener: `application/problem+json` (RFC 9457), with all faults of a request.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
