@@ -69,7 +69,7 @@ pub fn load_layer(input: &[u8]) -> bool {
 
 /// A problem names one of the files and a line of it, says what is wrong and what to do.
 fn assert_helps(problem: &RuleProblem, sources: &[RuleFile]) {
-    let source = sources.iter().find(|source| *source.name == *problem.file);
+    let source = sources.iter().find(|source| source.name == problem.file.to_string());
     let Some(source) = source else {
         panic!("there is no such file: {problem:?}");
     };

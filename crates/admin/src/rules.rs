@@ -52,7 +52,7 @@ struct RuleItem<'r> {
     policy: &'static str,
     /// By tier; tiers without a limit are omitted.
     limits: Vec<TierItem<'r>>,
-    file: &'r str,
+    file: String,
     line: usize,
 }
 
@@ -178,7 +178,7 @@ impl<'r> RuleItem<'r> {
             mode: rule.mode().name(),
             policy: rule.policy().name(),
             limits: limits.collect(),
-            file: &place.file,
+            file: place.file.to_string(),
             line: place.line,
         }
     }

@@ -45,7 +45,7 @@ struct ExplainReport<'a> {
 #[derive(Serialize)]
 struct RuleReport<'a> {
     name: &'a str,
-    file: &'a str,
+    file: String,
     line: usize,
     fate: &'static str,
     /// Why it does not apply.
@@ -111,7 +111,7 @@ impl Explain {
             rules: rules
                 .map(|(explained, rule)| RuleReport {
                     name: &explained.name,
-                    file: &rule.location().file,
+                    file: rule.location().file.to_string(),
                     line: rule.location().line,
                     fate: fate(&explained.fate),
                     why: match &explained.fate {

@@ -42,7 +42,7 @@ struct LintReport<'p> {
 #[derive(Serialize)]
 struct ProblemReport<'p> {
     severity: &'static str,
-    file: &'p str,
+    file: String,
     line: usize,
     message: &'p str,
     remedy: &'p str,
@@ -129,6 +129,6 @@ impl ProblemReport<'_> {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        ProblemReport { severity, file, line: *line, message, remedy }
+        ProblemReport { severity, file: file.to_string(), line: *line, message, remedy }
     }
 }

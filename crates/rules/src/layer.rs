@@ -3,8 +3,8 @@
 //! A layer is read together with the files, by the same reader and with the same checks ([`RuleFiles::load_with_layer`](crate::RuleFiles::load_with_layer)). The
 //! result is one set of domains, in which the origin of a rule does not matter.
 
-use crate::model::{RuleMode, SourceLocation};
-use crate::problem::{RuleProblem, Severity, quoted};
+use crate::model::{RuleMode, RuleOrigin};
+use crate::problem::{RuleProblem, Severity};
 
 /// The layer above the rule files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,19 +53,14 @@ pub struct Switch {
     pub mode: RuleMode,
 }
 
-/// The suffix of locations that are not in files.
-const BY_API: &str = " (by API)";
-
 // === impl Layer ===
 
 impl Layer {
     /// The layer without the rules that have errors: the fallback if there is nothing better. An error in one rule
     /// must not remove the others and the switches.
     pub fn without_faulty(&self, problems: &[RuleProblem]) -> Layer {
-        let faulty = |rule: &LayerRule| {
-            let place = rule.source_name();
-            problems.iter().any(|problem| problem.severity == Severity::Error && *problem.file == *place)
-        };
+        let errors = || problems.iter().filter(|problem| problem.severity == Severity::Error);
+        let faulty = |rule: &LayerRule| errors().any(|problem| rule.has(problem));
         Layer {
             rules: self.rules.iter().filter(|rule| !faulty(rule)).cloned().collect(),
             switches: self.switches.clone(),
@@ -77,49 +72,20 @@ impl LayerRule {
     /// The maximum length of the text, in bytes.
     pub const MAX_BYTES: usize = 256 << 10;
 
-    /// The name in problems, in place of a file's path.
-    pub fn source_name(&self) -> String {
-        format!("rule {}{BY_API}", shown(&self.name))
+    /// Where its text is, in problems.
+    pub fn origin(&self) -> RuleOrigin {
+        RuleOrigin::Rule { domain: self.domain.clone(), name: self.name.clone() }
+    }
+
+    /// Whether a problem is in this rule.
+    pub fn has(&self, problem: &RuleProblem) -> bool {
+        matches!(&*problem.file, RuleOrigin::Rule { domain, name } if *domain == self.domain && *name == self.name)
     }
 }
 
 impl Switch {
-    /// The name in problems.
-    pub(crate) fn source_name(&self) -> String {
-        match (&self.rule, &self.domain) {
-            (Some(rule), _) => format!("switch of rule {}{BY_API}", shown(rule)),
-            (None, Some(domain)) => format!("switch of domain {}{BY_API}", shown(domain)),
-            (None, None) => format!("switch of everything{BY_API}"),
-        }
-    }
-}
-
-/// A name, which may be any text, in one line.
-fn shown(name: &str) -> String {
-    let shown = quoted(name);
-    // Unquoted, if it is an ordinary name.
-    if shown.strip_prefix('`').and_then(|shown| shown.strip_suffix('`')) == Some(name) {
-        name.to_owned()
-    } else {
-        shown
-    }
-}
-
-impl SourceLocation {
-    /// Whether it is in the layer.
-    pub fn is_by_api(&self) -> bool {
-        self.file.ends_with(BY_API)
-    }
-}
-
-impl RuleProblem {
-    /// Whether it is in the layer.
-    pub fn is_by_api(&self) -> bool {
-        self.file.ends_with(BY_API)
-    }
-
-    /// The location in short: `rules.yaml:7`, or `rule per-key:2` for a rule of the layer.
-    pub fn at(&self) -> String {
-        format!("{}:{}", self.file.strip_suffix(BY_API).unwrap_or(&self.file), self.line)
+    /// Where it is, in problems.
+    pub(crate) fn origin(&self) -> RuleOrigin {
+        RuleOrigin::Switch { domain: self.domain.clone(), rule: self.rule.clone() }
     }
 }

@@ -335,11 +335,32 @@ pub struct NodeLimit {
     pub terms: Terms,
 }
 
-/// A location in a file.
+/// Where rules are written. It is compared by its parts: rules by API of two domains may have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RuleOrigin {
+    /// A file, by its name in problems.
+    File(String),
+    /// A rule by API.
+    Rule {
+        /// Its domain.
+        domain: String,
+        /// Its name.
+        name: String,
+    },
+    /// A switch by API.
+    Switch {
+        /// The domain; `None` for all.
+        domain: Option<String>,
+        /// The rule; `None` for all.
+        rule: Option<String>,
+    },
+}
+
+/// A location in a file, or in what was set by API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The file.
-    pub file: Arc<str>,
+    pub file: Arc<RuleOrigin>,
     /// The line number, from 1.
     pub line: usize,
 }

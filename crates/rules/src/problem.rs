@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::SourceLocation;
+use crate::model::{RuleOrigin, SourceLocation};
 
 /// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
     /// Whether the file can take effect in spite of it.
     pub severity: Severity,
-    /// The file.
-    pub file: Arc<str>,
+    /// The file, or what was set by API.
+    pub file: Arc<RuleOrigin>,
     /// The line, from 1. A problem of the whole file is reported at its first line.
     pub line: usize,
     /// What is wrong.
@@ -49,7 +49,7 @@ pub(crate) struct Problems {
 struct ProblemList {
     retained: Vec<RuleProblem>,
     /// The location of the first problem that was dropped.
-    dropped_at: Option<(Arc<str>, usize)>,
+    dropped_at: Option<(Arc<RuleOrigin>, usize)>,
 }
 
 /// The maximum number of reported errors, and of warnings.
@@ -64,12 +64,27 @@ const MAX_GUESS_CHARS: usize = 40;
 /// The maximum number of words in a remedy.
 const MAX_CHOICES: usize = 20;
 
+/// What follows the name of an origin that is not a file.
+const BY_API: &str = " (by API)";
+
 // === impl Problem ===
 
 impl RuleProblem {
     /// An error at a location.
     pub fn error(place: &SourceLocation, message: String, remedy: String) -> RuleProblem {
         RuleProblem { severity: Severity::Error, file: place.file.clone(), line: place.line, message, remedy }
+    }
+
+    /// Whether it is in the layer.
+    pub fn is_by_api(&self) -> bool {
+        self.file.is_by_api()
+    }
+
+    /// The location in short: `rules.yaml:7`, or `rule per-key:2` for a rule of the layer.
+    pub fn at(&self) -> String {
+        let name = self.file.to_string();
+        let short = if self.is_by_api() { name.strip_suffix(BY_API) } else { None };
+        format!("{}:{}", short.unwrap_or(&name), self.line)
     }
 }
 
@@ -85,6 +100,46 @@ impl fmt::Display for Severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         })
+    }
+}
+
+// === impl RuleOrigin ===
+
+impl RuleOrigin {
+    /// Whether it is a part of the layer.
+    pub fn is_by_api(&self) -> bool {
+        !matches!(self, RuleOrigin::File(_))
+    }
+}
+
+/// The name in problems.
+impl fmt::Display for RuleOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleOrigin::File(name) => f.write_str(name),
+            RuleOrigin::Rule { name, .. } => write!(f, "rule {}{BY_API}", shown(name)),
+            RuleOrigin::Switch { rule: Some(rule), .. } => write!(f, "switch of rule {}{BY_API}", shown(rule)),
+            RuleOrigin::Switch { domain: Some(domain), .. } => write!(f, "switch of domain {}{BY_API}", shown(domain)),
+            RuleOrigin::Switch { .. } => write!(f, "switch of everything{BY_API}"),
+        }
+    }
+}
+
+impl SourceLocation {
+    /// Whether it is in the layer.
+    pub fn is_by_api(&self) -> bool {
+        self.file.is_by_api()
+    }
+}
+
+/// A name, which may be any text, in one line.
+fn shown(name: &str) -> String {
+    let shown = quoted(name);
+    // Unquoted, if it is an ordinary name.
+    if shown.strip_prefix('`').and_then(|shown| shown.strip_suffix('`')) == Some(name) {
+        name.to_owned()
+    } else {
+        shown
     }
 }
 
@@ -108,11 +163,11 @@ impl std::error::Error for TextFault {}
 // === impl Problems ===
 
 impl Problems {
-    pub(crate) fn error(&mut self, file: &Arc<str>, line: usize, fault: TextFault) {
+    pub(crate) fn error(&mut self, file: &Arc<RuleOrigin>, line: usize, fault: TextFault) {
         self.errors.push(Severity::Error, file, line, fault);
     }
 
-    pub(crate) fn warning(&mut self, file: &Arc<str>, line: usize, fault: TextFault) {
+    pub(crate) fn warning(&mut self, file: &Arc<RuleOrigin>, line: usize, fault: TextFault) {
         self.warnings.push(Severity::Warning, file, line, fault);
     }
 
@@ -145,7 +200,7 @@ impl Problems {
 
     /// The warnings or, if there is an error, all problems: errors first, each severity by the rank of the file and
     /// by line.
-    pub(crate) fn into_result(self, rank: impl Fn(&str) -> usize) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
+    pub(crate) fn into_result(self, rank: impl Fn(&RuleOrigin) -> usize) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
         let sound = !self.has_errors();
         let mut problems = self.errors.into_sorted(Severity::Error, &rank);
         problems.extend(self.warnings.into_sorted(Severity::Warning, &rank));
@@ -154,7 +209,7 @@ impl Problems {
 }
 
 impl ProblemList {
-    fn push(&mut self, severity: Severity, file: &Arc<str>, line: usize, fault: TextFault) {
+    fn push(&mut self, severity: Severity, file: &Arc<RuleOrigin>, line: usize, fault: TextFault) {
         if self.retained.len() < MAX_PROBLEMS {
             let TextFault { message, remedy } = fault;
             self.retained.push(RuleProblem { severity, file: file.clone(), line, message, remedy });
@@ -163,7 +218,7 @@ impl ProblemList {
         }
     }
 
-    fn into_sorted(self, severity: Severity, rank: impl Fn(&str) -> usize) -> Vec<RuleProblem> {
+    fn into_sorted(self, severity: Severity, rank: impl Fn(&RuleOrigin) -> usize) -> Vec<RuleProblem> {
         let mut problems = self.retained;
         problems.sort_by_key(|problem| (rank(&problem.file), problem.line));
         if let Some((file, line)) = self.dropped_at {

@@ -43,7 +43,7 @@ pub use tollgate_core::{
 };
 #[cfg(feature = "redis")]
 pub use tollgate_redis as redis;
-pub use tollgate_rules::model::RuleMode;
+pub use tollgate_rules::model::{RuleMode, RuleOrigin};
 pub use tollgate_rules::{
     Layer, LayerMode, LayerRule, LoadOptions, RequestError, ResolvedBy, Rule, RuleFiles, RuleMatch, RuleProblem,
     Ruleset, Severity, Switch, Tenants, named_claim, tenants,

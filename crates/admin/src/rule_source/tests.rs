@@ -230,7 +230,7 @@ fn trying_a_layer_reads_no_file_and_changes_nothing() {
     assert_eq!(reply(&rules), ["r Shadow Some(2)", "golden Shadow Some(5)"]);
     assert!(warnings.iter().all(|warning| !warning.is_by_api()), "{warnings:?}");
     let problems = bench.source.validate(&layer(&[rule("bad", "{}")], None)).unwrap_err();
-    assert_eq!(&*problems[0].file, "rule bad (by API)");
+    assert_eq!(problems[0].file.to_string(), "rule bad (by API)");
     assert_eq!(bench.in_force(), ["r Enforce Some(2)"]);
     let mut reloader = bench.reloader();
     bench.write(FILE);
@@ -271,5 +271,5 @@ fn a_start_with_a_file_that_can_not_be_read_is_none() {
     let paths = vec![rules_file(&home), home.path().join("missing.yaml")];
     let source = RuleSource::new(paths, LoadOptions::default(), LayerHandle::new(layer(&[golden(5)], None)));
     let problems = source.start(None).map(drop).unwrap_err();
-    assert!(problems[0].file.ends_with("missing.yaml"), "{problems:?}");
+    assert!(problems[0].file.to_string().ends_with("missing.yaml"), "{problems:?}");
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{LoadOptions, MAX_FILE_BYTES, RuleFile};
+use crate::model::RuleOrigin;
 use crate::problem::{Problems, TextFault};
 
 /// The maximum number of files in a load.
@@ -59,7 +60,7 @@ fn in_directory(directory: &Path, options: &LoadOptions, problems: &mut Problems
             let what =
                 if directory { "directories within are not read" } else { "the name does not end in .yaml or .yml" };
             let fault = TextFault::new(format!("ignored: {what}"), "rename it, or name it on its own to load it");
-            problems.warning(&name_of(path), 1, fault);
+            problems.warning(&origin_of(path), 1, fault);
         }
         named && !directory
     });
@@ -90,9 +91,9 @@ pub(super) fn text_of(path: &Path) -> Result<RuleFile, TextFault> {
 }
 
 fn refuse(path: &Path, fault: TextFault, problems: &mut Problems) {
-    problems.error(&name_of(path), 1, fault);
+    problems.error(&origin_of(path), 1, fault);
 }
 
-fn name_of(path: &Path) -> Arc<str> {
-    path.display().to_string().into()
+fn origin_of(path: &Path) -> Arc<RuleOrigin> {
+    Arc::new(RuleOrigin::File(path.display().to_string()))
 }

@@ -20,7 +20,7 @@ use crate::layer::{Layer, LayerRule, Switch};
 use crate::load::domain::DomainDocument;
 use crate::load::overlay::Overlay;
 use crate::load::reader::FileReader;
-use crate::model::Domain;
+use crate::model::{Domain, RuleOrigin};
 use crate::problem::{Problems, RuleProblem, TextFault, quoted};
 use crate::yaml::{self, Yaml};
 
@@ -131,7 +131,8 @@ fn load(
     layer: &Layer,
     mut problems: Problems,
 ) -> Result<LoadedRules, Vec<RuleProblem>> {
-    let texts: Vec<(Arc<str>, Vec<Yaml>)> = sources.iter().map(|source| documents(source, &mut problems)).collect();
+    let texts: Vec<(Arc<RuleOrigin>, Vec<Yaml>)> =
+        sources.iter().map(|source| documents(source, &mut problems)).collect();
     let mut found = Vec::new();
     for (file, values) in &texts {
         for value in values {
@@ -148,9 +149,9 @@ fn load(
     overlay.finish(&names, all_read, &mut problems);
 
     // Problems outside of rule files, such as an empty directory, come first; those of the layer last.
-    let files = texts.iter().map(|(file, _)| file.to_string());
-    let overlay = layer.rules.iter().map(LayerRule::source_name).chain(layer.switches.iter().map(Switch::source_name));
-    let mut ranks: HashMap<String, usize> = HashMap::new();
+    let files = texts.iter().map(|(file, _)| RuleOrigin::clone(file));
+    let overlay = layer.rules.iter().map(LayerRule::origin).chain(layer.switches.iter().map(Switch::origin));
+    let mut ranks: HashMap<RuleOrigin, usize> = HashMap::new();
     for (rank, file) in files.chain(overlay).enumerate() {
         ranks.entry(file).or_insert(rank + 1);
     }
@@ -159,8 +160,8 @@ fn load(
 }
 
 /// The documents of a file. Each is a domain.
-fn documents(source: &RuleFile, problems: &mut Problems) -> (Arc<str>, Vec<Yaml>) {
-    let file: Arc<str> = source.name.as_str().into();
+fn documents(source: &RuleFile, problems: &mut Problems) -> (Arc<RuleOrigin>, Vec<Yaml>) {
+    let file = Arc::new(RuleOrigin::File(source.name.clone()));
     if source.text.len() > MAX_FILE_BYTES {
         problems.error(&file, 1, too_long());
         return (file, Vec::new());

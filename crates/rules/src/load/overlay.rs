@@ -7,7 +7,7 @@ use crate::layer::{Layer, LayerMode, LayerRule, Switch};
 use crate::load::domain::{DomainSettings, visit};
 use crate::load::reader::FileReader;
 use crate::load::rules_form;
-use crate::model::{Node, Rule, RuleMode, SourceLocation};
+use crate::model::{Node, Rule, RuleMode, RuleOrigin, SourceLocation};
 use crate::problem::{Problems, TextFault, quoted};
 use crate::yaml::{self, Yaml, YamlKind, json};
 
@@ -21,7 +21,7 @@ pub(super) struct Overlay<'l> {
 /// A rule of the layer.
 struct OverlayRule<'l> {
     rule: &'l LayerRule,
-    file: Arc<str>,
+    file: Arc<RuleOrigin>,
     /// The parsed text, if it is valid YAML or JSON.
     value: Option<Yaml>,
 }
@@ -48,7 +48,7 @@ impl<'l> Overlay<'l> {
     pub(super) fn read(layer: &'l Layer, problems: &mut Problems) -> Overlay<'l> {
         let mut rules: HashMap<&str, Vec<OverlayRule<'_>>> = HashMap::new();
         for rule in &layer.rules {
-            let file: Arc<str> = rule.source_name().into();
+            let file = Arc::new(rule.origin());
             let value = with_severity(rule, problems, |problems| read_text(rule, &file, problems));
             rules.entry(&rule.domain).or_default().push(OverlayRule { rule, file, value });
         }
@@ -105,7 +105,7 @@ impl<'l> Overlay<'l> {
                 }
                 _ => continue,
             };
-            problems.warning(&switch.source_name().into(), 1, fault);
+            problems.warning(&Arc::new(switch.origin()), 1, fault);
         }
     }
 }
@@ -118,7 +118,7 @@ fn with_severity<T>(rule: &LayerRule, problems: &mut Problems, look: impl FnOnce
 }
 
 /// The single value of a rule's text.
-fn read_text(rule: &LayerRule, file: &Arc<str>, problems: &mut Problems) -> Option<Yaml> {
+fn read_text(rule: &LayerRule, file: &Arc<RuleOrigin>, problems: &mut Problems) -> Option<Yaml> {
     let off = rule.mode == Some(LayerMode::Off);
     if off && rule.rule.trim().is_empty() {
         return None;

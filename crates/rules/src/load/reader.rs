@@ -6,13 +6,13 @@ use tollgate_core::Request;
 
 use crate::limit_text;
 use crate::load::keys::Section;
-use crate::model::SourceLocation;
+use crate::model::{RuleOrigin, SourceLocation};
 use crate::problem::{Problems, TextFault, choose, quoted};
 use crate::yaml::{Scalar, Yaml, YamlEntry, YamlKind};
 
 /// Reads one file. Every method that returns `None` has reported the error.
 pub(super) struct FileReader<'p> {
-    file: Arc<str>,
+    file: Arc<RuleOrigin>,
     problems: &'p mut Problems,
 }
 
@@ -50,7 +50,7 @@ impl<'y> Fields<'y> {
 // === impl Reader ===
 
 impl<'p> FileReader<'p> {
-    pub(super) fn new(file: Arc<str>, problems: &'p mut Problems) -> FileReader<'p> {
+    pub(super) fn new(file: Arc<RuleOrigin>, problems: &'p mut Problems) -> FileReader<'p> {
         FileReader { file, problems }
     }
 

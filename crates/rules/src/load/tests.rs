@@ -65,8 +65,8 @@ fn one_bad_file_does_not_hide_the_problems_of_another() {
     let source = |name: &str, text: &str| RuleFile { name: name.to_owned(), text: text.to_owned() };
     let sources = [source("a", "domain: ["), source("b", "domain: d\nrulez: []\n"), source("c", "domain: e\n")];
     let problems = load_sources(&sources, &LoadOptions::default()).unwrap_err();
-    let places: Vec<_> = problems.iter().map(|problem| (&*problem.file, problem.line)).collect();
-    assert_eq!(places, [("a", 1), ("b", 2)]);
+    let places: Vec<_> = problems.iter().map(|problem| format!("{}:{}", problem.file, problem.line)).collect();
+    assert_eq!(places, ["a:1", "b:2"]);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn merged_domains_share_their_settings_and_refuse_twins() {
     assert_eq!(loaded.domains.len(), 1);
     let domain = &loaded.domains[0];
     assert_eq!(domain.entity.as_deref(), Some("u"));
-    let rules: Vec<_> = domain.rules.iter().map(|rule| (rule.name.as_str(), &*rule.at.file)).collect();
-    assert_eq!(rules, [("r", "a"), ("s", "b")]);
+    let rules: Vec<_> = domain.rules.iter().map(|rule| format!("{} in {}", rule.name, rule.at.file)).collect();
+    assert_eq!(rules, ["r in a", "s in b"]);
     assert_eq!(domain.tree.len(), 1);
 
     let twins =

@@ -67,7 +67,7 @@ fn compile(control: &Arc<ControlPlane>, rule: &LayerRule) -> Result<Vec<FieldFau
 
 /// Whether this rule caused the problem.
 fn is_new(problem: &RuleProblem, rule: &LayerRule, existing: &[RuleProblem]) -> bool {
-    *problem.file == *rule.source_name() || !existing.contains(problem)
+    rule.has(problem) || !existing.contains(problem)
 }
 
 /// The layer with this rule added or replaced.
@@ -83,8 +83,7 @@ fn with(layer: &Layer, rule: &LayerRule) -> Layer {
 
 /// The warnings about this rule.
 fn warnings_of(problem: &[RuleProblem], rule: &LayerRule) -> Vec<FieldFault> {
-    let place = rule.source_name();
-    problem.iter().filter(|problem| *problem.file == *place).map(fault).collect()
+    problem.iter().filter(|problem| rule.has(problem)).map(fault).collect()
 }
 
 fn fault(problem: &RuleProblem) -> FieldFault {

@@ -220,6 +220,17 @@ async fn a_rule_that_no_longer_fits_can_be_mended() {
 }
 
 #[tokio::test]
+async fn the_warnings_of_a_rule_are_not_those_of_its_namesake() {
+    let bench = Bench::new(&format!("{SHOP}---\ndomain: bank\nentity: api_key\n")).await;
+    let for_one_tier = json!({"rule": {"key": ["api_key"], "limit": {"pro": "7/hour"}}});
+    let written = bench.put(&format!("{RULE}?domain=shop"), &for_one_tier).await.ok();
+    assert!(written["warnings"][0]["what"].as_str().unwrap().contains("`free`"), "{written}");
+    let for_all = json!({"rule": {"key": ["api_key"], "limit": "7/hour"}});
+    let written = bench.put(&format!("{RULE}?domain=bank"), &for_all).await.ok();
+    assert_eq!(written, json!({"rule_id": "extra", "domain": "bank", "status": "active", "version": 1}));
+}
+
+#[tokio::test]
 async fn many_writers_make_as_many_versions() {
     const WRITERS: u64 = 30;
     let bench = Arc::new(Bench::new(SHOP).await);

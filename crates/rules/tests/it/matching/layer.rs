@@ -79,7 +79,7 @@ fn every_problem_of_a_layer_has_its_place_and_its_remedy() {
         let problems = load(text).map_or_else(|problems| problems, |(_, warnings)| warnings);
         let reported = problems.iter().map(RuleProblem::to_string).collect::<Vec<_>>().join("\n");
         assert_eq!(reported, expected.trim_end(), "\n{name}:\n{text}");
-        assert!(problems.iter().all(|problem| problem.is_by_api() != (&*problem.file == "f")));
+        assert!(problems.iter().all(|problem| problem.is_by_api() != (problem.file.to_string() == "f")));
         cases += 1;
     }
     assert!(cases >= 15, "only {cases} cases were found");
@@ -244,6 +244,26 @@ fn a_layer_without_what_is_at_fault() {
     let rest = layer.without_faulty(&problems);
     assert_eq!(rest.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(), ["good"]);
     assert_eq!(rest.switches, layer.switches);
+}
+
+#[test]
+fn a_faulty_rule_leaves_its_namesake_in_another_domain() {
+    let (files, layer) = parse(
+        "domain: d\n---\ndomain: e\n===== rule d/same\n{key: [], limit: 1/s}\n===== rule e/same\n{key: []}\n===== rule e/other off\n{key: []}\n",
+    );
+    let problems = files.load_with_layer(&LoadOptions::default(), &layer).unwrap_err();
+    let rest = layer.without_faulty(&problems);
+    let names: Vec<_> = rest.rules.iter().map(|rule| (rule.domain.as_str(), rule.name.as_str())).collect();
+    assert_eq!(names, [("d", "same"), ("e", "other")]);
+}
+
+#[test]
+fn a_file_with_the_name_of_a_rule_by_api_is_a_file() {
+    let (_, layer) = parse("domain: d\n===== rule d/same\n{key: [], limit: 1/s}\n");
+    let file = RuleFile { name: "rule same (by API)".to_owned(), text: "domain: d\nrules: 7\n".to_owned() };
+    let problems = RuleFiles::from_files(vec![file]).load_with_layer(&LoadOptions::default(), &layer).unwrap_err();
+    assert!(problems.iter().all(|problem| !problem.is_by_api()), "{problems:?}");
+    assert_eq!(layer.without_faulty(&problems), layer);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
 use tollgate_rules::Ruleset;
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Network, Policy, Rule, RuleMode, SourceLocation,
-    Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Network, Policy, Rule, RuleMode, RuleOrigin,
+    SourceLocation, Terms, Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
 
@@ -155,7 +155,7 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
 }
 
 pub(crate) fn place() -> SourceLocation {
-    SourceLocation { file: Arc::from("f"), line: 1 }
+    SourceLocation { file: Arc::new(RuleOrigin::File("f".to_owned())), line: 1 }
 }
 
 pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
