@@ -72,14 +72,28 @@ pub(crate) async fn list(
     Ok(Json(ListPage { items, next }).into_response())
 }
 
-/// The records of the versions from `first` to before `below`, in order.
+/// The records of the versions from `first` to before `below`, in order. Records of rules that are called like a version stand
+/// between those of its own, and may fill a page of the store.
 async fn range(api: &Api, name: &RecordName, first: u64, below: u64) -> Result<Vec<StoredRecord>, ApiProblem> {
-    let filter = versions(name);
-    let after = version_name(name, first - 1);
-    let page_size = usize::try_from(below - first).unwrap_or(usize::MAX);
-    let mut page = records::db(api)?.list(&filter, Some(&after), page_size).await?;
-    page.retain(|stored| number(name, stored).is_some_and(|number| (first..below).contains(&number)));
-    Ok(page)
+    let (db, filter) = (records::db(api)?, versions(name));
+    let mut found = Vec::new();
+    let mut next = first;
+    while next < below {
+        let page_size = usize::try_from(below - next).unwrap_or(usize::MAX);
+        let mut page = db.list(&filter, Some(&version_name(name, next - 1)), page_size).await?;
+        let is_last = page.len() < page_size;
+        page.retain(|stored| number(name, stored).is_some_and(|number| (next..below).contains(&number)));
+        next = match page.last().and_then(|last| number(name, last)) {
+            _ if is_last => below,
+            Some(last) => last + 1,
+            None => {
+                page.extend(db.get(&version_name(name, next)).await?);
+                next + 1
+            }
+        };
+        found.append(&mut page);
+    }
+    Ok(found)
 }
 
 /// Show a version of a rule

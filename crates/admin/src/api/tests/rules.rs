@@ -231,6 +231,32 @@ async fn the_warnings_of_a_rule_are_not_those_of_its_namesake() {
 }
 
 #[tokio::test]
+async fn a_page_of_versions_is_full_whatever_other_rules_are_called() {
+    let bench = Bench::new(SHOP).await;
+    let namesakes =
+        ["extra", "extra@0000000001", "extra@0000000003"].map(|name| format!("/v1/ratelimit/config/{name}"));
+    for (path, count) in namesakes.iter().zip([4, 5, 5]) {
+        for _ in 0..count {
+            bench.put(path, &short()).await.ok();
+        }
+    }
+    for limit in 1..=5 {
+        let (mut numbers, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = bench.get(&format!("{RULE}/versions?limit={limit}{after}")).await.ok();
+            let items = page["items"].as_array().unwrap();
+            numbers.extend(items.iter().map(|item| item["version"].as_u64().unwrap()));
+            assert_eq!(items.len(), limit.min(4 - (numbers.len() - items.len())), "{page}");
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(numbers, [4, 3, 2, 1], "{limit} at a time");
+    }
+}
+
+#[tokio::test]
 async fn many_writers_make_as_many_versions() {
     const WRITERS: u64 = 30;
     let bench = Arc::new(Bench::new(SHOP).await);
