@@ -12,7 +12,7 @@ use tollgate::{Limiter, LoadOptions, ManualClock, MemoryConfig, Ruleset, Span, T
 const START: Timestamp = Timestamp::from_secs(1_772_442_000);
 
 /// Seconds since the start, with the caller and the endpoint.
-const STORY: [(u64, &[(&str, &str)]); 10] = [
+const REQUESTS: [(u64, &[(&str, &str)]); 10] = [
     (0, &[("api_key", "ada"), ("endpoint", "GET /api/v1/orders")]),
     (1, &[("api_key", "ada"), ("endpoint", "POST /api/v1/orders")]),
     (1, &[("api_key", "ada"), ("endpoint", "POST /api/v1/orders")]),
@@ -29,31 +29,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules");
     let (rules, _warnings) = Ruleset::load(&[path], &LoadOptions::default(), 1)
         .map_err(|problems| problems.iter().map(|problem| format!("\n{problem}")).collect::<String>())?;
-    println!("Rules of examples/rules/api.yaml, counters in memory, {} requests:\n", STORY.len());
+    println!("Rules of examples/rules/api.yaml, counters in memory, {} requests:\n", REQUESTS.len());
 
     let clock = ManualClock::at(START);
     let limiter = Limiter::new(rules, MemoryConfig::default().build_with(clock.clone()));
-    for (second, entries) in STORY {
+    for (second, entries) in REQUESTS {
         clock.set(START.after(Span::from_secs(second)));
         let decision = poll_once(limiter.check("api_platform", entries)).ok_or("the in-memory store never waits")??;
 
         let call = entries.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(": ");
-        let answer = match (decision.denied_by(), decision.tightest()) {
-            (Some(denied), _) => format!("refused by {}, {}", denied.rule.name(), come_back(decision.wait())),
+        let result = match (decision.denied_by(), decision.tightest()) {
+            (Some(denied), _) => format!("refused by {}, {}", denied.rule.name(), retry_text(decision.wait())),
             (None, Some(tightest)) => {
                 format!("allowed, {} left of {}", tightest.reading.remaining, tightest.rule.name())
             }
             (None, None) => "allowed, no limit applies".to_owned(),
         };
-        println!("{second:>4} s  {call:<33}  {answer}");
+        println!("{second:>4} s  {call:<33}  {result}");
     }
     println!("\nTo see why: tollgate explain --rules examples/rules api_key=ada endpoint='POST /api/v1/orders'");
     Ok(())
 }
 
-fn come_back(wait: Wait) -> String {
+fn retry_text(wait: Wait) -> String {
     match wait.span() {
-        Some(span) => format!("come back in {} s", span.as_secs_ceil()),
-        None => "and it never will fit".to_owned(),
+        Some(span) => format!("retry in {} s", span.as_secs_ceil()),
+        None => "and it never fits".to_owned(),
     }
 }

@@ -84,9 +84,9 @@ impl<S: Store> Limiter<S> {
         let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
         let attributes = caller_attributes(entity, caller, others);
         let (descriptors, arena) = ([Descriptor::new(&attributes)], LimitArena::default());
-        let ways = domain.tree_paths(&attributes);
-        let looks = self.looks_of(domain, &descriptors, &ways, &arena)?;
-        let (claim, changed, left_out) = adjustment_claim(looks, rule, adjustment);
+        let paths = domain.tree_paths(&attributes);
+        let peek = self.peek_claim(domain, &descriptors, &paths, &arena)?;
+        let (claim, changed, left_out) = adjustment_claim(peek, rule, adjustment);
         let mut settlement = Settlement::default();
         self.settle(&claim, &mut settlement).await;
         let read = changed.iter().zip(&claim.charges).zip(&settlement.readings);
@@ -115,15 +115,15 @@ type OmittedRules<'a> = Vec<(&'a Rule, String)>;
 
 /// The claim that applies the adjustment, the rules of its charges, and the rules that are left out.
 fn adjustment_claim<'a>(
-    looks: Peek<'a>,
+    peek: Peek<'a>,
     rule: Option<&str>,
     adjustment: Adjustment,
 ) -> (Claim<'a>, Vec<&'a Rule>, OmittedRules<'a>) {
     let is_selected = |one: &Rule| rule.is_none_or(|name| one.name() == name);
-    let mut left_out = looks.left_out;
+    let mut left_out = peek.left_out;
     left_out.retain(|(rule, _)| is_selected(rule));
     let (mut charges, mut changed) = (SmallVec::new(), Vec::new());
-    let peeked = looks.claim.charges.into_iter().zip(looks.rules).map(|(charge, (rule, _))| (charge, rule));
+    let peeked = peek.claim.charges.into_iter().zip(peek.rules).map(|(charge, (rule, _))| (charge, rule));
     for (charge, rule) in peeked.filter(|(_, rule)| is_selected(rule)) {
         if charge.limit.algorithm() == Algorithm::Concurrency && adjustment != Adjustment::Reset {
             left_out.push((rule, CONCURRENCY.to_owned()));
@@ -134,7 +134,7 @@ fn adjustment_claim<'a>(
         charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, strict: true, ..charge });
         changed.push(rule);
     }
-    (Claim { charges, ..looks.claim }, changed, left_out)
+    (Claim { charges, ..peek.claim }, changed, left_out)
 }
 
 impl Adjustment {

@@ -10,10 +10,10 @@ use crate::ids;
 use crate::limiter::Limiter;
 
 impl<S: Store> Limiter<S> {
-    /// Turns a decision with a delay above `most` into a refusal, and gives back what it took.
-    pub async fn refuse_for_delay(&self, request: &Request<'_>, decision: &mut Decision, most: Span) {
+    /// Turns a decision with a delay above `max` into a refusal, and gives back what it took.
+    pub async fn refuse_for_delay(&self, request: &Request<'_>, decision: &mut Decision, max: Span) {
         self.give_back(request, decision).await;
-        decision.refuse_for_delay(most);
+        decision.refuse_for_delay(max);
     }
 
     /// Gives back everything that a decision took, in one claim, and updates its readings.
@@ -41,11 +41,11 @@ impl<S: Store> Limiter<S> {
 }
 
 impl Decision {
-    /// Turns a decision with a delay above `most` into a refusal by the limit with the longest delay. The wait ends
-    /// when that delay would be `most`.
-    pub fn refuse_for_delay(&mut self, most: Span) {
+    /// Turns a decision with a delay above `max` into a refusal by the limit with the longest delay. The wait ends
+    /// when that delay would be `max`.
+    pub fn refuse_for_delay(&mut self, max: Span) {
         let Decision { matched, settlement, verdict, .. } = self;
-        let over = verdict.delay.as_micros().saturating_sub(most.as_micros());
+        let over = verdict.delay.as_micros().saturating_sub(max.as_micros());
         let wait = Wait::For(Span::from_micros(over.max(1)));
         let readings = &mut settlement.readings;
         let enforced = || {

@@ -39,7 +39,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_name_comes_twice() {
+    fn identifiers_are_unique_across_threads() {
         let take = || (0..10_000).map(|_| super::next().0).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(take)).collect();
         let mut seen = HashSet::new();

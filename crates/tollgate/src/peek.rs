@@ -65,11 +65,11 @@ impl<S: Store> Limiter<S> {
         let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
         let attributes = caller_attributes(entity, caller, others);
         let (descriptors, arena) = ([Descriptor::new(&attributes)], LimitArena::default());
-        let ways = domain.tree_paths(&attributes);
-        let looks = self.looks_of(domain, &descriptors, &ways, &arena)?;
+        let paths = domain.tree_paths(&attributes);
+        let peek = self.peek_claim(domain, &descriptors, &paths, &arena)?;
         let mut settlement = Settlement::default();
-        self.settle(&looks.claim, &mut settlement).await;
-        let read = looks.rules.iter().zip(&looks.claim.charges).zip(&settlement.readings);
+        self.settle(&peek.claim, &mut settlement).await;
+        let read = peek.rules.iter().zip(&peek.claim.charges).zip(&settlement.readings);
         let counters = read.map(|(((rule, by), charge), reading)| {
             let key = charge.key.values().iter().map(display_value).collect();
             let (limit, mode) = (charge.limit.clone(), charge.mode);
@@ -81,20 +81,20 @@ impl<S: Store> Limiter<S> {
             entity: entity.to_owned(),
             at: settlement.at,
             counters: counters.collect(),
-            left_out: looks.left_out.into_iter().map(|(rule, why)| (RuleName::new(rule), why)).collect(),
+            left_out: peek.left_out.into_iter().map(|(rule, why)| (RuleName::new(rule), why)).collect(),
         }))
     }
 
-    /// The claim that peeks at a caller's counters. `ways` are the domain's paths for the attributes of the descriptor.
-    pub(crate) fn looks_of<'a>(
+    /// The claim that peeks at a caller's counters. `paths` are the domain's tree paths for the attributes of the descriptor.
+    pub(crate) fn peek_claim<'a>(
         &self,
         domain: &'a Domain,
         descriptors: &'a [Descriptor<'a>; 1],
-        ways: &'a TreePaths<'a>,
+        paths: &'a TreePaths<'a>,
         arena: &'a LimitArena,
     ) -> Result<Peek<'a>, RequestError> {
         let known = TenantContext { tenants: &self.tenants(), now: &|| self.clock().now(), arena };
-        domain.peek(descriptors, ways, ids::next(), &known)
+        domain.peek(descriptors, paths, ids::next(), &known)
     }
 }
 

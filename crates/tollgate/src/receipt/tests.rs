@@ -16,7 +16,7 @@ fn value() -> impl Strategy<Value = OwnedValue> {
     ]
 }
 
-fn taken() -> impl Strategy<Value = TakenCharge> {
+fn taken_charge() -> impl Strategy<Value = TakenCharge> {
     let on_end = prop_oneof![
         Just(OnEnd::Release),
         (any::<bool>(), any::<bool>()).prop_map(|(settle, refund)| OnEnd::Units { settle, refund }),
@@ -33,12 +33,17 @@ fn taken() -> impl Strategy<Value = TakenCharge> {
 }
 
 fn receipt() -> impl Strategy<Value = Receipt> {
-    (any::<u128>(), 0..EXACT, 0..EXACT, prop::collection::vec(taken(), 0..6)).prop_map(|(id, at, hold, taken)| {
-        Receipt { id: ClaimId(id), taken_at: Timestamp::from_micros(at), hold: Span::from_micros(hold), taken }
-    })
+    (any::<u128>(), 0..EXACT, 0..EXACT, prop::collection::vec(taken_charge(), 0..6)).prop_map(
+        |(id, at, hold, taken)| Receipt {
+            id: ClaimId(id),
+            taken_at: Timestamp::from_micros(at),
+            hold: Span::from_micros(hold),
+            taken,
+        },
+    )
 }
 
-fn written(receipt: &Receipt) -> Vec<u8> {
+fn encode(receipt: &Receipt) -> Vec<u8> {
     let mut bytes = Vec::new();
     receipt.write(&mut bytes);
     bytes
@@ -46,32 +51,32 @@ fn written(receipt: &Receipt) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(receipt in receipt()) {
-        prop_assert_eq!(Receipt::read(&written(&receipt)), Some(receipt));
+    fn an_encoded_receipt_decodes_to_itself(receipt in receipt()) {
+        prop_assert_eq!(Receipt::read(&encode(&receipt)), Some(receipt));
     }
 
     #[test]
-    fn what_is_cut_off_or_longer_is_none(receipt in receipt(), at in any::<prop::sample::Index>()) {
-        let mut bytes = written(&receipt);
+    fn truncated_and_longer_bytes_are_not_receipts(receipt in receipt(), at in any::<prop::sample::Index>()) {
+        let mut bytes = encode(&receipt);
         prop_assert_eq!(Receipt::read(&bytes[..at.index(bytes.len())]), None);
         bytes.push(0);
         prop_assert_eq!(Receipt::read(&bytes), None);
     }
 
     #[test]
-    fn whatever_the_bytes_are_what_is_read_can_be_written(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn whatever_is_decoded_can_be_encoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Some(receipt) = Receipt::read(&bytes) {
-            prop_assert_eq!(Receipt::read(&written(&receipt)), Some(receipt));
+            prop_assert_eq!(Receipt::read(&encode(&receipt)), Some(receipt));
         }
     }
 
     #[test]
-    fn a_changed_byte_is_no_panic(receipt in receipt(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut bytes = written(&receipt);
+    fn a_changed_byte_does_not_panic(receipt in receipt(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = encode(&receipt);
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Some(changed) = Receipt::read(&bytes) {
-            prop_assert_eq!(Receipt::read(&written(&changed)), Some(changed));
+            prop_assert_eq!(Receipt::read(&encode(&changed)), Some(changed));
         }
     }
 }

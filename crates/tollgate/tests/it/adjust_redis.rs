@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate::redis::{RedisConfig, RedisCounters};
-use tollgate::{
-    Adjustment, AdjustmentReport, ClaimId, Decision, Descriptor, GuardConfig, Limiter, Request, Ruleset, Source,
-};
+use tollgate::{Adjustment, AdjustmentReport, ClaimId, Decision, Descriptor, GuardConfig, Limiter, Request, Source};
 use tollgate_testing::{Redis, Relay, eventually};
 
-/// Periods so long that no test sees the end of one.
+use crate::support::rules;
+
+/// The periods are longer than any test.
 const RULES: &str = "
 domain: d
 entity: key
@@ -27,51 +27,50 @@ rules:
   - {name: own, key: [endpoint], limit: 10/day, algorithm: fixed_window}
 ";
 const RATES: [&str; 7] = ["token", "leaky", "fixed", "sliding", "charges_settled", "log", "month"];
-const HERE: [(&str, &str); 1] = [("endpoint", "/x")];
+const ENDPOINT: [(&str, &str); 1] = [("endpoint", "/x")];
 
-struct World {
+struct RedisFixture {
     runtime: Runtime,
     limiter: Limiter<RedisCounters>,
 }
 
-impl World {
-    fn new(port: u16, rules: &str, guard: GuardConfig) -> World {
+impl RedisFixture {
+    fn new(port: u16, text: &str, guard: GuardConfig) -> RedisFixture {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (rules, _) = Ruleset::from_text(rules, 1).unwrap();
         let address = format!("redis://127.0.0.1:{port}").parse().unwrap();
         let counters = RedisCounters::new(RedisConfig::new(address), guard).unwrap();
-        let world = World { runtime, limiter: Limiter::new(rules, counters) };
-        assert!(world.runtime.block_on(world.limiter.store().wait_until_ready(Duration::from_secs(30))));
-        world
+        let fixture = RedisFixture { runtime, limiter: Limiter::new(rules(text, 1), counters) };
+        assert!(fixture.runtime.block_on(fixture.limiter.store().wait_until_ready(Duration::from_secs(30))));
+        fixture
     }
 
-    /// However busy this machine is, Redis is not away.
-    fn patient(redis: &Redis, rules: &str) -> World {
+    /// With a deadline that a busy machine does not exceed.
+    fn with_long_deadline(redis: &Redis, text: &str) -> RedisFixture {
         let guard = GuardConfig { deadline: Duration::from_secs(30), ..GuardConfig::default() };
-        World::new(redis.port(), rules, guard)
+        RedisFixture::new(redis.port(), text, guard)
     }
 
     fn check(&self, caller: &str, cost: u64) -> Decision {
-        let entries = [("key", caller), HERE[0]];
+        let entries = [("key", caller), ENDPOINT[0]];
         let descriptors = [Descriptor::new(&entries)];
-        // Each request is one in flight.
+        // Each request holds a slot of its own.
         let id = Some(ClaimId(fastrand::u128(..)));
         let request = Request { descriptors: &descriptors, cost, claim: id, ..Request::default() };
         self.runtime.block_on(self.limiter.check_request(&request)).unwrap()
     }
 
     fn adjust(&self, rule: Option<&str>, adjustment: Adjustment) -> AdjustmentReport {
-        let adjusted = self.limiter.adjust(None, None, "a", &HERE, rule, adjustment);
+        let adjusted = self.limiter.adjust(None, None, "a", &ENDPOINT, rule, adjustment);
         self.runtime.block_on(adjusted).unwrap().unwrap()
     }
 
-    fn left(&self, caller: &str) -> Vec<u64> {
-        let peeked = self.runtime.block_on(self.limiter.peek(None, None, caller, &HERE)).unwrap().unwrap();
+    fn remaining(&self, caller: &str) -> Vec<u64> {
+        let peeked = self.runtime.block_on(self.limiter.peek(None, None, caller, &ENDPOINT)).unwrap().unwrap();
         peeked.counters.iter().map(|(_, counter)| counter.reading.remaining).collect()
     }
 }
 
-fn moved(adjusted: &AdjustmentReport) -> Vec<(&str, u64, u64)> {
+fn changes(adjusted: &AdjustmentReport) -> Vec<(&str, u64, u64)> {
     assert!(adjusted.is_stored(), "{adjusted:?}");
     let counters = adjusted.counters.iter();
     counters.map(|counter| (&*counter.rule.name, counter.units, counter.reading.remaining)).collect()
@@ -83,24 +82,24 @@ fn keys(redis: &Redis) -> Vec<String> {
 }
 
 #[test]
-fn every_counter_starts_afresh_and_nothing_is_left_in_redis() {
+fn a_reset_removes_every_counter_from_redis() {
     let redis = Redis::start();
-    let [one, other] = [(); 2].map(|()| World::patient(&redis, RULES));
+    let [one, other] = [(); 2].map(|()| RedisFixture::with_long_deadline(&redis, RULES));
     assert!(one.check("a", 10).allowed());
-    for world in [&one, &other] {
-        let refused = world.check("a", 1);
+    for fixture in [&one, &other] {
+        let refused = fixture.check("a", 1);
         assert!(!refused.allowed() && refused.source() == Source::Store, "{refused:?}");
     }
     assert!(!keys(&redis).is_empty());
     let adjusted = one.adjust(None, Adjustment::Reset);
     let expected = [&RATES.map(|rule| (rule, 10, 10))[..], &[("slots", 1, 10), ("per-endpoint", 10, 10)]].concat();
-    assert_eq!(moved(&adjusted), expected);
+    assert_eq!(changes(&adjusted), expected);
     // The counter of all callers of the endpoint is not this caller's.
     let rest = eventually(|| (keys(&redis).len() == 1).then(|| keys(&redis)));
     assert!(rest.is_some_and(|rest| rest[0].contains("own")), "{:?}", keys(&redis));
     let by_endpoint = one.limiter.adjust(None, Some("endpoint"), "/x", &[], None, Adjustment::Reset);
     let by_endpoint = one.runtime.block_on(by_endpoint).unwrap().unwrap();
-    assert_eq!(moved(&by_endpoint), [("own", 10, 10)]);
+    assert_eq!(changes(&by_endpoint), [("own", 10, 10)]);
     assert!(eventually(|| keys(&redis).is_empty().then_some(())).is_some(), "{:?}", keys(&redis));
     // This server has cleared its deny cache; another does within a second.
     assert!(one.check("a", 1).allowed());
@@ -108,39 +107,39 @@ fn every_counter_starts_afresh_and_nothing_is_left_in_redis() {
 }
 
 #[test]
-fn a_reset_of_one_rule_leaves_the_others() {
+fn a_reset_of_one_rule_does_not_affect_other_rules() {
     let redis = Redis::start();
-    let world = World::patient(&redis, RULES);
+    let fixture = RedisFixture::with_long_deadline(&redis, RULES);
     for caller in ["a", "b"] {
-        world.check(caller, 4);
+        fixture.check(caller, 4);
     }
     for (at, rule) in RATES.iter().enumerate() {
-        assert_eq!(moved(&world.adjust(Some(rule), Adjustment::Reset)), [(*rule, 4, 10)]);
+        assert_eq!(changes(&fixture.adjust(Some(rule), Adjustment::Reset)), [(*rule, 4, 10)]);
         let left: Vec<u64> = RATES.iter().enumerate().map(|(other, _)| if other <= at { 10 } else { 6 }).collect();
-        assert_eq!(world.left("a"), [&left[..], &[9, 6]].concat(), "{rule}");
+        assert_eq!(fixture.remaining("a"), [&left[..], &[9, 6]].concat(), "{rule}");
     }
-    assert_eq!(world.left("b"), [6, 6, 6, 6, 6, 6, 6, 9, 6]);
+    assert_eq!(fixture.remaining("b"), [6, 6, 6, 6, 6, 6, 6, 9, 6]);
 }
 
 #[test]
 fn credits_and_debits_are_exact() {
     let redis = Redis::start();
-    let world = World::patient(&redis, RULES);
-    world.check("a", 6);
+    let fixture = RedisFixture::with_long_deadline(&redis, RULES);
+    fixture.check("a", 6);
     let all = [&RATES[..], &["per-endpoint"]].concat();
     let expected: Vec<_> = all.iter().map(|rule| (*rule, 3, 1)).collect();
-    assert_eq!(moved(&world.adjust(None, Adjustment::Debit(3))), expected);
+    assert_eq!(changes(&fixture.adjust(None, Adjustment::Debit(3))), expected);
     let expected: Vec<_> = all.iter().map(|rule| (*rule, 7, 0)).collect();
-    assert_eq!(moved(&world.adjust(None, Adjustment::Debit(7))), expected);
-    let credited = world.adjust(None, Adjustment::Credit(8));
+    assert_eq!(changes(&fixture.adjust(None, Adjustment::Debit(7))), expected);
+    let credited = fixture.adjust(None, Adjustment::Credit(8));
     let expected: Vec<_> = all.iter().map(|rule| (*rule, 8, 2)).collect();
-    assert_eq!(moved(&credited), expected);
+    assert_eq!(changes(&credited), expected);
     let left_out: Vec<&str> = credited.left_out.iter().map(|(rule, _)| &*rule.name).collect();
     assert_eq!(left_out, ["own", "slots"]);
 }
 
 #[test]
-fn a_bucket_that_drains_fast_is_credited_to_the_unit() {
+fn a_credit_to_a_fast_bucket_is_exact() {
     let redis = Redis::start();
     let fast = "
 domain: d
@@ -148,10 +147,10 @@ entity: key
 rules:
   - {name: fast, key: [key], limit: 1000000/second, burst: 100000000, algorithm: token_bucket}
 ";
-    let world = World::patient(&redis, fast);
-    assert_eq!(world.adjust(None, Adjustment::Debit(90_000_000)).counters[0].units, 90_000_000);
+    let fixture = RedisFixture::with_long_deadline(&redis, fast);
+    assert_eq!(fixture.adjust(None, Adjustment::Debit(90_000_000)).counters[0].units, 90_000_000);
     for units in [1, 100, 100_000] {
-        assert_eq!(world.adjust(None, Adjustment::Credit(units)).counters[0].units, units);
+        assert_eq!(fixture.adjust(None, Adjustment::Credit(units)).counters[0].units, units);
     }
 }
 
@@ -164,21 +163,22 @@ fn adjustments_fail_and_are_not_deferred_while_redis_is_unavailable() {
         cool_down: Duration::from_millis(100),
         ..GuardConfig::default()
     };
-    let (here, there) = (World::patient(&redis, RULES), World::new(relay.port(), RULES, guard));
-    here.check("a", 4);
-    let before = here.left("a");
-    assert_eq!(there.left("a"), before);
+    let (direct, relayed) =
+        (RedisFixture::with_long_deadline(&redis, RULES), RedisFixture::new(relay.port(), RULES, guard));
+    direct.check("a", 4);
+    let before = direct.remaining("a");
+    assert_eq!(relayed.remaining("a"), before);
     relay.refuse();
     relay.cut();
     let stored = || {
-        let status = there.limiter.store().status();
+        let status = relayed.limiter.store().status();
         (status.waiting, status.owed, status.local)
     };
     // Without anything deferred for Redis, and with something that this server counted meanwhile.
     for counted in [0, 10] {
         assert_eq!(stored(), (0, counted, counted));
         for adjustment in [Adjustment::Reset, Adjustment::Credit(2), Adjustment::Debit(2)] {
-            let adjusted = there.adjust(None, adjustment);
+            let adjusted = relayed.adjust(None, adjustment);
             assert!(!adjusted.is_stored(), "{adjusted:?}");
             for counter in &adjusted.counters {
                 assert_eq!((counter.units, counter.reading.source), (0, Source::Assumed), "{adjustment:?}");
@@ -186,15 +186,15 @@ fn adjustments_fail_and_are_not_deferred_while_redis_is_unavailable() {
             assert_eq!(stored(), (0, counted, counted), "{adjustment:?}");
         }
         if counted == 0 {
-            assert_eq!(there.check("a", 1).source(), Source::Local);
+            assert_eq!(relayed.check("a", 1).source(), Source::Local);
         }
     }
     relay.pass();
     let is_caught_up =
-        || (stored().1 == 0 && there.adjust(Some("fixed"), Adjustment::Debit(0)).is_stored()).then_some(());
-    assert!(eventually(is_caught_up).is_some(), "{:?}", there.limiter.store().status());
+        || (stored().1 == 0 && relayed.adjust(Some("fixed"), Adjustment::Debit(0)).is_stored()).then_some(());
+    assert!(eventually(is_caught_up).is_some(), "{:?}", relayed.limiter.store().status());
     let expected: Vec<u64> = before.iter().map(|left| left - 1).collect();
-    assert!(eventually(|| (here.left("a") == expected).then_some(())).is_some(), "{:?}", here.left("a"));
-    assert_eq!(there.adjust(None, Adjustment::Reset).counters[0].units, 5);
-    assert_eq!(here.left("a")[0], 10);
+    assert!(eventually(|| (direct.remaining("a") == expected).then_some(())).is_some(), "{:?}", direct.remaining("a"));
+    assert_eq!(relayed.adjust(None, Adjustment::Reset).counters[0].units, 5);
+    assert_eq!(direct.remaining("a")[0], 10);
 }

@@ -1,12 +1,10 @@
-//! Records, and what a limiter makes of them.
+//! Records of the control plane, applied to a limiter.
 
 use tollgate::control::{Controls, Effect, Record, RecordKind};
-use tollgate::{
-    Decision, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, ResolvedBy, Ruleset, Timestamp,
-    poll_once,
-};
+use tollgate::{Decision, Descriptor, ManualClock, Request, ResolvedBy, poll_once};
 
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+use crate::support::{ManualLimiter, START, manual_limiter};
+
 const RULES: &str = "
 domain: api
 entity: api_key
@@ -25,14 +23,15 @@ fn record<'r>(
     Record { generation, kind, domain: domain.into(), name: name.into(), document: document.map(Into::into) }
 }
 
-fn limiter(controls: &Controls, clock: &ManualClock) -> Limiter<MemoryStore<ManualClock>> {
-    let (rules, _) = Ruleset::from_text(RULES, 1).unwrap();
-    let limiter = Limiter::new(rules, MemoryConfig::default().build_with(clock.clone())).with_clock(clock.clone());
+/// A limiter with these rules, the controls whose tenants it uses, and its clock.
+fn controlled(text: &str) -> (Controls, ManualLimiter, ManualClock) {
+    let (limiter, clock) = manual_limiter(text);
+    let controls = Controls::default();
     limiter.install_tenants(controls.tenants().clone());
-    limiter
+    (controls, limiter, clock)
 }
 
-fn check(limiter: &Limiter<MemoryStore<ManualClock>>, entries: &[(&str, &str)]) -> Decision {
+fn check(limiter: &ManualLimiter, entries: &[(&str, &str)]) -> Decision {
     let descriptors = [Descriptor::new(entries)];
     poll_once(limiter.check_request(&Request { descriptors: &descriptors, ..Request::default() })).unwrap().unwrap()
 }
@@ -42,9 +41,8 @@ fn limits(decision: &Decision) -> Vec<(u64, ResolvedBy)> {
 }
 
 #[test]
-fn the_quota_of_the_seed_documents_means_what_it_says() {
-    let (mut controls, clock) = (Controls::default(), ManualClock::at(START));
-    let limiter = limiter(&controls, &clock);
+fn a_quota_with_a_tier_and_an_override_begins_and_ends_on_time() {
+    let (mut controls, limiter, clock) = controlled(RULES);
     let order = [("api_key", "abc123"), ("endpoint", "POST /api/v1/orders")];
     let quota = r#"{"tier": "enterprise", "overrides": [{"descriptor": "endpoint:POST /api/v1/orders", "requests_per_unit": 500, "unit": "minute"}],
         "effective_at": "2026-01-01T00:01:00Z", "expires_at": "2026-01-01T00:02:00Z"}"#;
@@ -65,9 +63,8 @@ fn the_quota_of_the_seed_documents_means_what_it_says() {
 }
 
 #[test]
-fn what_is_in_force_stays_until_what_is_scheduled_begins() {
-    let (mut controls, clock) = (Controls::default(), ManualClock::at(START));
-    let limiter = limiter(&controls, &clock);
+fn the_next_stage_of_a_quota_begins_on_schedule() {
+    let (mut controls, limiter, clock) = controlled(RULES);
     let quota = r#"{"tier": "pro", "expires_at": "2026-01-01T00:01:00Z", "next": {"tier": "enterprise", "effective_at": "2026-01-01T00:01:00Z"}}"#;
     controls.apply(&record(1, RecordKind::Quota, "api", "a", Some(quota))).unwrap();
     assert_eq!(limits(&check(&limiter, &[("api_key", "a")])), [(1_000, ResolvedBy::Tier)]);
@@ -76,16 +73,19 @@ fn what_is_in_force_stays_until_what_is_scheduled_begins() {
 }
 
 #[test]
-fn emergencies_and_blocks() {
-    let (mut controls, clock) = (Controls::default(), ManualClock::at(START));
-    let limiter = limiter(&controls, &clock);
+fn emergencies_and_blocks_are_applied_and_removed() {
+    let (mut controls, limiter, clock) = controlled(RULES);
     let emergency = r#"{"percent": 10, "reason": "flood", "expires_at": "2026-01-01T01:00:00Z"}"#;
     controls.apply(&record(1, RecordKind::Emergency, "api", "flood", Some(emergency))).unwrap();
     assert_eq!(limits(&check(&limiter, &[("api_key", "a")])), [(10, ResolvedBy::Emergency)]);
     controls.apply(&record(2, RecordKind::Emergency, "", "flood", None)).unwrap();
-    assert_eq!(limits(&check(&limiter, &[("api_key", "a")])).len(), 1, "that of no domain is another");
+    assert_eq!(
+        limits(&check(&limiter, &[("api_key", "a")])).len(),
+        1,
+        "an emergency without a domain is another record"
+    );
     clock.set(START.after(tollgate::Span::from_secs(3_600)));
-    assert_eq!(limits(&check(&limiter, &[("api_key", "a")])), [(100, ResolvedBy::Tier)], "it ended");
+    assert_eq!(limits(&check(&limiter, &[("api_key", "a")])), [(100, ResolvedBy::Tier)], "the emergency has ended");
 
     for (name, document) in
         [("a", r#"{"reason": "r"}"#), ("10.0.0.0/8", r#"{"range": true, "status": 429, "reason": "r"}"#)]
@@ -101,13 +101,10 @@ fn emergencies_and_blocks() {
 
 #[test]
 fn emergencies_are_named_by_domain_and_name() {
-    let (mut controls, clock) = (Controls::default(), ManualClock::at(START));
     let emergency =
         |percent: u32| format!(r#"{{"percent": {percent}, "reason": "flood", "expires_at": "2026-01-01T01:00:00Z"}}"#);
     let text = RULES.replace("domain: api", "domain: a") + "---" + &RULES.replace("domain: api", "domain: a/b");
-    let (rules, _) = Ruleset::from_text(&text, 1).unwrap();
-    let limiter = Limiter::new(rules, MemoryConfig::default().build_with(clock.clone())).with_clock(clock.clone());
-    limiter.install_tenants(controls.tenants().clone());
+    let (mut controls, limiter, _) = controlled(&text);
     let limit = |domain: &'static str| {
         let descriptors = [Descriptor::new(&[("api_key", "k")])];
         let request = Request { domain: Some(domain), descriptors: &descriptors, ..Request::default() };
@@ -122,13 +119,12 @@ fn emergencies_are_named_by_domain_and_name() {
 }
 
 #[test]
-fn what_can_not_be_read_changes_nothing() {
-    let (mut controls, clock) = (Controls::default(), ManualClock::at(START));
-    let limiter = limiter(&controls, &clock);
+fn an_invalid_record_changes_nothing() {
+    let (mut controls, limiter, _) = controlled(RULES);
     controls.apply(&record(1, RecordKind::Quota, "api", "a", Some(r#"{"tier": "pro"}"#))).unwrap();
     let error =
         controls.apply(&record(2, RecordKind::Quota, "api", "a", Some(r#"{"tier": "pro", "new": 1}"#))).unwrap_err();
     assert!(error.contains("the quota \"a\" of domain \"api\" can't be read"), "{error}");
     assert_eq!(limits(&check(&limiter, &[("api_key", "a")])), [(1_000, ResolvedBy::Tier)]);
-    assert_eq!(controls.generation(), 2, "it is not requested again");
+    assert_eq!(controls.generation(), 2, "the record is not requested again");
 }

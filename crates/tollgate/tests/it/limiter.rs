@@ -1,37 +1,31 @@
-//! Rules and a store, joined: decisions without an executor, changing rules, failing stores.
+//! Limiters: decisions without an executor, changes of rules, failures of the store.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tollgate::{
-    ClaimId, Decision, Descriptor, Explanation, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, Mode,
-    Request, RequestError, RuleMatch, Ruleset, Source, Span, Store, Timestamp, Wait, poll_once,
+    ClaimId, Decision, Descriptor, Explanation, Limiter, Mode, Request, RequestError, RuleMatch, Source, Span, Store,
+    Wait, poll_once,
 };
 use tollgate_core::{Claim, Settlement};
-use tollgate_rules::{RuleFile as File, load_sources};
 
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+use crate::support::{ManualLimiter, manual_limiter, rules};
 
-fn rules(text: &str, generation: u64) -> Ruleset {
-    let file = File { name: "rules.yaml".to_owned(), text: text.to_owned() };
-    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, generation).unwrap()
-}
-
-fn one(limit: &str) -> String {
+fn one_rule(limit: &str) -> String {
     format!("domain: d\nrules:\n  - {{name: r, key: [k], limit: {limit}}}\n")
 }
 
-fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
-    Limiter::new(rules(text, 1), MemoryConfig::default().build_with(ManualClock::at(START)))
+fn limiter(text: &str) -> ManualLimiter {
+    manual_limiter(text).0
 }
 
 fn check<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)]) -> Decision {
-    ask(limiter, entries, 1).unwrap()
+    check_cost(limiter, entries, 1).unwrap()
 }
 
-/// Checks, and expects a result at the first poll.
-fn ask<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Result<Decision, RequestError> {
+/// Checks a request of this cost, and expects a result at the first poll.
+fn check_cost<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) -> Result<Decision, RequestError> {
     let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost, ..Request::default() };
     poll_once(limiter.check_request(&request)).expect("the in-memory store is ready at the first poll")
@@ -43,49 +37,49 @@ fn explain<S: Store>(limiter: &Limiter<S>, entries: &[(&str, &str)], cost: u64) 
     poll_once(limiter.explain(&request)).unwrap().unwrap()
 }
 
-fn left(decision: &Decision) -> u64 {
+fn remaining(decision: &Decision) -> u64 {
     decision.tightest().unwrap().reading.remaining
 }
 
 #[test]
-fn a_changed_amount_keeps_what_was_used() {
-    let limiter = limiter(&one("10/m"));
+fn a_changed_amount_keeps_the_used_units() {
+    let limiter = limiter(&one_rule("10/m"));
     for _ in 0..4 {
         check(&limiter, &[("k", "a")]);
     }
-    limiter.install(rules(&one("100/m"), 2));
+    limiter.install(rules(&one_rule("100/m"), 2));
     let decision = check(&limiter, &[("k", "a")]);
-    assert_eq!((left(&decision), decision.generation()), (95, 2));
-    limiter.install(rules(&one("5/m"), 3));
+    assert_eq!((remaining(&decision), decision.generation()), (95, 2));
+    limiter.install(rules(&one_rule("5/m"), 3));
     assert!(!check(&limiter, &[("k", "a")]).allowed());
     assert_eq!(limiter.rules().generation(), 3);
 }
 
 #[test]
-fn a_changed_period_or_algorithm_starts_afresh() {
-    let limiter = limiter(&one("10/m"));
+fn a_changed_period_or_algorithm_starts_a_new_counter() {
+    let limiter = limiter(&one_rule("10/m"));
     check(&limiter, &[("k", "a")]);
-    limiter.install(rules(&one("10/30s"), 2));
-    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
-    limiter.install(rules(&one("10/m, algorithm: token_bucket"), 3));
-    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
-    limiter.install(rules(&one("10/m, sub_windows: 10"), 4));
-    assert_eq!(left(&check(&limiter, &[("k", "a")])), 9);
-    // The first counter is where it was.
-    limiter.install(rules(&one("10/m"), 5));
-    assert_eq!(left(&check(&limiter, &[("k", "a")])), 8);
+    limiter.install(rules(&one_rule("10/30s"), 2));
+    assert_eq!(remaining(&check(&limiter, &[("k", "a")])), 9);
+    limiter.install(rules(&one_rule("10/m, algorithm: token_bucket"), 3));
+    assert_eq!(remaining(&check(&limiter, &[("k", "a")])), 9);
+    limiter.install(rules(&one_rule("10/m, sub_windows: 10"), 4));
+    assert_eq!(remaining(&check(&limiter, &[("k", "a")])), 9);
+    // The first counter is unchanged.
+    limiter.install(rules(&one_rule("10/m"), 5));
+    assert_eq!(remaining(&check(&limiter, &[("k", "a")])), 8);
 }
 
 #[test]
-fn rules_may_change_while_others_decide() {
-    let limiter = limiter(&one("1000/m"));
+fn rules_can_change_during_checks() {
+    let limiter = limiter(&one_rule("1000/m"));
     let admitted = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..2_000 {
                     let decision = check(&limiter, &[("k", "a")]);
-                    // The limit is the one of the rules that decided.
+                    // The limit belongs to the rules that decided.
                     let amount = decision.tightest().unwrap().limit.amount();
                     assert_eq!(amount, if decision.generation() % 2 == 1 { 1000 } else { 1001 });
                     admitted.fetch_add(u64::from(decision.allowed()), Ordering::Relaxed);
@@ -93,7 +87,7 @@ fn rules_may_change_while_others_decide() {
             });
         }
         for generation in 2..50 {
-            limiter.install(rules(&one(if generation % 2 == 1 { "1000/m" } else { "1001/m" }), generation));
+            limiter.install(rules(&one_rule(if generation % 2 == 1 { "1000/m" } else { "1001/m" }), generation));
         }
     });
     let admitted = admitted.load(Ordering::Relaxed);
@@ -103,7 +97,7 @@ fn rules_may_change_while_others_decide() {
 #[test]
 fn many_threads_admit_exactly_the_limit() {
     for algorithm in ["sliding_window", "token_bucket", "fixed_window", "sliding_log"] {
-        let limiter = limiter(&one(&format!("1000/m, algorithm: {algorithm}")));
+        let limiter = limiter(&one_rule(&format!("1000/m, algorithm: {algorithm}")));
         let admitted = AtomicU64::new(0);
         thread::scope(|scope| {
             for _ in 0..8 {
@@ -132,20 +126,20 @@ rules:
   - {name: shadow, key: [], match: {policy: shadow}, limit: 7/m, policy: security, mode: shadow}
 ";
 
-/// A store with a bug.
-struct Panics {
-    when: When,
+/// A store that panics.
+struct PanickingStore {
+    at: PanicAt,
 }
 
 #[derive(Clone, Copy)]
-enum When {
-    Called,
-    Polled,
+enum PanicAt {
+    Call,
+    Poll,
 }
 
-impl Store for Panics {
+impl Store for PanickingStore {
     fn settle_into(&self, _claim: &Claim<'_>, _settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
-        if matches!(self.when, When::Called) {
+        if matches!(self.at, PanicAt::Call) {
             panic!("a bug in the store");
         }
         async { panic!("a bug in the store") }
@@ -153,9 +147,9 @@ impl Store for Panics {
 }
 
 #[test]
-fn a_panic_in_the_store_is_answered_by_the_policies() {
-    for when in [When::Called, When::Polled] {
-        let limiter = Limiter::new(rules(POLICIES, 1), Panics { when });
+fn after_a_panic_in_the_store_the_policies_decide() {
+    for at in [PanicAt::Call, PanicAt::Poll] {
+        let limiter = Limiter::new(rules(POLICIES, 1), PanickingStore { at });
         let rows = [
             (&[("policy", "comfort")][..], true),
             (&[("policy", "security")], false),
@@ -173,7 +167,7 @@ fn a_panic_in_the_store_is_answered_by_the_policies() {
             let wait = if allowed { Wait::None } else { Wait::For(Span::from_secs(1)) };
             assert_eq!(decision.wait(), wait, "{entries:?}");
         }
-        // A rule that does not refuse otherwise does not refuse now.
+        // A shadow rule does not refuse now either.
         assert!(check(&limiter, &[("policy", "shadow")]).allowed());
         // A request without limits needs no store.
         let free = check(&limiter, &[("policy", "none")]);
@@ -182,7 +176,7 @@ fn a_panic_in_the_store_is_answered_by_the_policies() {
 }
 
 #[test]
-fn what_meets_no_limit_is_allowed() {
+fn a_request_without_limits_is_allowed() {
     let limiter = limiter(
         "domain: d\nrules:\n  - {name: r, key: [k], limit: 1/m}\n  - {name: free, key: [f], limit: unlimited}\n",
     );
@@ -196,20 +190,20 @@ fn what_meets_no_limit_is_allowed() {
 }
 
 #[test]
-fn requests_that_can_not_be_decided() {
+fn invalid_requests_are_errors() {
     let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 9/m, cost: tokens}\n---\ndomain: e\n");
-    let ask = |domain, entries: &[(&str, &str)]| {
+    let check = |domain, entries: &[(&str, &str)]| {
         let descriptors = [Descriptor::new(entries)];
         let request = Request { domain, descriptors: &descriptors, cost: 1, ..Request::default() };
         poll_once(limiter.check_request(&request)).unwrap().map(|decision| decision.allowed())
     };
-    assert_eq!(ask(Some("f"), &[]), Err(RequestError::UnknownDomain));
-    assert_eq!(ask(None, &[]), Err(RequestError::NoDomain));
-    assert!(matches!(ask(Some("d"), &[("tokens", "many")]), Err(RequestError::BadCost(_))));
-    assert!(matches!(ask(Some("d"), &[("tokens", "1"); 33]), Err(RequestError::TooMany { max: 32, .. })));
-    assert_eq!(ask(Some("d"), &[("tokens", "9")]), Ok(true));
-    assert_eq!(ask(Some("d"), &[("tokens", "1")]), Ok(false));
-    assert_eq!(ask(Some("e"), &[]), Ok(true));
+    assert_eq!(check(Some("f"), &[]), Err(RequestError::UnknownDomain));
+    assert_eq!(check(None, &[]), Err(RequestError::NoDomain));
+    assert!(matches!(check(Some("d"), &[("tokens", "many")]), Err(RequestError::BadCost(_))));
+    assert!(matches!(check(Some("d"), &[("tokens", "1"); 33]), Err(RequestError::TooMany { max: 32, .. })));
+    assert_eq!(check(Some("d"), &[("tokens", "9")]), Ok(true));
+    assert_eq!(check(Some("d"), &[("tokens", "1")]), Ok(false));
+    assert_eq!(check(Some("e"), &[]), Ok(true));
 }
 
 const SEVERAL: &str = "
@@ -243,7 +237,7 @@ fn explaining_consumes_nothing() {
         summary(&explain(&limiter, &[("k", "a")], 1)),
         [vec![9], vec![9], vec![9], vec![1], vec![2], vec![], vec![]]
     );
-    assert_eq!(left(&check(&limiter, &[("k", "a")])), 1);
+    assert_eq!(remaining(&check(&limiter, &[("k", "a")])), 1);
 }
 
 #[test]
@@ -271,23 +265,23 @@ fn an_explanation_has_every_rule_and_its_counters() {
 
 /// A caller that names its claim holds one slot, however often it checks.
 #[test]
-fn a_named_claim_holds_once() {
+fn a_named_claim_holds_one_slot() {
     let limiter = limiter("domain: d\nrules:\n  - {name: r, key: [], limit: 2 concurrent}\n");
-    let ask = |claim| {
+    let check = |claim| {
         let request = Request { claim, ..Request::default() };
         poll_once(limiter.check_request(&request)).unwrap().unwrap()
     };
-    assert_eq!(left(&ask(Some(ClaimId(7)))), 1);
-    assert_eq!(left(&ask(Some(ClaimId(7)))), 1);
+    assert_eq!(remaining(&check(Some(ClaimId(7)))), 1);
+    assert_eq!(remaining(&check(Some(ClaimId(7)))), 1);
     // Without a name each request takes another slot.
-    assert_eq!(left(&ask(None)), 0);
-    assert!(!ask(None).allowed());
-    assert!(ask(Some(ClaimId(7))).allowed());
+    assert_eq!(remaining(&check(None)), 0);
+    assert!(!check(None).allowed());
+    assert!(check(Some(ClaimId(7))).allowed());
 }
 
 /// A refused request has exceeded no soft limit.
 #[test]
-fn soft_limits_signal_what_passed_them() {
+fn exceeded_soft_limits_are_signals() {
     let limiter = limiter(
         "domain: d\nrules:\n  - {name: soft, key: [k], limit: 1/day, mode: soft}\n  - {name: hard, key: [k], limit: 2/day}\n",
     );
@@ -298,7 +292,7 @@ fn soft_limits_signal_what_passed_them() {
 }
 
 #[test]
-fn rules_for_everybody_count_by_themselves() {
+fn rules_without_a_key_have_separate_counters() {
     let rule =
         |name: &str, limit: &str| format!("  - {{name: {name}, key: [], limit: {limit}, algorithm: fixed_window}}\n");
     let text = format!("domain: d\nrules:\n{}{}", rule("second", "5/second"), rule("day", "9/day"));

@@ -1,4 +1,4 @@
-//! The library: limiters, sessions, receipts and operators' orders.
+//! The library: limiters, sessions, throttles, receipts and the control plane.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
 
@@ -15,6 +15,7 @@ mod redis_counters;
 mod reloads;
 mod seed;
 mod session;
+mod support;
 mod tenants;
 mod throttle;
 mod witness;

@@ -1,14 +1,11 @@
 //! Receipts: what a check took is settled when its request has ended, in one claim, once.
 
 use tollgate::{
-    CounterChange, Decision, Descriptor, KeyError, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore,
-    Receipt, ReceiptError, ReceiptKeys, ReceiptWish, Request, RequestOutcome, Ruleset, SettleError, SettledReceipt,
-    Span, Timestamp, poll_once,
+    CounterChange, Decision, Descriptor, KeyError, ManualClock, Receipt, ReceiptError, ReceiptKeys, ReceiptWish,
+    Request, RequestOutcome, SettleError, SettledReceipt, Span, poll_once,
 };
 
-use tollgate_rules::{RuleFile as File, load_sources};
-
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+use crate::support::{ManualLimiter, START, manual_limiter};
 
 const RULES: &str = "
 domain: llm
@@ -21,27 +18,24 @@ rules:
   - {name: budget, key: [user], limit: 1000/day, cost: tokens, settle: true}
 ";
 
-struct World {
+struct Fixture {
     clock: ManualClock,
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: ManualLimiter,
 }
 
-impl World {
-    fn new() -> World {
-        let file = File { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
-        let domains = load_sources(&[file], &LoadOptions::default()).unwrap().domains;
-        let rules = Ruleset::compile(domains, 1).unwrap();
-        let clock = ManualClock::at(START);
-        World { limiter: Limiter::new(rules, MemoryConfig::default().build_with(clock.clone())), clock }
+impl Fixture {
+    fn new() -> Fixture {
+        let (limiter, clock) = manual_limiter(RULES);
+        Fixture { limiter, clock }
     }
 
-    fn ask(&self, request: Request<'_>, entries: &[(&str, &str)]) -> Decision {
+    fn check_request(&self, request: Request<'_>, entries: &[(&str, &str)]) -> Decision {
         let descriptors = [Descriptor::new(entries)];
         poll_once(self.limiter.check_request(&Request { descriptors: &descriptors, ..request })).unwrap().unwrap()
     }
 
     fn check(&self, entries: &[(&str, &str)]) -> Decision {
-        self.ask(Request::default(), entries)
+        self.check_request(Request::default(), entries)
     }
 
     fn settle(
@@ -54,73 +48,75 @@ impl World {
     }
 
     /// How many units each rule has left.
-    fn left(&self) -> Vec<(String, u64)> {
-        let looked =
-            self.ask(Request { cost: 0, ..Request::default() }, &[("key", "k"), ("what", "order"), ("tokens", "0")]);
-        looked.outcomes().map(|one| (one.rule.name().to_owned(), one.reading.remaining)).collect()
+    fn remaining(&self) -> Vec<(String, u64)> {
+        let peek = self.check_request(
+            Request { cost: 0, ..Request::default() },
+            &[("key", "k"), ("what", "order"), ("tokens", "0")],
+        );
+        peek.outcomes().map(|one| (one.rule.name().to_owned(), one.reading.remaining)).collect()
     }
 
-    fn left_of(&self, rule: &str) -> u64 {
-        self.left().into_iter().find(|(name, _)| name == rule).unwrap().1
+    fn remaining_of(&self, rule: &str) -> u64 {
+        self.remaining().into_iter().find(|(name, _)| name == rule).unwrap().1
     }
 }
 
-fn moved(settled: &SettledReceipt) -> Vec<(String, CounterChange)> {
+fn changes(settled: &SettledReceipt) -> Vec<(String, CounterChange)> {
     settled.rules().map(|one| (one.rule.name().to_owned(), one.change)).collect()
 }
 
 #[test]
 fn a_slot_is_released_and_an_estimate_replaced() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("tokens", "400")]);
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("tokens", "400")]);
     let receipt = decision.receipt().unwrap();
-    assert_eq!((world.left_of("in-flight"), world.left_of("tokens")), (1, 600));
-    let settled = world.settle(receipt, RequestOutcome::Ok, Some(150)).unwrap();
+    assert_eq!((fixture.remaining_of("in-flight"), fixture.remaining_of("tokens")), (1, 600));
+    let settled = fixture.settle(receipt, RequestOutcome::Ok, Some(150)).unwrap();
     let expected =
         [("in-flight".to_owned(), CounterChange::Released), ("tokens".to_owned(), CounterChange::Returned(250))];
-    assert_eq!(moved(&settled), expected);
-    assert_eq!((world.left_of("in-flight"), world.left_of("tokens")), (2, 850));
+    assert_eq!(changes(&settled), expected);
+    assert_eq!((fixture.remaining_of("in-flight"), fixture.remaining_of("tokens")), (2, 850));
     assert!(!settled.is_replay() && settled.is_stored());
 }
 
 #[test]
 fn a_cost_above_the_estimate_is_debited_past_the_limit() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("tokens", "900")]);
-    let settled = world.settle(decision.receipt().unwrap(), RequestOutcome::Ok, Some(2_500)).unwrap();
-    assert_eq!(moved(&settled)[1], ("tokens".to_owned(), CounterChange::Debited(1_600)));
-    assert_eq!(world.left_of("tokens"), 0);
-    assert!(!world.check(&[("key", "k"), ("tokens", "0")]).allowed(), "past its limit nothing passes");
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("tokens", "900")]);
+    let settled = fixture.settle(decision.receipt().unwrap(), RequestOutcome::Ok, Some(2_500)).unwrap();
+    assert_eq!(changes(&settled)[1], ("tokens".to_owned(), CounterChange::Debited(1_600)));
+    assert_eq!(fixture.remaining_of("tokens"), 0);
+    assert!(!fixture.check(&[("key", "k"), ("tokens", "0")]).allowed(), "nothing passes beyond the limit");
 }
 
 #[test]
-fn a_failure_is_refunded_where_the_rule_says_so_and_nowhere_else() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("what", "order")]);
-    assert_eq!((world.left_of("orders"), world.left_of("plain")), (4, 99));
-    let settled = world.settle(decision.receipt().unwrap(), RequestOutcome::Failed, None).unwrap();
+fn only_rules_with_a_refund_refund_a_failure() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("what", "order")]);
+    assert_eq!((fixture.remaining_of("orders"), fixture.remaining_of("plain")), (4, 99));
+    let settled = fixture.settle(decision.receipt().unwrap(), RequestOutcome::Failed, None).unwrap();
     let expected =
         [("in-flight".to_owned(), CounterChange::Released), ("orders".to_owned(), CounterChange::Returned(1))];
-    assert_eq!(moved(&settled), expected);
-    assert_eq!((world.left_of("orders"), world.left_of("plain")), (5, 99));
-    let decision = world.check(&[("key", "k"), ("what", "order")]);
-    world.settle(decision.receipt().unwrap(), RequestOutcome::Ok, None).unwrap();
-    assert_eq!(world.left_of("orders"), 4);
+    assert_eq!(changes(&settled), expected);
+    assert_eq!((fixture.remaining_of("orders"), fixture.remaining_of("plain")), (5, 99));
+    let decision = fixture.check(&[("key", "k"), ("what", "order")]);
+    fixture.settle(decision.receipt().unwrap(), RequestOutcome::Ok, None).unwrap();
+    assert_eq!(fixture.remaining_of("orders"), 4);
 }
 
 #[test]
-fn twice_is_once_and_something_else_is_refused() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("tokens", "400")]);
+fn settling_is_idempotent_and_another_outcome_is_refused() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("tokens", "400")]);
     let receipt = decision.receipt().unwrap();
-    let first = world.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap();
-    let left = world.left();
-    world.check(&[("key", "k"), ("tokens", "7")]);
-    let between = world.left();
+    let first = fixture.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap();
+    let left = fixture.remaining();
+    fixture.check(&[("key", "k"), ("tokens", "7")]);
+    let between = fixture.remaining();
     assert_ne!(left, between);
-    let again = world.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap();
+    let again = fixture.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap();
     assert!(again.is_replay());
-    assert_eq!(moved(&again), moved(&first));
+    assert_eq!(changes(&again), changes(&first));
     for (outcome, cost) in [
         (RequestOutcome::Ok, Some(101)),
         (RequestOutcome::Ok, None),
@@ -128,72 +124,73 @@ fn twice_is_once_and_something_else_is_refused() {
         (RequestOutcome::Running, None),
     ] {
         assert_eq!(
-            world.settle(receipt, outcome, cost).unwrap_err(),
+            fixture.settle(receipt, outcome, cost).unwrap_err(),
             SettleError::AlreadySettled,
             "{outcome:?} {cost:?}"
         );
     }
-    assert_eq!(world.left(), between, "none of these changed anything");
+    assert_eq!(fixture.remaining(), between, "no refused settlement changed a counter");
 }
 
 #[test]
 fn a_settlement_is_final_even_if_nothing_changed() {
-    let world = World::new();
-    let decision = world.check(&[("user", "u"), ("tokens", "400")]);
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("user", "u"), ("tokens", "400")]);
     let receipt = decision.receipt().unwrap();
-    assert_eq!(moved(&world.settle(receipt, RequestOutcome::Running, None).unwrap()), []);
-    assert_eq!(moved(&world.settle(receipt, RequestOutcome::Ok, None).unwrap()), []);
-    assert_eq!(world.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap_err(), SettleError::AlreadySettled);
-    assert_eq!(world.settle(receipt, RequestOutcome::Running, None).unwrap_err(), SettleError::AlreadySettled);
-    let looked = world.ask(Request { cost: 0, ..Request::default() }, &[("user", "u"), ("tokens", "0")]);
-    assert_eq!(looked.tightest().unwrap().reading.remaining, 600);
+    assert_eq!(changes(&fixture.settle(receipt, RequestOutcome::Running, None).unwrap()), []);
+    assert_eq!(changes(&fixture.settle(receipt, RequestOutcome::Ok, None).unwrap()), []);
+    assert_eq!(fixture.settle(receipt, RequestOutcome::Ok, Some(100)).unwrap_err(), SettleError::AlreadySettled);
+    assert_eq!(fixture.settle(receipt, RequestOutcome::Running, None).unwrap_err(), SettleError::AlreadySettled);
+    let peek = fixture.check_request(Request { cost: 0, ..Request::default() }, &[("user", "u"), ("tokens", "0")]);
+    assert_eq!(peek.tightest().unwrap().reading.remaining, 600);
 }
 
 #[test]
-fn a_request_that_goes_on_keeps_its_slot() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k")]);
+fn a_running_request_keeps_its_slot() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k")]);
     let receipt = decision.receipt().unwrap();
     for round in 1..=10 {
-        world.clock.set(START.after(Span::from_secs(29 * round)));
-        let settled = world.settle(receipt, RequestOutcome::Running, None).unwrap();
-        assert_eq!(moved(&settled), [("in-flight".to_owned(), CounterChange::Extended)]);
-        assert_eq!(world.left_of("in-flight"), 1);
+        fixture.clock.set(START.after(Span::from_secs(29 * round)));
+        let settled = fixture.settle(receipt, RequestOutcome::Running, None).unwrap();
+        assert_eq!(changes(&settled), [("in-flight".to_owned(), CounterChange::Extended)]);
+        assert_eq!(fixture.remaining_of("in-flight"), 1);
     }
-    world.clock.set(START.after(Span::from_secs(29 * 10 + 30)));
-    assert_eq!(world.left_of("in-flight"), 2, "nobody said that it goes on: the slot is free");
+    fixture.clock.set(START.after(Span::from_secs(29 * 10 + 30)));
+    assert_eq!(fixture.remaining_of("in-flight"), 2, "without an extension the slot is free");
     for _ in 0..2 {
-        assert!(world.check(&[("key", "k")]).allowed());
+        assert!(fixture.check(&[("key", "k")]).allowed());
     }
-    let settled = world.settle(receipt, RequestOutcome::Running, None).unwrap();
-    assert_eq!(moved(&settled), [("in-flight".to_owned(), CounterChange::Lost)], "others have the slots now");
-    let settled = world.settle(receipt, RequestOutcome::Ok, None).unwrap();
+    let settled = fixture.settle(receipt, RequestOutcome::Running, None).unwrap();
+    assert_eq!(changes(&settled), [("in-flight".to_owned(), CounterChange::Lost)], "other requests hold the slots");
+    let settled = fixture.settle(receipt, RequestOutcome::Ok, None).unwrap();
     assert_eq!(settled.rules().next().unwrap().reading.taken, 0);
-    assert_eq!(world.left_of("in-flight"), 0, "and keep them");
+    assert_eq!(fixture.remaining_of("in-flight"), 0, "and they still hold them");
 }
 
 #[test]
-fn costs_that_make_no_sense_change_nothing() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("tokens", "400")]);
+fn invalid_costs_change_nothing() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("tokens", "400")]);
     let receipt = decision.receipt().unwrap();
-    let left = world.left();
-    assert_eq!(world.settle(receipt, RequestOutcome::Running, Some(1)).unwrap_err(), SettleError::CostOfRunning);
-    assert_eq!(world.settle(receipt, RequestOutcome::Ok, Some(1 << 53)).unwrap_err(), SettleError::CostTooLarge);
-    assert_eq!(world.left(), left);
-    world.settle(receipt, RequestOutcome::Ok, Some(400)).unwrap();
+    let left = fixture.remaining();
+    assert_eq!(fixture.settle(receipt, RequestOutcome::Running, Some(1)).unwrap_err(), SettleError::CostOfRunning);
+    assert_eq!(fixture.settle(receipt, RequestOutcome::Ok, Some(1 << 53)).unwrap_err(), SettleError::CostTooLarge);
+    assert_eq!(fixture.remaining(), left);
+    fixture.settle(receipt, RequestOutcome::Ok, Some(400)).unwrap();
 }
 
 #[test]
 fn a_receipt_is_issued_if_it_is_needed_or_requested() {
-    let world = World::new();
-    let wish = |receipt, entries: &[(&str, &str)]| world.ask(Request { receipt, ..Request::default() }, entries);
+    let fixture = Fixture::new();
+    let wish =
+        |receipt, entries: &[(&str, &str)]| fixture.check_request(Request { receipt, ..Request::default() }, entries);
     assert!(wish(ReceiptWish::IfNeeded, &[("key", "a")]).receipt().is_some());
     assert!(wish(ReceiptWish::IfNeeded, &[("other", "a")]).receipt().is_none());
     let requested = wish(ReceiptWish::Always, &[("other", "a")]);
     let receipt = requested.receipt().unwrap();
     assert!(receipt.is_empty());
-    assert_eq!(moved(&world.settle(receipt, RequestOutcome::Ok, Some(5)).unwrap()), []);
+    assert_eq!(changes(&fixture.settle(receipt, RequestOutcome::Ok, Some(5)).unwrap()), []);
     // A caller that can't release takes no slot, and the decision counts the rule.
     let never = wish(ReceiptWish::Never, &[("key", "b")]);
     assert!(never.receipt().is_none() && never.allowed());
@@ -205,60 +202,60 @@ fn a_receipt_is_issued_if_it_is_needed_or_requested() {
 }
 
 #[test]
-fn the_same_name_is_decided_once_with_the_same_receipt() {
-    let world = World::new();
+fn a_repeated_idempotency_key_gets_the_same_receipt() {
+    let fixture = Fixture::new();
     let once = Request { once: Some("order-1"), ..Request::default() };
-    let first = world.ask(once, &[("key", "k"), ("tokens", "400")]);
-    let left = world.left();
-    let again = world.ask(once, &[("key", "k"), ("tokens", "400")]);
+    let first = fixture.check_request(once, &[("key", "k"), ("tokens", "400")]);
+    let left = fixture.remaining();
+    let again = fixture.check_request(once, &[("key", "k"), ("tokens", "400")]);
     assert!(matches!(again.replay(), tollgate::Replay::Again { passed: true, .. }));
     assert_eq!(again.receipt(), first.receipt());
-    assert_eq!(world.left(), left);
-    let other = world.ask(once, &[("key", "other"), ("tokens", "400")]);
-    assert_eq!(other.replay(), tollgate::Replay::First, "another caller's name");
-    let conflict = world.ask(once, &[("key", "k"), ("tokens", "401")]);
+    assert_eq!(fixture.remaining(), left);
+    let other = fixture.check_request(once, &[("key", "other"), ("tokens", "400")]);
+    assert_eq!(other.replay(), tollgate::Replay::First, "another caller's key");
+    let conflict = fixture.check_request(once, &[("key", "k"), ("tokens", "401")]);
     assert_eq!(conflict.replay(), tollgate::Replay::Conflict);
     assert!(!conflict.allowed() && conflict.receipt().is_none());
-    assert_eq!(world.left(), left);
+    assert_eq!(fixture.remaining(), left);
 }
 
-/// A name that is used again after its result has expired takes units again, and has something to settle again.
+/// A key that is reused after its result has expired takes units again, which are to be settled again.
 #[test]
-fn a_name_that_is_used_again_has_a_receipt_of_its_own() {
-    let World { clock, limiter } = World::new();
-    let world = World { limiter: limiter.with_once_retention(Span::from_secs(5)), clock };
+fn a_reused_idempotency_key_gets_a_new_receipt() {
+    let Fixture { clock, limiter } = Fixture::new();
+    let fixture = Fixture { limiter: limiter.with_once_retention(Span::from_secs(5)), clock };
     let once = Request { once: Some("order-1"), ..Request::default() };
-    let first = world.ask(once, &[("key", "k")]);
-    world.settle(first.receipt().unwrap(), RequestOutcome::Ok, None).unwrap();
-    world.clock.set(START.after(Span::from_secs(6)));
-    let second = world.ask(once, &[("key", "k")]);
-    assert_eq!((second.replay(), world.left_of("in-flight")), (tollgate::Replay::First, 1));
+    let first = fixture.check_request(once, &[("key", "k")]);
+    fixture.settle(first.receipt().unwrap(), RequestOutcome::Ok, None).unwrap();
+    fixture.clock.set(START.after(Span::from_secs(6)));
+    let second = fixture.check_request(once, &[("key", "k")]);
+    assert_eq!((second.replay(), fixture.remaining_of("in-flight")), (tollgate::Replay::First, 1));
     let (first, second) = (first.receipt().unwrap(), second.receipt().unwrap());
     assert_eq!(first.claim(), second.claim());
-    assert!(!world.settle(second, RequestOutcome::Ok, None).unwrap().is_replay());
-    assert_eq!(world.left_of("in-flight"), 2);
-    assert!(world.settle(second, RequestOutcome::Ok, None).unwrap().is_replay());
+    assert!(!fixture.settle(second, RequestOutcome::Ok, None).unwrap().is_replay());
+    assert_eq!(fixture.remaining_of("in-flight"), 2);
+    assert!(fixture.settle(second, RequestOutcome::Ok, None).unwrap().is_replay());
 }
 
 /// By the clock of another server a receipt may be valid for slightly longer than its hold.
 #[test]
 fn a_settlement_is_recorded_for_longer_than_the_receipt_is_valid() {
-    let world = World::new();
-    let decision = world.check(&[("key", "k"), ("what", "order")]);
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "k"), ("what", "order")]);
     let receipt = decision.receipt().unwrap();
-    world.settle(receipt, RequestOutcome::Failed, None).unwrap();
-    world.check(&[("key", "k"), ("what", "order")]);
+    fixture.settle(receipt, RequestOutcome::Failed, None).unwrap();
+    fixture.check(&[("key", "k"), ("what", "order")]);
     for seconds in [1, 60, 69] {
-        world.clock.set(START.after(Span::from_secs(seconds)));
-        assert!(world.settle(receipt, RequestOutcome::Failed, None).unwrap().is_replay(), "{seconds}");
-        assert_eq!(world.left_of("orders"), 4);
+        fixture.clock.set(START.after(Span::from_secs(seconds)));
+        assert!(fixture.settle(receipt, RequestOutcome::Failed, None).unwrap().is_replay(), "{seconds}");
+        assert_eq!(fixture.remaining_of("orders"), 4);
     }
 }
 
 #[test]
-fn only_its_keys_make_and_open_receipts() {
-    let world = World::new();
-    let decision = world.check(&[("key", "käy"), ("tokens", "400"), ("what", "order")]);
+fn only_the_keys_of_the_fleet_sign_and_open_receipts() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(&[("key", "käy"), ("tokens", "400"), ("what", "order")]);
     let receipt = decision.receipt().unwrap();
     let start = START;
     let (old, new) = (b"an old secret of the fleet".as_slice(), b"a new secret of the fleet".as_slice());

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tollgate::redis::{OpenError, RedisConfig, RedisCounters};
-use tollgate::{Decision, Descriptor, GuardConfig, Limiter, Request, Ruleset, Source};
+use tollgate::{Decision, Descriptor, GuardConfig, Limiter, Request, Source};
 use tollgate_testing::{Redis, eventually, free_port};
+
+use crate::support::rules;
 
 const RULES: &str = "
 domain: shop
@@ -15,8 +17,7 @@ rules:
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limiter(counters: RedisCounters) -> Limiter<RedisCounters> {
-    let (rules, _) = Ruleset::from_text(RULES, 1).unwrap();
-    Limiter::new(rules, counters)
+    Limiter::new(rules(RULES, 1), counters)
 }
 
 async fn check(limiter: &Limiter<RedisCounters>) -> Decision {
@@ -25,14 +26,14 @@ async fn check(limiter: &Limiter<RedisCounters>) -> Decision {
 }
 
 fn connections(redis: &Redis) -> Option<u64> {
-    // The one that asks is one of them.
+    // Without the connection of this query.
     Some(redis.info("clients", "connected_clients")?.parse::<u64>().ok()? - 1)
 }
 
 #[tokio::test]
 async fn services_share_their_counters_and_close_them() {
     let redis = Redis::start();
-    // However busy this machine is, Redis is not away.
+    // A deadline that a busy machine does not exceed.
     let guard = GuardConfig { deadline: 30 * SECOND, ..GuardConfig::default() };
     let config = || RedisConfig::new(redis.url().parse().unwrap());
     let [one, other] = [(); 2].map(|()| limiter(RedisCounters::new(config(), guard).unwrap()));
@@ -54,10 +55,10 @@ async fn services_share_their_counters_and_close_them() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_no_error_and_an_address_that_is_none_is_one() {
-    let away = RedisCounters::open(&format!("redis://127.0.0.1:{}", free_port())).unwrap();
-    assert!(!away.wait_until_ready(SECOND / 5).await);
-    let decision = check(&limiter(away)).await;
+async fn an_unavailable_redis_is_not_an_error_and_an_invalid_address_is() {
+    let counters = RedisCounters::open(&format!("redis://127.0.0.1:{}", free_port())).unwrap();
+    assert!(!counters.wait_until_ready(SECOND / 5).await);
+    let decision = check(&limiter(counters)).await;
     assert!(decision.allowed() && decision.source() != Source::Store, "{decision:?}");
     let error = RedisCounters::open("memcached://127.0.0.1").unwrap_err();
     assert!(matches!(error, OpenError::Address(_)) && !error.to_string().is_empty(), "{error}");

@@ -1,12 +1,11 @@
-//! Replays after a change of rules: what was decided or settled once stays so.
+//! Replays after a change of rules: a decision or a settlement is final.
 
 use tollgate::{
-    CounterChange, Decision, Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, ReceiptWish,
-    Replay, Request, RequestOutcome, Ruleset, Span, Timestamp, Wait, poll_once,
+    CounterChange, Decision, Descriptor, ManualClock, ReceiptWish, Replay, Request, RequestOutcome, Span, Wait,
+    poll_once,
 };
-use tollgate_rules::{RuleFile as File, load_sources};
 
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+use crate::support::{ManualLimiter, START, manual_limiter, rules};
 
 const FIRST: &str = "
 domain: d
@@ -17,30 +16,25 @@ rules:
   - {name: in-flight, key: [key], limit: 5 concurrent, hold: 10m}
 ";
 
-struct World {
+struct Fixture {
     clock: ManualClock,
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: ManualLimiter,
 }
 
-fn rules(text: &str) -> Ruleset {
-    let file = File { name: "rules.yaml".to_owned(), text: text.to_owned() };
-    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap()
-}
-
-impl World {
-    fn new() -> World {
-        let clock = ManualClock::at(START);
-        World { limiter: Limiter::new(rules(FIRST), MemoryConfig::default().build_with(clock.clone())), clock }
+impl Fixture {
+    fn new() -> Fixture {
+        let (limiter, clock) = manual_limiter(FIRST);
+        Fixture { limiter, clock }
     }
 
-    fn ask(&self, once: Option<&str>, cost: u64) -> Decision {
+    fn check(&self, once: Option<&str>, cost: u64) -> Decision {
         let (entries, receipt) = ([("key", "k")], ReceiptWish::Always);
         let descriptors = [Descriptor::new(&entries)];
         let request = Request { descriptors: &descriptors, once, cost, receipt, ..Request::default() };
         let decision = poll_once(self.limiter.check_request(&request)).unwrap().unwrap();
         let mut session = self.limiter.session();
         if once.is_some() {
-            // With a session and without.
+            // A session replays the same decision.
             let again = poll_once(session.check_request(&request)).unwrap().unwrap();
             assert_eq!((again.allowed(), again.wait()), (decision.allowed(), decision.wait()));
             assert_eq!(remaining(again), remaining(&decision));
@@ -50,8 +44,8 @@ impl World {
     }
 
     /// How many units each rule has left.
-    fn left(&self) -> Vec<(String, u64)> {
-        remaining(&self.ask(None, 0))
+    fn left_by_rule(&self) -> Vec<(String, u64)> {
+        remaining(&self.check(None, 0))
     }
 }
 
@@ -61,8 +55,8 @@ fn remaining(decision: &Decision) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn an_answer_by_other_rules_is_its_verdict_alone() {
-    // Another amount, another mode, one more, one fewer, another order, none that limits, another period.
+fn a_replay_under_other_rules_has_only_the_verdict() {
+    // Another amount, another mode, one rule more, one fewer, another order, another period, no limit.
     for other in [
         FIRST.replace("3/hour", "2/hour"),
         FIRST.replace("3/hour,", "3/hour, mode: shadow,"),
@@ -74,56 +68,56 @@ fn an_answer_by_other_rules_is_its_verdict_alone() {
         FIRST.replace("10/day", "10/week"),
         FIRST.replace("10/day", "unlimited").replace(", algorithm: fixed_window, refund: on_failure", ""),
     ] {
-        let world = World::new();
-        let first = world.ask(Some("passes"), 1);
+        let fixture = Fixture::new();
+        let first = fixture.check(Some("passes"), 1);
         assert!(first.allowed() && first.replay() == Replay::First && first.receipt().is_some());
-        let refused = world.ask(Some("waits"), 3);
+        let refused = fixture.check(Some("waits"), 3);
         assert_eq!((refused.allowed(), refused.wait()), (false, Wait::For(Span::from_secs(3_600))));
-        world.limiter.install(rules(&other));
-        world.clock.set(START.after(Span::from_secs(60)));
-        let left = world.left();
+        fixture.limiter.install(rules(&other, 1));
+        fixture.clock.set(START.after(Span::from_secs(60)));
+        let left = fixture.left_by_rule();
 
-        let passed = world.ask(Some("passes"), 1);
+        let passed = fixture.check(Some("passes"), 1);
         assert!(matches!(passed.replay(), Replay::Again { passed: true, .. }), "{other}");
         assert!(passed.allowed() && passed.wait() == Wait::None, "{other}");
         assert_eq!((remaining(&passed), passed.unlimited().count()), (vec![], 0), "{other}");
         assert!(passed.tightest().is_none() && passed.receipt().is_none(), "{other}");
-        let again = world.ask(Some("waits"), 3);
+        let again = fixture.check(Some("waits"), 3);
         assert_eq!((again.allowed(), again.wait()), (false, refused.wait()), "{other}");
         assert!(again.denied_by().is_none() && remaining(&again).is_empty(), "{other}");
-        assert_eq!(world.left(), left, "nothing was taken: {other}");
+        assert_eq!(fixture.left_by_rule(), left, "nothing was taken: {other}");
 
-        let conflict = world.ask(Some("passes"), 2);
+        let conflict = fixture.check(Some("passes"), 2);
         assert_eq!(conflict.replay(), Replay::Conflict, "{other}");
         // The same rules again are the same terms.
-        world.limiter.install(rules(FIRST));
-        let known = world.ask(Some("passes"), 1);
+        fixture.limiter.install(rules(FIRST, 1));
+        let known = fixture.check(Some("passes"), 1);
         assert_eq!((remaining(&known), known.receipt()), (remaining(&first), first.receipt()), "{other}");
     }
 }
 
 #[test]
-fn rules_that_only_count_elsewhere_are_the_same_terms() {
-    let world = World::new();
-    let first = world.ask(Some("name"), 1);
-    world.limiter.install(rules(&format!("{FIRST}  - {{name: others, key: [other], limit: 1/day}}\n")));
-    let again = world.ask(Some("name"), 1);
+fn rules_that_do_not_apply_do_not_change_the_terms() {
+    let fixture = Fixture::new();
+    let first = fixture.check(Some("name"), 1);
+    fixture.limiter.install(rules(&format!("{FIRST}  - {{name: others, key: [other], limit: 1/day}}\n"), 1));
+    let again = fixture.check(Some("name"), 1);
     assert_eq!((remaining(&again), again.receipt()), (remaining(&first), first.receipt()));
 }
 
 #[test]
-fn a_receipt_that_was_settled_by_other_rules_tells_none() {
-    let world = World::new();
-    let decision = world.ask(None, 1);
+fn a_replayed_settlement_under_other_rules_lists_no_rules() {
+    let fixture = Fixture::new();
+    let decision = fixture.check(None, 1);
     let receipt = decision.receipt().unwrap();
     let settle =
-        || poll_once(world.limiter.settle_receipt(receipt, RequestOutcome::Failed, None, None)).unwrap().unwrap();
+        || poll_once(fixture.limiter.settle_receipt(receipt, RequestOutcome::Failed, None, None)).unwrap().unwrap();
     let changes = [CounterChange::Returned(1), CounterChange::Released];
     assert_eq!(settle().rules().map(|one| one.change).collect::<Vec<_>>(), changes);
-    world.limiter.install(rules(&FIRST.replace("in-flight", "renamed")));
+    fixture.limiter.install(rules(&FIRST.replace("in-flight", "renamed"), 1));
     let again = settle();
     assert!(again.is_replay() && again.rules().next().is_none(), "{again:?}");
-    world.limiter.install(rules(FIRST));
+    fixture.limiter.install(rules(FIRST, 1));
     assert_eq!(settle().rules().map(|one| one.change).collect::<Vec<_>>(), changes);
     assert!(settle().is_replay());
 }

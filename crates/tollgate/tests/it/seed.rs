@@ -1,10 +1,8 @@
 //! An API platform's rules in the format of envoyproxy/ratelimit, and a gateway's request, checked until they refuse.
 
-use tollgate::{
-    Decision, Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Source, Span,
-    Timestamp, Wait, poll_once,
-};
-use tollgate_rules::{RuleFile as File, load_sources};
+use tollgate::{Decision, Descriptor, ManualClock, Request, Source, Span, Wait, poll_once};
+
+use crate::support::{ManualLimiter, START, manual_limiter};
 
 const RULES: &str = r#"
 # Rate limit configuration
@@ -43,21 +41,17 @@ const ORDERS: &[(&str, &str)] = &[("api_key", "abc123"), ("endpoint", "POST /api
 const READS: &[(&str, &str)] = &[("api_key", "abc123"), ("endpoint", "GET /api/v1/orders")];
 const ADDRESS: &[(&str, &str)] = &[("remote_address", "192.168.1.100")];
 
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 const ENDPOINT: &str = "api_key/endpoint=POST /api/v1/orders";
 
 struct Platform {
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: ManualLimiter,
     clock: ManualClock,
 }
 
 impl Platform {
     fn new(settings: &str) -> Platform {
-        let file = File { name: "rules.yaml".to_owned(), text: format!("{RULES}{settings}") };
-        let loaded = load_sources(&[file], &LoadOptions::default()).unwrap();
-        let clock = ManualClock::at(START);
-        let store = MemoryConfig::default().build_with(clock.clone());
-        Platform { limiter: Limiter::new(Ruleset::compile(loaded.domains, 1).unwrap(), store), clock }
+        let (limiter, clock) = manual_limiter(&format!("{RULES}{settings}"));
+        Platform { limiter, clock }
     }
 
     fn call(&self, descriptors: &[&[(&str, &str)]]) -> Decision {
@@ -68,13 +62,13 @@ impl Platform {
     }
 }
 
-/// Rule, limit, what is left and the descriptor that led to it.
+/// Rule, limit, remaining units and the descriptor of each outcome.
 fn outcomes(decision: &Decision) -> Vec<(&str, u64, u64, u64)> {
     decision.outcomes().map(|one| (one.rule.name(), one.limit.amount(), one.reading.remaining, one.touches)).collect()
 }
 
 #[test]
-fn the_call_until_it_is_refused() {
+fn calls_pass_until_the_endpoint_limit_refuses() {
     let platform = Platform::new("");
     for call in 1..=20 {
         let decision = platform.call(&[ORDERS, ADDRESS]);
@@ -105,20 +99,20 @@ fn the_call_until_it_is_refused() {
 /// A limit counts at the request's own depth: without `match_parents` the key's limit does not apply to a deeper
 /// request.
 #[test]
-fn what_the_other_calls_meet() {
+fn other_calls_meet_the_limits_of_their_own_depth() {
     let platform = Platform::new("");
     assert_eq!(outcomes(&platform.call(&[READS])), []);
     assert_eq!(outcomes(&platform.call(&[&[("api_key", "abc123")]])), [("api_key", 100, 99, 1)]);
     assert_eq!(outcomes(&platform.call(&[&[("global", "aggregate")]])), [("global=aggregate", 10_000, 9_999, 1)]);
     assert_eq!(outcomes(&platform.call(&[&[("global", "other")]])), []);
-    // Addresses of one network are one caller, other callers are others.
+    // Addresses of one network are one caller; other networks are other callers.
     assert_eq!(platform.call(&[&[("remote_address", "2001:db8::1")]]).tightest().unwrap().reading.remaining, 29);
     assert_eq!(platform.call(&[&[("remote_address", "2001:db8::2")]]).tightest().unwrap().reading.remaining, 28);
     assert_eq!(platform.call(&[&[("remote_address", "192.168.1.101")]]).tightest().unwrap().reading.remaining, 29);
 }
 
 #[test]
-fn the_call_with_match_parents_until_it_is_refused() {
+fn with_match_parents_the_key_limit_applies_too() {
     let platform = Platform::new("match_parents: true\n");
     for call in 1..=20 {
         let decision = platform.call(&[ORDERS, ADDRESS]);
@@ -145,9 +139,8 @@ fn the_call_with_match_parents_until_it_is_refused() {
     assert!(platform.call(&[&[("api_key", "other"), ("endpoint", "POST /api/v1/orders")]]).allowed());
 }
 
-/// Counts as envoyproxy/ratelimit does.
 #[test]
-fn the_call_with_fixed_windows() {
+fn fixed_windows_count_like_envoyproxy_ratelimit() {
     let platform = Platform::new("default_algorithm: fixed_window\n");
     platform.clock.set(START.after(Span::from_secs(18)));
     for _ in 0..20 {

@@ -1,10 +1,8 @@
-//! A session decides as its limiter does, and follows the rules.
+//! Sessions: they decide like their limiter, and use the rules in force.
 
-use tollgate::{
-    Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, Request, RequestError, Ruleset, Session,
-    Timestamp, poll_once,
-};
-use tollgate_rules::{RuleFile, load_sources};
+use tollgate::{Descriptor, ManualClock, MemoryStore, Request, RequestError, Session, poll_once};
+
+use crate::support::{ManualLimiter, manual_limiter, rules};
 
 const TWO: &str = "
 domain: d
@@ -13,17 +11,11 @@ rules:
   - {name: everyone, key: [], match: {k: present}, limit: 5/m, algorithm: fixed_window}
 ";
 
-fn rules(text: &str, generation: u64) -> Ruleset {
-    let file = RuleFile { name: "rules.yaml".to_owned(), text: text.to_owned() };
-    Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, generation).unwrap()
+fn limiter(text: &str) -> ManualLimiter {
+    manual_limiter(text).0
 }
 
-fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
-    let clock = ManualClock::at(Timestamp::from_secs(1_767_225_600));
-    Limiter::new(rules(text, 1), MemoryConfig::default().build_with(clock))
-}
-
-/// The summary of a decision: whether it is allowed, which rule refused it, what is left, how many limits applied.
+/// The summary of a decision: whether it is allowed, which rule refused it, remaining units, how many limits applied.
 type Summary = (bool, Option<String>, Option<u64>, usize);
 
 fn summary(decision: &tollgate::Decision) -> Summary {
@@ -32,58 +24,60 @@ fn summary(decision: &tollgate::Decision) -> Summary {
     (decision.allowed(), denied_by, left, decision.outcomes().count())
 }
 
-fn ask<R>(entries: &[(&str, &str)], how: impl FnOnce(&Request<'_>) -> R) -> R {
+fn with_request<R>(entries: &[(&str, &str)], check: impl FnOnce(&Request<'_>) -> R) -> R {
     let descriptors = [Descriptor::new(entries)];
-    how(&Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() })
+    check(&Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() })
 }
 
-fn in_session(session: &mut Session<'_, MemoryStore<ManualClock>>, entries: &[(&str, &str)]) -> Summary {
-    ask(entries, |request| summary(poll_once(session.check_request(request)).unwrap().unwrap()))
+fn check_in_session(session: &mut Session<'_, MemoryStore<ManualClock>>, entries: &[(&str, &str)]) -> Summary {
+    with_request(entries, |request| summary(poll_once(session.check_request(request)).unwrap().unwrap()))
 }
 
 #[test]
-fn it_decides_as_the_limiter_does() {
+fn a_session_decides_like_its_limiter() {
     let (plain, reused) = (limiter(TWO), limiter(TWO));
     let mut session = reused.session();
     for key in ["a", "a", "b", "a", "a", "b", "", "b"] {
         let entries: &[(&str, &str)] = if key.is_empty() { &[] } else { &[("k", key)] };
-        let expected = ask(entries, |request| summary(&poll_once(plain.check_request(request)).unwrap().unwrap()));
-        assert_eq!(in_session(&mut session, entries), expected, "{key}");
+        let expected =
+            with_request(entries, |request| summary(&poll_once(plain.check_request(request)).unwrap().unwrap()));
+        assert_eq!(check_in_session(&mut session, entries), expected, "{key}");
     }
 }
 
 #[test]
-fn awaiting_and_not_awaiting_are_the_same() {
+fn repeated_checks_use_the_same_counters() {
     let limiter = limiter(TWO);
     let mut session = limiter.session();
-    let first = in_session(&mut session, &[("k", "a")]);
-    let second = ask(&[("k", "a")], |request| summary(poll_once(session.check_request(request)).unwrap().unwrap()));
+    let first = check_in_session(&mut session, &[("k", "a")]);
+    let second =
+        with_request(&[("k", "a")], |request| summary(poll_once(session.check_request(request)).unwrap().unwrap()));
     assert_eq!(first, (true, None, Some(2), 2));
     assert_eq!(second, (true, None, Some(1), 2));
 }
 
 #[test]
-fn it_follows_the_rules_and_keeps_the_counters() {
+fn a_session_uses_new_rules_with_the_same_counters() {
     let limiter = limiter(TWO);
     let mut session = limiter.session();
-    assert_eq!(in_session(&mut session, &[("k", "a")]), (true, None, Some(2), 2));
+    assert_eq!(check_in_session(&mut session, &[("k", "a")]), (true, None, Some(2), 2));
     limiter.install(rules(&TWO.replace("3/m", "10/m"), 2));
-    assert_eq!(in_session(&mut session, &[("k", "a")]), (true, None, Some(3), 2), "of everyone's five");
+    assert_eq!(check_in_session(&mut session, &[("k", "a")]), (true, None, Some(3), 2), "of everyone's five");
     let generation =
-        ask(&[("k", "a")], |request| poll_once(session.check_request(request)).unwrap().unwrap().generation());
+        with_request(&[("k", "a")], |request| poll_once(session.check_request(request)).unwrap().unwrap().generation());
     assert_eq!(generation, 2);
 }
 
 #[test]
-fn nothing_of_a_decision_is_left_for_the_next() {
+fn a_decision_does_not_affect_the_next_one() {
     let limiter = limiter(TWO);
     let mut session = limiter.session();
     for _ in 0..4 {
-        in_session(&mut session, &[("k", "a")]);
+        check_in_session(&mut session, &[("k", "a")]);
     }
-    assert_eq!(in_session(&mut session, &[("k", "a")]).1.as_deref(), Some("per-key"));
-    assert_eq!(in_session(&mut session, &[("other", "a")]), (true, None, None, 0));
-    let unknown = Request { domain: Some("nobody"), descriptors: &[], cost: 1, ..Request::default() };
+    assert_eq!(check_in_session(&mut session, &[("k", "a")]).1.as_deref(), Some("per-key"));
+    assert_eq!(check_in_session(&mut session, &[("other", "a")]), (true, None, None, 0));
+    let unknown = Request { domain: Some("unknown"), descriptors: &[], cost: 1, ..Request::default() };
     assert_eq!(poll_once(session.check_request(&unknown)).unwrap().err(), Some(RequestError::UnknownDomain));
-    assert_eq!(in_session(&mut session, &[("k", "b")]), (true, None, Some(1), 2));
+    assert_eq!(check_in_session(&mut session, &[("k", "b")]), (true, None, Some(1), 2));
 }

@@ -4,12 +4,13 @@ use tollgate::tenants::{
     Block, BlockAction, BlockSubject, Override, OverrideCap, Quota, QuotaStage, Selector, TimeRange,
 };
 use tollgate::{
-    Decision, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, ReceiptWish, Request, RequestOutcome,
-    ResolvedBy, Ruleset, Span, Timestamp, Wait, poll_once,
+    Decision, Descriptor, ManualClock, ReceiptWish, Request, RequestOutcome, ResolvedBy, Span, Timestamp, Wait,
+    poll_once,
 };
 use tollgate_core::Period;
 
-const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+use crate::support::{ManualLimiter, START, manual_limiter};
+
 const RULES: &str = "
 domain: api
 entity: api_key
@@ -19,17 +20,15 @@ rules:
   - {name: slots, key: [api_key], match: {kind: slow}, limit: 2 concurrent}
 ";
 
-struct World {
-    limiter: Limiter<MemoryStore<ManualClock>>,
+struct Fixture {
+    limiter: ManualLimiter,
     clock: ManualClock,
 }
 
-impl World {
-    fn new() -> World {
-        let clock = ManualClock::at(START);
-        let (rules, _) = Ruleset::from_text(RULES, 1).unwrap();
-        let limiter = Limiter::new(rules, MemoryConfig::default().build_with(clock.clone())).with_clock(clock.clone());
-        World { limiter, clock }
+impl Fixture {
+    fn new() -> Fixture {
+        let (limiter, clock) = manual_limiter(RULES);
+        Fixture { limiter, clock }
     }
 
     fn check(&self, entries: &[(&str, &str)]) -> Decision {
@@ -40,14 +39,14 @@ impl World {
             .unwrap()
     }
 
-    /// The limit that applies, how it was resolved, and what is left.
+    /// The limit that applies, how it was resolved, and the remaining units.
     fn per_key(&self, caller: &str) -> (u64, ResolvedBy, u64) {
         let decision = self.check(&[("api_key", caller)]);
         let one = decision.tightest().unwrap();
         (one.limit.amount(), one.resolved_by, one.reading.remaining)
     }
 
-    fn give(&self, caller: &str, tier: Option<&str>, overrides: Vec<Override>, during: TimeRange) {
+    fn set_quota(&self, caller: &str, tier: Option<&str>, overrides: Vec<Override>, during: TimeRange) {
         let stage = QuotaStage { during, tier: tier.map(str::to_owned), overrides };
         self.limiter.tenants().set_quota("api", caller, Some(&Quota { stages: vec![stage] }));
     }
@@ -60,97 +59,97 @@ fn per_hour(rule: &str, amount: u64) -> Override {
 }
 
 #[test]
-fn a_changed_amount_keeps_what_was_used_and_ends_on_time() {
-    let world = World::new();
+fn a_quota_keeps_the_used_units_and_ends_on_time() {
+    let fixture = Fixture::new();
     for left in (6..10).rev() {
-        assert_eq!(world.per_key("a"), (10, ResolvedBy::Tier, left));
+        assert_eq!(fixture.per_key("a"), (10, ResolvedBy::Tier, left));
     }
     let soon = TimeRange { from: START, until: START.after(Span::from_secs(60)) };
-    world.give("a", Some("pro"), Vec::new(), soon);
-    assert_eq!(world.per_key("a"), (100, ResolvedBy::Tier, 95));
-    world.give("a", Some("pro"), vec![per_hour("per-key", 500)], soon);
-    assert_eq!(world.per_key("a"), (500, ResolvedBy::Override, 494));
-    assert_eq!(world.per_key("b"), (10, ResolvedBy::Tier, 9));
+    fixture.set_quota("a", Some("pro"), Vec::new(), soon);
+    assert_eq!(fixture.per_key("a"), (100, ResolvedBy::Tier, 95));
+    fixture.set_quota("a", Some("pro"), vec![per_hour("per-key", 500)], soon);
+    assert_eq!(fixture.per_key("a"), (500, ResolvedBy::Override, 494));
+    assert_eq!(fixture.per_key("b"), (10, ResolvedBy::Tier, 9));
 
-    world.clock.set(soon.until);
-    assert_eq!(world.per_key("a"), (10, ResolvedBy::Tier, 3));
+    fixture.clock.set(soon.until);
+    assert_eq!(fixture.per_key("a"), (10, ResolvedBy::Tier, 3));
 }
 
 #[test]
 fn receipts_are_settled_under_an_override_that_has_changed_since() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let attributes = [("api_key", "a"), ("kind", "llm"), ("tokens", "700")];
-    world.give("a", None, vec![per_hour("tokens", 5_000)], TimeRange::ALWAYS);
-    let decision = world.check(&attributes);
+    fixture.set_quota("a", None, vec![per_hour("tokens", 5_000)], TimeRange::ALWAYS);
+    let decision = fixture.check(&attributes);
     assert_eq!(decision.outcomes().map(|one| one.reading.remaining).collect::<Vec<_>>(), [9, 4_300]);
-    world.give("a", None, vec![per_hour("tokens", 9_000)], TimeRange::ALWAYS);
+    fixture.set_quota("a", None, vec![per_hour("tokens", 9_000)], TimeRange::ALWAYS);
     let receipt = decision.receipt().unwrap();
     let settled =
-        poll_once(world.limiter.settle_receipt(receipt, RequestOutcome::Ok, Some(200), None)).unwrap().unwrap();
+        poll_once(fixture.limiter.settle_receipt(receipt, RequestOutcome::Ok, Some(200), None)).unwrap().unwrap();
     let one = settled.rules().next().unwrap();
     assert_eq!((one.limit.amount(), one.reading.remaining), (5_000, 4_800));
-    let decision = world.check(&[("api_key", "a"), ("kind", "llm"), ("tokens", "0")]);
+    let decision = fixture.check(&[("api_key", "a"), ("kind", "llm"), ("tokens", "0")]);
     assert_eq!(decision.outcomes().last().unwrap().reading.remaining, 8_800);
 
-    // Another period is another counter, which is found again too.
+    // Another period is another counter, which the receipt finds too.
     let minute = OverrideCap::Rate { amount: 900, period: Period::fixed(Span::from_secs(60)).unwrap(), burst: None };
     let minutely = Override { selector: Selector::rule("tokens"), cap: minute, during: TimeRange::ALWAYS };
-    world.give("a", None, vec![minutely], TimeRange::ALWAYS);
-    let decision = world.check(&attributes);
+    fixture.set_quota("a", None, vec![minutely], TimeRange::ALWAYS);
+    let decision = fixture.check(&attributes);
     let receipt = decision.receipt().unwrap();
     let settled =
-        poll_once(world.limiter.settle_receipt(receipt, RequestOutcome::Ok, Some(100), None)).unwrap().unwrap();
+        poll_once(fixture.limiter.settle_receipt(receipt, RequestOutcome::Ok, Some(100), None)).unwrap().unwrap();
     assert_eq!(settled.rules().map(|one| one.reading.remaining).collect::<Vec<_>>(), [800]);
 }
 
 #[test]
-fn slots_that_an_override_gave_are_released() {
-    let world = World::new();
+fn slots_of_an_override_are_released() {
+    let fixture = Fixture::new();
     let cap = OverrideCap::Amount(3);
-    world.give(
+    fixture.set_quota(
         "a",
         None,
         vec![Override { selector: Selector::rule("slots"), cap, during: TimeRange::ALWAYS }],
         TimeRange::ALWAYS,
     );
     let slow = [("api_key", "a"), ("kind", "slow")];
-    let held: Vec<Decision> = (0..3).map(|_| world.check(&slow)).collect();
-    assert!(held.iter().all(Decision::allowed) && !world.check(&slow).allowed());
-    poll_once(world.limiter.settle_receipt(held[0].receipt().unwrap(), RequestOutcome::Ok, None, None))
+    let held: Vec<Decision> = (0..3).map(|_| fixture.check(&slow)).collect();
+    assert!(held.iter().all(Decision::allowed) && !fixture.check(&slow).allowed());
+    poll_once(fixture.limiter.settle_receipt(held[0].receipt().unwrap(), RequestOutcome::Ok, None, None))
         .unwrap()
         .unwrap();
-    assert!(world.check(&slow).allowed() && !world.check(&slow).allowed());
+    assert!(fixture.check(&slow).allowed() && !fixture.check(&slow).allowed());
 }
 
 #[test]
-fn who_is_blocked_is_refused_and_nothing_is_counted() {
-    let world = World::new();
+fn a_blocked_caller_is_refused_and_not_counted() {
+    let fixture = Fixture::new();
     let until = START.after(Span::from_secs(30));
-    let who = BlockSubject::Caller { domain: "api".to_owned(), caller: "a".to_owned() };
+    let caller = BlockSubject::Caller { domain: "api".to_owned(), caller: "a".to_owned() };
     let block = |action, until| Some(Block { during: TimeRange { from: START, until }, action });
-    world.limiter.tenants().set_block(&who, block(BlockAction::Forbidden, until));
-    let decision = world.check(&[("api_key", "a")]);
+    fixture.limiter.tenants().set_block(&caller, block(BlockAction::Forbidden, until));
+    let decision = fixture.check(&[("api_key", "a")]);
     assert!(!decision.allowed() && decision.outcomes().next().is_none());
     assert_eq!((decision.wait(), decision.at()), (Wait::For(Span::from_secs(30)), START));
-    world.limiter.tenants().set_block(&who, block(BlockAction::TooMany, Timestamp::MAX));
-    assert_eq!(world.check(&[("api_key", "a")]).wait(), Wait::Forever);
-    world.limiter.tenants().set_block(&who, block(BlockAction::Marked, until));
-    let decision = world.check(&[("api_key", "a")]);
+    fixture.limiter.tenants().set_block(&caller, block(BlockAction::TooMany, Timestamp::MAX));
+    assert_eq!(fixture.check(&[("api_key", "a")]).wait(), Wait::Forever);
+    fixture.limiter.tenants().set_block(&caller, block(BlockAction::Marked, until));
+    let decision = fixture.check(&[("api_key", "a")]);
     assert!(decision.allowed() && decision.block().is_some());
-    world.clock.set(until);
-    let decision = world.check(&[("api_key", "a")]);
+    fixture.clock.set(until);
+    let decision = fixture.check(&[("api_key", "a")]);
     assert_eq!(
         (decision.block(), decision.tightest().unwrap().reading.remaining),
         (None, 8),
-        "only what passed counts"
+        "only allowed requests are counted"
     );
 }
 
 #[test]
-fn explanations_and_peeks_show_it_too() {
-    let world = World::new();
-    world.give("a", Some("enterprise"), vec![per_hour("tokens", 77)], TimeRange::ALWAYS);
-    let peeked = poll_once(world.limiter.peek(None, None, "a", &[])).unwrap().unwrap().unwrap();
+fn explanations_and_peeks_show_overrides() {
+    let fixture = Fixture::new();
+    fixture.set_quota("a", Some("enterprise"), vec![per_hour("tokens", 77)], TimeRange::ALWAYS);
+    let peeked = poll_once(fixture.limiter.peek(None, None, "a", &[])).unwrap().unwrap().unwrap();
     let limits: Vec<_> =
         peeked.counters.iter().map(|(rule, it)| (rule.name.as_str(), it.limit.amount(), it.by)).collect();
     let expected =
@@ -159,7 +158,7 @@ fn explanations_and_peeks_show_it_too() {
     let entries = [("api_key", "a"), ("kind", "llm"), ("tokens", "1")];
     let descriptors = [Descriptor::new(&entries)];
     let request = Request { descriptors: &descriptors, ..Request::default() };
-    let explained = poll_once(world.limiter.explain(&request)).unwrap().unwrap();
+    let explained = poll_once(fixture.limiter.explain(&request)).unwrap().unwrap();
     let limits: Vec<_> =
         explained.rules.iter().flat_map(|rule| &rule.counters).map(|it| (it.limit.amount(), it.by)).collect();
     assert_eq!(limits, [(1_000, ResolvedBy::Tier), (77, ResolvedBy::Override)]);

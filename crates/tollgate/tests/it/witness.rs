@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::{
-    Ask, DecisionEvent, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Timestamp,
-    Witness, poll_once,
-};
+use tollgate::{Ask, DecisionEvent, Descriptor, Request, Witness, poll_once};
+
+use crate::support::{ManualLimiter, manual_limiter};
 
 const RULES: &str = "
 domain: d
@@ -14,14 +13,14 @@ rules:
   - {name: second, key: [k], limit: 5/minute, algorithm: fixed_window}
 ";
 
-/// Writes down the events.
+/// Records each event as a line.
 #[derive(Debug, Default)]
-struct Notes {
+struct LineRecorder {
     lines: Mutex<Vec<String>>,
     timed: bool,
 }
 
-impl Witness for Notes {
+impl Witness for LineRecorder {
     fn should_time(&self) -> bool {
         self.timed
     }
@@ -43,11 +42,9 @@ impl Witness for Notes {
     }
 }
 
-fn watched(timed: bool) -> (Limiter<MemoryStore<ManualClock>>, Arc<Notes>) {
-    let notes = Arc::new(Notes { timed, ..Notes::default() });
-    let store = MemoryConfig::default().build_with(ManualClock::at(Timestamp::from_secs(1_767_225_600)));
-    let rules = Ruleset::from_text(RULES, 1).unwrap().0;
-    (Limiter::new(rules, store).with_witness(notes.clone()), notes)
+fn witnessed_limiter(timed: bool) -> (ManualLimiter, Arc<LineRecorder>) {
+    let recorder = Arc::new(LineRecorder { timed, ..LineRecorder::default() });
+    (manual_limiter(RULES).0.with_witness(recorder.clone()), recorder)
 }
 
 fn request<'a>(descriptors: &'a [Descriptor<'a>]) -> Request<'a> {
@@ -56,14 +53,14 @@ fn request<'a>(descriptors: &'a [Descriptor<'a>]) -> Request<'a> {
 
 #[test]
 fn every_way_to_check_is_recorded() {
-    let (limiter, notes) = watched(false);
+    let (limiter, recorder) = witnessed_limiter(false);
     let descriptors = [Descriptor::new(&[("k", "a")])];
     let request = request(&descriptors);
     poll_once(limiter.check_request(&request)).unwrap().unwrap();
     poll_once(limiter.session().check_request(&request)).unwrap().unwrap();
     poll_once(limiter.session().check_request(&request)).unwrap().unwrap();
     limiter.shed(&request).unwrap();
-    let lines = notes.lines.lock().unwrap().clone();
+    let lines = recorder.lines.lock().unwrap().clone();
     assert_eq!(
         lines,
         [
@@ -77,19 +74,19 @@ fn every_way_to_check_is_recorded() {
 
 #[test]
 fn only_sampled_checks_are_timed() {
-    let (limiter, notes) = watched(true);
+    let (limiter, recorder) = witnessed_limiter(true);
     let descriptors = [Descriptor::new(&[("k", "a")])];
     poll_once(limiter.check_request(&request(&descriptors))).unwrap().unwrap();
     let nothing = [Descriptor::new(&[("other", "a")])];
     poll_once(limiter.check_request(&request(&nothing))).unwrap().unwrap();
-    let lines = notes.lines.lock().unwrap().clone();
+    let lines = recorder.lines.lock().unwrap().clone();
     assert!(lines[0].ends_with(", timed with the store"), "{lines:?}");
     assert_eq!(lines[1], "passed by store: , timed", "without the store");
 }
 
 #[test]
 fn undecided_requests_are_not_recorded() {
-    let (limiter, notes) = watched(false);
+    let (limiter, recorder) = witnessed_limiter(false);
     let descriptors = [Descriptor::new(&[("k", "a")])];
     let unknown = Request { domain: Some("elsewhere"), ..request(&descriptors) };
     assert!(poll_once(limiter.check_request(&unknown)).unwrap().is_err());
@@ -98,9 +95,9 @@ fn undecided_requests_are_not_recorded() {
     // Another request under the same idempotency key: nothing is decided.
     poll_once(limiter.check_request(&Request { cost: 2, ..once })).unwrap().unwrap();
     poll_once(limiter.explain(&request(&descriptors))).unwrap().unwrap();
-    assert_eq!(notes.lines.lock().unwrap().len(), 1);
+    assert_eq!(recorder.lines.lock().unwrap().len(), 1);
     // The same request again is a replay, which is recorded.
     poll_once(limiter.check_request(&once)).unwrap().unwrap();
     poll_once(limiter.check_request(&Request { ask: Ask::Regardless, ..request(&descriptors) })).unwrap().unwrap();
-    assert_eq!(notes.lines.lock().unwrap().len(), 3);
+    assert_eq!(recorder.lines.lock().unwrap().len(), 3);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tollgate::control::{Follower, Status};
+use tollgate::control::{Follower, FollowerStatus};
 use tollgate::{
     Descriptor, Limiter, LoadOptions, MemoryConfig, MemoryStore, Request, ResolvedBy, RuleFiles, Ruleset, poll_once,
 };
@@ -25,7 +25,7 @@ const FIRST: &str = "{domain: api, entity: api_key, rules: [{name: per-key, key:
 /// A service.
 struct Service {
     limiter: Arc<Limiter<MemoryStore>>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<FollowerStatus>,
     running: JoinHandle<()>,
 }
 
@@ -60,7 +60,7 @@ impl Service {
         assert!(there.is_some(), "{caller} has {:?}, not {limit}: {:?}", self.decided(caller), self.status());
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> FollowerStatus {
         self.status.borrow().clone()
     }
 
@@ -148,7 +148,7 @@ async fn a_service_starts_without_the_server_from_what_it_kept() {
     let kept = home.path().join("kept");
     let start = || {
         let limiter = limiter();
-        let follower = Follower::new(limiter.clone(), &url, None).unwrap().keeping(&kept);
+        let follower = Follower::new(limiter.clone(), &url, None).unwrap().with_local_copy(&kept);
         Service::following(follower, &limiter)
     };
     set_limit(&server, "a", 70);
@@ -199,7 +199,7 @@ async fn a_service_follows_a_directory() {
     let (database, shared) = (Postgres::database(), TempDir::new().unwrap());
     let snapshots = shared.path().display().to_string();
     let limiter = limiter();
-    let service = Service::following(Follower::of_directory(limiter.clone(), shared.path()), &limiter);
+    let service = Service::following(Follower::from_directory(limiter.clone(), shared.path()), &limiter);
     assert!(eventually(|| service.status().last_error).is_some());
     let server = server_on(database.url(), &[]);
     for (limit, name) in [(70, "a"), (80, "b")] {

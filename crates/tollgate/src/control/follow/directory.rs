@@ -7,41 +7,41 @@ use tollgate_store::Store;
 
 use super::{Follower, snapshot};
 
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the directory is checked.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What tells one file from the next at the same place.
-type Mark = (Option<SystemTime>, u64);
+/// Identifies a version of the file: time of modification and length.
+type FileVersion = (Option<SystemTime>, u64);
 
 impl<S: Store + Send + Sync + 'static> Follower<S> {
     pub(super) async fn follow_directory(&mut self, path: &Path) {
-        let mut seen: Option<Mark> = None;
+        let mut installed: Option<FileVersion> = None;
         loop {
-            let looked = path.to_owned();
-            let mark = tokio::task::spawn_blocking(move || mark(&looked)).await.map_err(std::io::Error::other);
-            match mark.and_then(|mark| mark) {
-                Ok(mark) if seen == Some(mark) => {}
-                Ok(mark) => match snapshot::of_file(path).await {
-                    Ok(found) => {
-                        seen = Some(mark);
-                        self.put_in_force(found).await;
-                        let now = self.decider.now();
+            let file = path.to_owned();
+            let version = tokio::task::spawn_blocking(move || read_version(&file)).await;
+            match version.map_err(std::io::Error::other).and_then(|version| version) {
+                Ok(version) if installed == Some(version) => {}
+                Ok(version) => match snapshot::read_file(path).await {
+                    Ok(snapshot) => {
+                        installed = Some(version);
+                        self.install(snapshot).await;
+                        let now = self.updater.now();
                         self.status.send_modify(|status| status.connected_since = Some(now));
                     }
-                    Err(error) => self.is_bad(path, &error),
+                    Err(error) => self.report_unreadable(path, &error),
                 },
-                Err(error) => self.is_bad(path, &error),
+                Err(error) => self.report_unreadable(path, &error),
             }
-            self.decider.during(tokio::time::sleep(LOOK)).await;
+            self.updater.update_during(tokio::time::sleep(POLL_INTERVAL)).await;
         }
     }
 
-    fn is_bad(&self, path: &Path, error: &std::io::Error) {
-        self.went_wrong(format!("{} can't be read: {error}", path.display()));
+    fn report_unreadable(&self, path: &Path, error: &std::io::Error) {
+        self.report_error(format!("{} can't be read: {error}", path.display()));
     }
 }
 
-fn mark(path: &Path) -> std::io::Result<Mark> {
+fn read_version(path: &Path) -> std::io::Result<FileVersion> {
     let data = std::fs::metadata(path)?;
     Ok((data.modified().ok(), data.len()))
 }

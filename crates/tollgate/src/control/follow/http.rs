@@ -1,4 +1,4 @@
-//! Asking a server, over HTTP/1.1.
+//! The client of a server's control endpoints, over HTTP/1.1.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,57 +17,58 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::SILENCE;
-use super::kept::Kept;
-use super::snapshot::{self, Snapshot, WAITING};
+use super::IDLE_TIMEOUT;
+use super::local_copy::LocalCopy;
+use super::snapshot::{self, MAX_PENDING_CHUNKS, Snapshot};
 use crate::control::lines::{MAX_LINE_BYTES, SnapshotHead};
 
-/// Where a server is, and how it is asked. Not `Debug` as it is: it has the token.
+/// The address of a server, and how to connect to it. `Debug` omits the token.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     host: String,
     port: u16,
-    /// `Host`, as HTTP writes it.
+    /// The value of the header `Host`.
     authority: String,
-    /// What paths begin with.
+    /// The prefix of all paths.
     prefix: String,
     token: Option<HeaderValue>,
-    tls: Tls,
+    tls: TlsMode,
 }
 
 #[derive(Clone)]
-enum Tls {
+enum TlsMode {
     Off,
-    /// It is asked for, and nobody said how.
+    /// The URL requires TLS, and there is no configuration for it.
     Missing,
-    With(Arc<ClientConfig>),
+    On(Arc<ClientConfig>),
 }
 
-/// A URL that can't be followed, or a token that can't be sent.
+/// An invalid URL of a server, or a token with invalid characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadUrl(String);
+pub struct EndpointError(String);
 
-/// Why there is no watch.
-pub(super) enum Gone {
-    /// A snapshot is to be taken.
+/// Why a watch could not be opened.
+pub(super) enum WatchError {
+    /// The server no longer has the changes since the given generation: a snapshot is needed.
     TooOld,
-    /// The server does not answer as it should.
-    Away(String),
+    /// The server can't be reached, or responds with an error.
+    Unavailable(String),
 }
 
-/// How long a connection may take to come about, and an answer to begin: a server may wait for its own turn.
-const CONNECT: Duration = Duration::from_secs(10);
-const BEGIN: Duration = Duration::from_secs(30);
-/// The most that is read of what a server says against it.
-const MOST_TOLD: usize = 4_096;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time until the response begins. A server may queue requests for snapshots.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much of an error response is read.
+const MAX_ERROR_BYTES: usize = 4_096;
 
 impl Endpoint {
-    pub(super) fn new(url: &str, token: Option<&str>) -> Result<Endpoint, BadUrl> {
-        let bad = || BadUrl(format!("{url:?} is no URL of a server: write for instance http://tollgate:8070"));
+    pub(super) fn new(url: &str, token: Option<&str>) -> Result<Endpoint, EndpointError> {
+        let bad =
+            || EndpointError(format!("{url:?} is not the URL of a server; write for instance http://tollgate:8070"));
         let uri: Uri = url.parse().map_err(|_| bad())?;
         let (tls, port) = match uri.scheme_str() {
-            Some("http") => (Tls::Off, 80),
-            Some("https") => (Tls::Missing, 443),
+            Some("http") => (TlsMode::Off, 80),
+            Some("https") => (TlsMode::Missing, 443),
             _ => return Err(bad()),
         };
         let authority = uri.authority().ok_or_else(bad)?;
@@ -75,7 +76,8 @@ impl Endpoint {
             return Err(bad());
         }
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}"))).transpose();
-        let mut token = token.map_err(|_| BadUrl("the token has characters that no token has".to_owned()))?;
+        let mut token =
+            token.map_err(|_| EndpointError("the token has characters that are invalid in a header".to_owned()))?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let host = authority.host();
         Ok(Endpoint {
@@ -88,22 +90,22 @@ impl Endpoint {
         })
     }
 
-    pub(super) fn secure(&mut self, tls: Arc<ClientConfig>) {
-        if !matches!(self.tls, Tls::Off) {
-            self.tls = Tls::With(tls);
+    pub(super) fn set_tls(&mut self, tls: Arc<ClientConfig>) {
+        if !matches!(self.tls, TlsMode::Off) {
+            self.tls = TlsMode::On(tls);
         }
     }
 
-    /// All that there is.
-    pub(super) async fn snapshot(&self, kept: Option<&mut Kept>) -> Result<Snapshot, String> {
-        let mut answer = self.get("/v1/control/snapshot").await?;
-        if answer.status() != StatusCode::OK {
-            return Err(refusal(answer).await);
+    /// Downloads a snapshot, and stores it in the copy, if there is one.
+    pub(super) async fn snapshot(&self, copy: Option<&mut LocalCopy>) -> Result<Snapshot, String> {
+        let mut response = self.get("/v1/control/snapshot").await?;
+        if response.status() != StatusCode::OK {
+            return Err(error_message(response).await);
         }
-        let (chunks, taken) = mpsc::channel(WAITING);
-        let passing = async {
-            while let Some(frame) = tokio::time::timeout(SILENCE, answer.frame()).await.unwrap_or(None) {
-                // What is cut off here lacks its end, which the reader will find.
+        let (chunks, received) = mpsc::channel(MAX_PENDING_CHUNKS);
+        let receive = async {
+            while let Some(frame) = tokio::time::timeout(IDLE_TIMEOUT, response.frame()).await.unwrap_or(None) {
+                // The reader notices a truncated snapshot by its missing last line.
                 let Ok(frame) = frame else { break };
                 if let Ok(data) = frame.into_data()
                     && chunks.send(data).await.is_err()
@@ -113,49 +115,49 @@ impl Endpoint {
             }
             drop(chunks);
         };
-        let (taken, ()) = tokio::join!(snapshot::of_chunks(taken, kept), passing);
-        taken.map_err(|error| format!("the server's snapshot can't be used: {error}"))
+        let (snapshot, ()) = tokio::join!(snapshot::read_chunks(received, copy), receive);
+        snapshot.map_err(|error| format!("the server's snapshot can't be used: {error}"))
     }
 
-    /// What changes past a point.
-    pub(super) async fn watch(&self, at: &SnapshotHead, with_files: bool) -> Result<Lines, Gone> {
+    /// Opens the stream of changes after a generation.
+    pub(super) async fn watch(&self, after: &SnapshotHead, with_files: bool) -> Result<LineStream, WatchError> {
         let files = if with_files { "" } else { "&files=false" };
-        let path = format!("/v1/control/watch?after={}&of={}{files}", at.as_of, at.identity);
-        let answer = self.get(&path).await.map_err(Gone::Away)?;
-        match answer.status() {
-            StatusCode::OK => Ok(Lines { body: answer.into_body(), buffer: BytesMut::new(), searched: 0 }),
-            StatusCode::GONE => Err(Gone::TooOld),
-            _ => Err(Gone::Away(refusal(answer).await)),
+        let path = format!("/v1/control/watch?after={}&of={}{files}", after.as_of, after.identity);
+        let response = self.get(&path).await.map_err(WatchError::Unavailable)?;
+        match response.status() {
+            StatusCode::OK => Ok(LineStream { body: response.into_body(), buffer: BytesMut::new(), searched: 0 }),
+            StatusCode::GONE => Err(WatchError::TooOld),
+            _ => Err(WatchError::Unavailable(error_message(response).await)),
         }
     }
 
     async fn get(&self, path: &str) -> Result<Response<Incoming>, String> {
-        let place = &self.authority;
-        let mut request = Request::get(format!("{}{path}", self.prefix)).header(HOST, place);
+        let authority = &self.authority;
+        let mut request = Request::get(format!("{}{path}", self.prefix)).header(HOST, authority);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
-        let connected = async {
+        let connect = async {
             let stream = TcpStream::connect((&*self.host, self.port)).await.map_err(|error| error.to_string())?;
             match &self.tls {
-                Tls::Off => handshake(stream).await,
-                Tls::Missing => Err("its URL begins with https, and there is no with_tls(…)".to_owned()),
-                Tls::With(config) => {
+                TlsMode::Off => handshake(stream).await,
+                TlsMode::Missing => Err("its URL begins with https, which needs with_tls(…)".to_owned()),
+                TlsMode::On(config) => {
                     let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
                     let connector = tokio_rustls::TlsConnector::from(config.clone());
                     handshake(connector.connect(name, stream).await.map_err(|error| error.to_string())?).await
                 }
             }
         };
-        let connected = tokio::time::timeout(CONNECT, connected).await;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
         let mut sender = connected
-            .unwrap_or_else(|_| Err("no connection in time".to_owned()))
-            .map_err(|why| format!("{place} can't be reached: {why}"))?;
-        match tokio::time::timeout(BEGIN, sender.send_request(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(format!("{place} does not answer: {error}")),
-            Err(_) => Err(format!("{place} does not answer in time")),
+            .unwrap_or_else(|_| Err("the connection timed out".to_owned()))
+            .map_err(|error| format!("{authority} can't be reached: {error}"))?;
+        match tokio::time::timeout(RESPONSE_TIMEOUT, sender.send_request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(format!("{authority} did not respond: {error}")),
+            Err(_) => Err(format!("{authority} did not respond in time")),
         }
     }
 }
@@ -164,29 +166,30 @@ type Sender = http1::SendRequest<Empty<Bytes>>;
 
 async fn handshake(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<Sender, String> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // It ends with what is read from it.
+    // The connection ends when the response is dropped.
     tokio::spawn(connection);
     Ok(sender)
 }
 
-/// What a server says against it.
-async fn refusal(answer: Response<Incoming>) -> String {
-    let status = answer.status().as_u16();
-    let told = tokio::time::timeout(CONNECT, Limited::new(answer.into_body(), MOST_TOLD).collect()).await;
-    let told = told.ok().and_then(Result::ok).map(|told| told.to_bytes()).unwrap_or_default();
-    format!("the server answers {status}: {}", String::from_utf8_lossy(&told))
+/// The message for an error response.
+async fn error_message(response: Response<Incoming>) -> String {
+    let status = response.status().as_u16();
+    let body =
+        tokio::time::timeout(CONNECT_TIMEOUT, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
+    let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    format!("the server responded {status}: {}", String::from_utf8_lossy(&body))
 }
 
-/// Lines as they come.
-pub(super) struct Lines {
+/// The lines of a response, as they arrive.
+pub(super) struct LineStream {
     body: Incoming,
     buffer: BytesMut,
-    /// How far there is no end of a line.
+    /// How many bytes at the start of the buffer contain no line break.
     searched: usize,
 }
 
-impl Lines {
-    /// The next line; `None` at the end. What was read of one that is not whole stays for the next call, if this one is dropped.
+impl LineStream {
+    /// The next line; `None` at the end. It is cancel-safe: an incomplete line stays in the buffer.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, String> {
         loop {
             let found = self.buffer.get(self.searched..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'));
@@ -197,7 +200,7 @@ impl Lines {
             }
             self.searched = self.buffer.len();
             if self.buffer.len() > MAX_LINE_BYTES {
-                return Err("the server sends a line without an end".to_owned());
+                return Err("the server sent a line that is too long".to_owned());
             }
             match self.body.frame().await {
                 None => return Ok(None),
@@ -218,10 +221,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-impl fmt::Display for BadUrl {
+impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadUrl {}
+impl std::error::Error for EndpointError {}

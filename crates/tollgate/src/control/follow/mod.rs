@@ -1,17 +1,17 @@
-//! Follows a server of Tollgate, so that what operators decide there is in force in a service that decides by itself.
+//! Follows a Tollgate server, so that its control plane is in force in a service that decides in process.
 //!
 //! ```text
 //! GET /v1/control/snapshot ─ a thread reads it ─▶ Controls ─▶ tenants and rules, swapped in
 //! GET /v1/control/watch    ─ line by line ──────▶ Controls ─▶ tenants at once; rules are compiled on a thread
 //! ```
 //!
-//! No request waits for any of this. While the server is away, what it said last holds.
+//! No request waits for any of this. While the server is unavailable, the last known state stays in force.
 
-mod decider;
 mod directory;
 mod http;
-mod kept;
+mod local_copy;
 mod snapshot;
+mod updater;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,262 +23,266 @@ use tollgate_core::Timestamp;
 use tollgate_rules::{LoadOptions, RuleFiles};
 use tollgate_store::Store;
 
-use self::decider::Decider;
-use self::http::{Endpoint, Gone};
-use self::kept::Kept;
+use self::http::{Endpoint, WatchError};
+use self::local_copy::LocalCopy;
 use self::snapshot::Snapshot;
+use self::updater::LimiterUpdater;
 use super::lines::{ControlLine, SnapshotHead};
 use crate::Limiter;
 
-pub use self::http::BadUrl;
+pub use self::http::EndpointError;
 
-/// Keeps a limiter up to date with what operators decide. [`run`](Follower::run) does the work.
+/// Applies the control plane of a server to a limiter. [`run`](Follower::run) does the work.
 #[derive(Debug)]
 pub struct Follower<S> {
-    decider: Decider<S>,
-    from: From,
-    kept: Option<Kept>,
-    /// Up to where it is known; `None`: everything is to be taken anew.
-    at: Option<SnapshotHead>,
-    status: watch::Sender<Status>,
+    updater: LimiterUpdater<S>,
+    source: FollowSource,
+    copy: Option<LocalCopy>,
+    /// The generation that is completely known; `None` if a snapshot is needed.
+    position: Option<SnapshotHead>,
+    status: watch::Sender<FollowerStatus>,
 }
 
-/// What is followed.
+/// Where records come from.
 #[derive(Debug)]
-enum From {
+enum FollowSource {
     Server(Box<Endpoint>),
     Directory(PathBuf),
 }
 
-/// How a follower stands.
+/// The status of a follower.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct FollowerStatus {
     /// The generation that is in force; `None` before the first snapshot.
     pub generation: Option<u64>,
-    /// Since when changes are heard of as they happen; `None` while they are not.
+    /// Since when changes arrive as they happen; `None` while disconnected.
     pub connected_since: Option<Timestamp>,
-    /// What went wrong last; `None` once the server is followed again and the rules are as they should be.
+    /// The last error; `None` once the follower is connected again and the rules have no errors.
     pub last_error: Option<String>,
 }
 
-/// A server that says nothing for so long is gone: it would have said that it is alive.
-const SILENCE: Duration = Duration::from_secs(30);
-/// The pause before the first new try; it doubles up to the longest. Of each, up to a half is left to chance, so that a server that
-/// comes back is not asked by all at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A server that sends nothing for this long is unavailable: it sends heartbeats.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The delay before the first retry; it doubles with each retry. Up to half of each delay is random, so that followers do not
+/// reconnect to a restarted server all at once.
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Why a watch ended.
-enum Ended {
-    /// It can go on from where it was.
-    Cut(String),
-    /// Everything is to be taken anew, at once.
+enum WatchEnd {
+    /// The connection was lost. The next watch resumes at the same position.
+    Disconnected(String),
+    /// The position is too old for a watch, or a new snapshot is shorter: a snapshot is needed.
     TooOld,
-    /// The same, after a while.
-    Doubt(String),
+    /// The stream was invalid, so changes may be missing: a snapshot is needed.
+    Invalid(String),
 }
 
 impl<S: Store + Send + Sync + 'static> Follower<S> {
-    /// Follows the server at this URL, that of its admin listener: `http://tollgate:8070`. The token has the scope `read`; none is
-    /// needed where the server asks for none.
+    /// Follows the server at this URL, that of its admin listener: `http://tollgate:8070`. The token needs the scope `read`;
+    /// a server without access control needs none.
     ///
     /// # Errors
-    /// If it is no such URL.
-    pub fn new(limiter: Arc<Limiter<S>>, url: &str, token: Option<&str>) -> Result<Follower<S>, BadUrl> {
-        Ok(Follower::of(limiter, From::Server(Box::new(Endpoint::new(url, token)?))))
+    /// If the URL is invalid, or the token has invalid characters.
+    pub fn new(limiter: Arc<Limiter<S>>, url: &str, token: Option<&str>) -> Result<Follower<S>, EndpointError> {
+        Ok(Follower::with_source(limiter, FollowSource::Server(Box::new(Endpoint::new(url, token)?))))
     }
 
-    /// Follows a directory to which servers write snapshots (`--control-snapshots`), looked at every second.
-    pub fn of_directory(limiter: Arc<Limiter<S>>, directory: impl Into<PathBuf>) -> Follower<S> {
-        Follower::of(limiter, From::Directory(directory.into()))
+    /// Follows a directory to which servers write snapshots (`--control-snapshots`), checked every second.
+    pub fn from_directory(limiter: Arc<Limiter<S>>, directory: impl Into<PathBuf>) -> Follower<S> {
+        Follower::with_source(limiter, FollowSource::Directory(directory.into()))
     }
 
-    fn of(limiter: Arc<Limiter<S>>, from: From) -> Follower<S> {
-        let status = watch::Sender::new(Status::default());
-        Follower { decider: Decider::new(limiter), from, kept: None, at: None, status }
+    fn with_source(limiter: Arc<Limiter<S>>, source: FollowSource) -> Follower<S> {
+        let status = watch::Sender::new(FollowerStatus::default());
+        Follower { updater: LimiterUpdater::new(limiter), source, copy: None, position: None, status }
     }
 
-    /// With rule files of the service's own under what operators decide, in the place of the server's.
+    /// Uses the service's own rule files under the control plane, instead of the server's.
     #[must_use]
     pub fn with_files(mut self, files: RuleFiles, options: LoadOptions) -> Follower<S> {
-        self.decider.own_files(files.sources, options);
+        self.updater.set_own_files(files.sources, options);
         self
     }
 
-    /// Keeps what was heard last in this directory, which is made if it is not there, for a start without the server.
+    /// Stores the last known state in this directory, for a start without the server. The directory is created if necessary.
     #[must_use]
-    pub fn keeping(mut self, directory: impl Into<PathBuf>) -> Follower<S> {
-        self.kept = Some(Kept::new(directory.into()));
+    pub fn with_local_copy(mut self, directory: impl Into<PathBuf>) -> Follower<S> {
+        self.copy = Some(LocalCopy::new(directory.into()));
         self
     }
 
-    /// For a limiter that counts in this process alone: where a quota is written with `reset`, its caller's counters start afresh
-    /// here too. Those that are shared are reset by the server that wrote it.
+    /// For a limiter whose counters are in this process: a quota that is written with `reset` resets its caller's counters in this
+    /// process too. Shared counters are reset by the server that wrote the quota.
     #[must_use]
     pub fn with_own_counters(mut self) -> Follower<S> {
-        self.decider.own_counters();
+        self.updater.set_own_counters();
         self
     }
 
-    /// Speaks TLS as this says, with servers whose URL begins with `https`.
+    /// Uses this TLS configuration, if the URL begins with `https`.
     #[must_use]
     pub fn with_tls(mut self, tls: Arc<ClientConfig>) -> Follower<S> {
-        if let From::Server(endpoint) = &mut self.from {
-            endpoint.secure(tls);
+        if let FollowSource::Server(endpoint) = &mut self.source {
+            endpoint.set_tls(tls);
         }
         self
     }
 
-    /// How it stands, now and from now on.
-    pub fn status(&self) -> watch::Receiver<Status> {
+    /// The status, with changes.
+    pub fn status(&self) -> watch::Receiver<FollowerStatus> {
         self.status.subscribe()
     }
 
-    /// Follows until it is dropped. Spawn it; within a Tokio runtime with time and I/O.
+    /// Follows until the future is dropped. It needs a Tokio runtime with time and I/O, and is usually spawned.
     pub async fn run(mut self) {
-        if let Some(found) = self.kept.as_ref().map(Kept::path) {
-            // One that was never written, or is damaged, is replaced by the first snapshot.
-            if let Ok(found) = snapshot::of_file(found).await {
-                self.put_in_force(found).await;
+        if let Some(path) = self.copy.as_ref().map(LocalCopy::path) {
+            // A missing or damaged copy is replaced by the first snapshot.
+            if let Ok(snapshot) = snapshot::read_file(path).await {
+                self.install(snapshot).await;
             }
-            // What is behind it in the file is not known to be whole.
-            self.at = None;
+            // The lines after the snapshot may be incomplete.
+            self.position = None;
         }
-        match &self.from {
-            From::Directory(directory) => {
+        match &self.source {
+            FollowSource::Directory(directory) => {
                 let path = directory.join(super::lines::SNAPSHOT_FILE);
                 self.follow_directory(&path).await;
             }
-            From::Server(_) => self.follow_server().await,
+            FollowSource::Server(_) => self.follow_server().await,
         }
     }
 
     async fn follow_server(&mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = MIN_BACKOFF;
         loop {
-            let ended = self.follow_once(&mut pause).await;
+            let end = self.follow_once(&mut backoff).await;
             self.status.send_modify(|status| status.connected_since = None);
-            let why = match ended {
-                Ended::TooOld => {
-                    self.at = None;
-                    "what was known is too old".to_owned()
+            let error = match end {
+                WatchEnd::TooOld => {
+                    self.position = None;
+                    "the last known generation is too old for a watch".to_owned()
                 }
-                Ended::Doubt(why) => {
-                    self.at = None;
-                    why
+                WatchEnd::Invalid(error) => {
+                    self.position = None;
+                    error
                 }
-                Ended::Cut(why) => why,
+                WatchEnd::Disconnected(error) => error,
             };
-            self.went_wrong(why);
-            let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-            let pausing = tokio::time::sleep(Duration::from_micros(fastrand::u64(micros / 2..=micros)));
-            self.decider.during(pausing).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.report_error(error);
+            let micros = u64::try_from(backoff.as_micros()).unwrap_or(u64::MAX);
+            let sleep = tokio::time::sleep(Duration::from_micros(fastrand::u64(micros / 2..=micros)));
+            self.updater.update_during(sleep).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
-    /// Takes a snapshot if need be, and then what changes, until that ends.
-    async fn follow_once(&mut self, pause: &mut Duration) -> Ended {
-        let From::Server(endpoint) = &self.from else { return Ended::Cut("there is no server".to_owned()) };
-        let endpoint = endpoint.clone();
-        if self.at.is_none() {
-            let taken = match self.decider.during(endpoint.snapshot(self.kept.as_mut())).await {
-                Ok(taken) => taken,
-                Err(why) => return Ended::Doubt(why),
-            };
-            self.put_in_force(taken).await;
-        }
-        let Some(at) = self.at.clone() else { return Ended::TooOld };
-        let with_files = !self.decider.has_own_files();
-        let mut lines = match self.decider.during(endpoint.watch(&at, with_files)).await {
-            Ok(lines) => lines,
-            Err(Gone::TooOld) => return Ended::TooOld,
-            Err(Gone::Away(why)) => return Ended::Cut(why),
+    /// Takes a snapshot if necessary, and then applies changes until the watch ends.
+    async fn follow_once(&mut self, backoff: &mut Duration) -> WatchEnd {
+        let FollowSource::Server(endpoint) = &self.source else {
+            return WatchEnd::Disconnected("there is no server".to_owned());
         };
-        let now = self.decider.now();
-        let trouble = self.decider.trouble().cloned();
+        let endpoint = endpoint.clone();
+        if self.position.is_none() {
+            let snapshot = match self.updater.update_during(endpoint.snapshot(self.copy.as_mut())).await {
+                Ok(snapshot) => snapshot,
+                Err(error) => return WatchEnd::Invalid(error),
+            };
+            self.install(snapshot).await;
+        }
+        let Some(position) = self.position.clone() else { return WatchEnd::TooOld };
+        let with_files = !self.updater.has_own_files();
+        let mut lines = match self.updater.update_during(endpoint.watch(&position, with_files)).await {
+            Ok(lines) => lines,
+            Err(WatchError::TooOld) => return WatchEnd::TooOld,
+            Err(WatchError::Unavailable(error)) => return WatchEnd::Disconnected(error),
+        };
+        let now = self.updater.now();
+        let rules_error = self.updater.rules_error().cloned();
         self.status.send_modify(|status| {
-            (status.connected_since, status.last_error) = (Some(now), trouble);
+            (status.connected_since, status.last_error) = (Some(now), rules_error);
         });
         loop {
-            let line = match self.decider.during(tokio::time::timeout(SILENCE, lines.next())).await {
+            let line = match self.updater.update_during(tokio::time::timeout(IDLE_TIMEOUT, lines.next())).await {
                 Ok(Ok(Some(line))) => line,
-                Ok(Ok(None)) => return Ended::Cut("the server ended the watch".to_owned()),
-                Ok(Err(why)) => return Ended::Cut(why),
-                Err(_) => return Ended::Cut(format!("the server was silent for {} s", SILENCE.as_secs())),
+                Ok(Ok(None)) => return WatchEnd::Disconnected("the server ended the watch".to_owned()),
+                Ok(Err(error)) => return WatchEnd::Disconnected(error),
+                Err(_) => {
+                    return WatchEnd::Disconnected(format!("the server sent nothing for {} s", IDLE_TIMEOUT.as_secs()));
+                }
             };
             match super::lines::parse(&line) {
                 Ok(ControlLine::Record(record)) => {
-                    self.keep(&line);
-                    if let Err(why) = self.decider.apply(&record).await {
-                        self.went_wrong(why);
+                    self.add_to_copy(&line);
+                    if let Err(error) = self.updater.apply(&record).await {
+                        self.report_error(error);
                     }
                 }
                 Ok(ControlLine::Files(files)) => {
-                    self.keep(&line);
-                    self.decider.files(&files);
+                    self.add_to_copy(&line);
+                    self.updater.set_server_files(&files);
                 }
                 Ok(ControlLine::Heartbeat(heartbeat)) => {
-                    *pause = FIRST_PAUSE;
-                    self.keep(&line);
-                    if let Err(ended) = self.is_whole(heartbeat.generation).await {
-                        return ended;
+                    *backoff = MIN_BACKOFF;
+                    self.add_to_copy(&line);
+                    if let Err(end) = self.complete(heartbeat.generation).await {
+                        return end;
                     }
                 }
-                Ok(_) => return Ended::Doubt("the server says what it should not in a watch".to_owned()),
-                Err(why) => return Ended::Doubt(why),
+                Ok(_) => return WatchEnd::Invalid("the server sent a line that does not belong in a watch".to_owned()),
+                Err(error) => return WatchEnd::Invalid(error),
             }
         }
     }
 
-    /// All up to a generation has been heard.
-    async fn is_whole(&mut self, generation: u64) -> Result<(), Ended> {
+    /// Handles a heartbeat: everything up to this generation has arrived.
+    async fn complete(&mut self, generation: u64) -> Result<(), WatchEnd> {
         self.compile().await;
-        let Some(at) = &mut self.at else { return Err(Ended::TooOld) };
-        at.as_of = generation;
+        let Some(position) = &mut self.position else { return Err(WatchEnd::TooOld) };
+        position.as_of = generation;
         self.status.send_if_modified(|status| {
             let changed = status.generation != Some(generation);
             status.generation = Some(generation);
             changed
         });
-        let Some(kept) = &mut self.kept else { return Ok(()) };
-        match kept.write().await {
+        let Some(copy) = &mut self.copy else { return Ok(()) };
+        match copy.flush().await {
             Ok(true) => Ok(()),
-            // So many lines were added that a new snapshot is shorter.
-            Ok(false) => Err(Ended::TooOld),
-            Err(why) => {
-                self.went_wrong(why);
+            // The copy has so many lines that a new snapshot is shorter.
+            Ok(false) => Err(WatchEnd::TooOld),
+            Err(error) => {
+                self.report_error(error);
                 Ok(())
             }
         }
     }
 
-    /// Puts all of a snapshot in force.
-    async fn put_in_force(&mut self, taken: Snapshot) {
-        let generation = taken.head.as_of;
-        self.at = Some(taken.head);
-        self.decider.replace(taken.controls, taken.files);
-        self.decider.compile().await;
-        let last_error = self.decider.trouble().cloned().or(taken.unreadable);
+    /// Installs a snapshot.
+    async fn install(&mut self, snapshot: Snapshot) {
+        let generation = snapshot.head.as_of;
+        self.position = Some(snapshot.head);
+        self.updater.replace(snapshot.controls, snapshot.files);
+        self.updater.compile().await;
+        let last_error = self.updater.rules_error().cloned().or(snapshot.first_error);
         self.status.send_modify(|status| {
             (status.generation, status.last_error) = (Some(generation), last_error);
         });
     }
 
     async fn compile(&mut self) {
-        if self.decider.compile().await {
-            let trouble = self.decider.trouble().cloned();
-            self.status.send_modify(|status| status.last_error = trouble);
+        if self.updater.compile().await {
+            let rules_error = self.updater.rules_error().cloned();
+            self.status.send_modify(|status| status.last_error = rules_error);
         }
     }
 
-    fn keep(&mut self, line: &[u8]) {
-        if let Some(kept) = &mut self.kept {
-            kept.add(line);
+    fn add_to_copy(&mut self, line: &[u8]) {
+        if let Some(copy) = &mut self.copy {
+            copy.add(line);
         }
     }
 
-    fn went_wrong(&self, why: String) {
-        self.status.send_modify(|status| status.last_error = Some(why));
+    fn report_error(&self, error: String) {
+        self.status.send_modify(|status| status.last_error = Some(error));
     }
 }

@@ -1,4 +1,4 @@
-//! A snapshot, read on a thread of its own: a million records take seconds.
+//! Reading snapshots, on a thread of their own: a million records take seconds.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write as _};
@@ -7,94 +7,100 @@ use std::path::Path;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::kept::Kept;
+use super::local_copy::{self, LocalCopy};
 use crate::control::Controls;
 use crate::control::lines::{self, ControlLine, FilesLine, SnapshotHead};
 
-/// What a snapshot says.
+/// The contents of a snapshot.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) head: SnapshotHead,
     pub(super) controls: Controls,
     pub(super) files: Option<FilesLine>,
-    /// What is wrong with the first record that makes no sense.
-    pub(super) unreadable: Option<String>,
+    /// The error of the first invalid record.
+    pub(super) first_error: Option<String>,
 }
 
-/// Bytes that are read at once.
-const BUFFER: usize = 1 << 20;
-/// Chunks that may wait for the thread.
-pub(super) const WAITING: usize = 4;
+/// The size of the read buffer.
+const BUFFER_BYTES: usize = 1 << 20;
+/// How many chunks may wait for the reading thread.
+pub(super) const MAX_PENDING_CHUNKS: usize = 4;
 
-/// One that is kept.
-pub(super) async fn of_file(path: &Path) -> io::Result<Snapshot> {
+/// Reads a snapshot from a file.
+pub(super) async fn read_file(path: &Path) -> io::Result<Snapshot> {
     let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read(BufReader::with_capacity(BUFFER, File::open(path)?)));
+    let read = tokio::task::spawn_blocking(move || read(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?)));
     read.await.map_err(io::Error::other)?
 }
 
-/// One that is on its way, and is kept if that is wanted.
-pub(super) async fn of_chunks(chunks: mpsc::Receiver<Bytes>, kept: Option<&mut Kept>) -> io::Result<Snapshot> {
-    let keeping = kept.as_ref().map(|kept| kept.path().to_owned());
+/// Reads a snapshot from chunks as they arrive, and stores it in the copy, if there is one.
+pub(super) async fn read_chunks(chunks: mpsc::Receiver<Bytes>, copy: Option<&mut LocalCopy>) -> io::Result<Snapshot> {
+    let path = copy.as_ref().map(|copy| copy.path().to_owned());
     let reading = tokio::task::spawn_blocking(move || {
-        // That it can't be kept is no reason not to use it.
-        let mut file = keeping.as_deref().and_then(|path| super::kept::begin(path).ok());
-        let input = Chunks { chunks, at: Bytes::new(), copy: file.as_mut().map(|(file, _)| file), failed: false };
-        let mut input = BufReader::with_capacity(BUFFER, input);
-        let taken = read(&mut input);
-        let whole = taken.is_ok() && !input.get_ref().failed;
+        // A snapshot that can't be stored is used all the same.
+        let mut file = path.as_deref().and_then(|path| local_copy::create_temporary(path).ok());
+        let input = ChunkReader {
+            chunks,
+            current: Bytes::new(),
+            copy: file.as_mut().map(|(file, _)| file),
+            copy_failed: false,
+        };
+        let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let snapshot = read(&mut input);
+        let is_copied = snapshot.is_ok() && !input.get_ref().copy_failed;
         drop(input);
-        let length = match (file, keeping) {
-            (Some((file, temporary)), Some(path)) if whole => super::kept::end(&file, &temporary, &path).ok(),
+        let length = match (file, path) {
+            (Some((file, temporary)), Some(path)) if is_copied => local_copy::replace(&file, &temporary, &path).ok(),
             (Some((_, temporary)), _) => fs::remove_file(temporary).ok().and(None),
             _ => None,
         };
-        taken.map(|taken| (taken, length))
+        snapshot.map(|snapshot| (snapshot, length))
     });
-    let (taken, length) = reading.await.map_err(io::Error::other)??;
-    if let Some(kept) = kept {
-        kept.begins(length);
+    let (snapshot, length) = reading.await.map_err(io::Error::other)??;
+    if let Some(copy) = copy {
+        copy.reset(length);
     }
-    Ok(taken)
+    Ok(snapshot)
 }
 
 fn read(input: impl io::BufRead) -> io::Result<Snapshot> {
-    let (mut controls, mut files, mut unreadable) = (Controls::default(), None, None);
+    let (mut controls, mut files, mut first_error) = (Controls::default(), None, None);
     let head = lines::read_snapshot(input, |line| match line {
         ControlLine::Record(record) => {
-            if let Err(why) = controls.apply(&record) {
-                unreadable.get_or_insert(why);
+            if let Err(error) = controls.apply(&record) {
+                first_error.get_or_insert(error);
             }
         }
         ControlLine::Files(line) => files = Some(line),
         _ => {}
     })?;
-    Ok(Snapshot { head, controls, files, unreadable })
+    Ok(Snapshot { head, controls, files, first_error })
 }
 
-/// Chunks as they come, copied to a file on the way.
-struct Chunks<'f> {
+/// Reads chunks as they arrive, and copies them to a file.
+struct ChunkReader<'f> {
     chunks: mpsc::Receiver<Bytes>,
-    at: Bytes,
+    /// The unread part of the current chunk.
+    current: Bytes,
     copy: Option<&'f mut File>,
-    failed: bool,
+    copy_failed: bool,
 }
 
-impl Read for Chunks<'_> {
+impl Read for ChunkReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.at.is_empty() {
+        while self.current.is_empty() {
             let Some(next) = self.chunks.blocking_recv() else { return Ok(0) };
             if let Some(copy) = &mut self.copy {
-                self.failed |= copy.write_all(&next).is_err();
+                self.copy_failed |= copy.write_all(&next).is_err();
             }
-            self.at = next;
+            self.current = next;
         }
-        let length = buffer.len().min(self.at.len());
-        let (now, _) = self.at.split_at(length);
-        if let Some(room) = buffer.get_mut(..length) {
-            room.copy_from_slice(now);
+        let length = buffer.len().min(self.current.len());
+        let (data, _) = self.current.split_at(length);
+        if let Some(target) = buffer.get_mut(..length) {
+            target.copy_from_slice(data);
         }
-        bytes::Buf::advance(&mut self.at, length);
+        bytes::Buf::advance(&mut self.current, length);
         Ok(length)
     }
 }

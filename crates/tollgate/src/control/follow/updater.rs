@@ -1,4 +1,4 @@
-//! From records and files to what a limiter decides by.
+//! Installs records and rule files in a limiter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,32 +12,33 @@ use crate::control::lines::FilesLine;
 use crate::control::{Controls, Effect, Record};
 use crate::{Adjustment, Limiter};
 
-/// What a limiter decides by, as it is followed.
-pub(super) struct Decider<S> {
+/// A limiter, with the records and files that its rules are compiled from.
+pub(super) struct LimiterUpdater<S> {
     limiter: Arc<Limiter<S>>,
     controls: Controls,
     files: Option<SourceFiles>,
-    /// Whether the files are the service's own.
+    /// Whether the files are the service's own, not the server's.
     own_files: bool,
+    /// Whether the counters are the service's own, not shared with the server.
     own_counters: bool,
-    /// What may have to be compiled.
+    /// Whether the files or the layer may have changed since they were compiled.
     changed: bool,
-    /// What was compiled last.
+    /// The files and the layer that were compiled last.
     compiled: Option<(SourceFiles, Layer)>,
-    /// What is wrong with it.
-    trouble: Option<String>,
+    /// The first error of the last compilation.
+    rules_error: Option<String>,
 }
 
-/// Rule files, and how they are read together.
+/// Rule files, and the options to load them with.
 #[derive(Clone, Debug)]
 struct SourceFiles {
     sources: Arc<Vec<RuleFile>>,
     options: LoadOptions,
 }
 
-impl<S: Store + Send + Sync + 'static> Decider<S> {
-    pub(super) fn new(limiter: Arc<Limiter<S>>) -> Decider<S> {
-        Decider {
+impl<S: Store + Send + Sync + 'static> LimiterUpdater<S> {
+    pub(super) fn new(limiter: Arc<Limiter<S>>) -> LimiterUpdater<S> {
+        LimiterUpdater {
             limiter,
             controls: Controls::default(),
             files: None,
@@ -45,11 +46,11 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
             own_counters: false,
             changed: false,
             compiled: None,
-            trouble: None,
+            rules_error: None,
         }
     }
 
-    pub(super) fn own_files(&mut self, sources: Vec<RuleFile>, options: LoadOptions) {
+    pub(super) fn set_own_files(&mut self, sources: Vec<RuleFile>, options: LoadOptions) {
         self.files = Some(SourceFiles { sources: Arc::new(sources), options });
         self.own_files = true;
     }
@@ -58,32 +59,32 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
         self.own_files
     }
 
-    pub(super) fn own_counters(&mut self) {
+    pub(super) fn set_own_counters(&mut self) {
         self.own_counters = true;
     }
 
-    /// What is wrong with the rules; they are not in force then, or not all of them.
-    pub(super) fn trouble(&self) -> Option<&String> {
-        self.trouble.as_ref()
+    /// The error of the rules, if they are not in force, or not all of them.
+    pub(super) fn rules_error(&self) -> Option<&String> {
+        self.rules_error.as_ref()
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.limiter.clock().now()
     }
 
-    /// Puts others in the place of all records, and of the server's files.
+    /// Replaces all records and the server's files.
     pub(super) fn replace(&mut self, controls: Controls, files: Option<FilesLine>) {
         self.controls = controls;
         if let Some(files) = files {
-            self.files(&files);
+            self.set_server_files(&files);
         }
         self.changed = true;
         self.limiter.install_tenants(self.controls.tenants().clone());
     }
 
-    /// The server's files are these.
-    pub(super) fn files(&mut self, line: &FilesLine) {
-        // A server that has none to tell leaves those that are in force.
+    /// Replaces the server's files.
+    pub(super) fn set_server_files(&mut self, line: &FilesLine) {
+        // A server without files leaves those in force.
         if self.own_files || line.files.is_empty() {
             return;
         }
@@ -93,51 +94,51 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
         self.changed = true;
     }
 
-    /// Applies a record that was written just now.
+    /// Applies a record that has just been written.
     pub(super) async fn apply(&mut self, record: &Record<'_>) -> Result<(), String> {
         let effect = self.controls.apply(record)?;
         self.changed |= effect == Effect::Layer;
         if self.own_counters && effect == (Effect::Tenants { reset: true }) {
             let (domain, caller) = (&*record.domain, &*record.name);
-            let told = self.limiter.adjust(Some(domain), None, caller, &[], None, Adjustment::Reset).await;
-            told.map_err(|error| format!("the counters of {caller:?} could not be reset: {error}"))?;
+            let reset = self.limiter.adjust(Some(domain), None, caller, &[], None, Adjustment::Reset).await;
+            reset.map_err(|error| format!("the counters of {caller:?} could not be reset: {error}"))?;
         }
         Ok(())
     }
 
-    /// Waits for something. Switches end meanwhile.
-    pub(super) async fn during<T>(&mut self, waited: impl Future<Output = T>) -> T {
-        let mut waited = std::pin::pin!(waited);
+    /// Awaits a future, and ends switches on time meanwhile.
+    pub(super) async fn update_during<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
         loop {
             tokio::select! {
-                done = &mut waited => return done,
-                () = self.switch_ends() => {
+                output = &mut future => return output,
+                () = self.wait_for_switch_end() => {
                     self.compile().await;
                 }
             }
         }
     }
 
-    /// Waits until a switch ends, and longer if none does.
-    async fn switch_ends(&mut self) {
+    /// Waits until a switch ends; forever if none does.
+    async fn wait_for_switch_end(&mut self) {
         let now = self.now();
         let Some(end) = self.controls.layer_changes_at(now) else { return std::future::pending().await };
         tokio::time::sleep(Duration::from_micros(end.since(now).as_micros())).await;
         self.changed = true;
     }
 
-    /// Compiles the rules if they are others by now, on a thread of its own, and puts them in force: all of them, or what is not
-    /// wrong, or the last good ones stay. Whether there was something to do.
+    /// Compiles the rules if they have changed, on a thread of its own, and installs them: all of them, or those without
+    /// errors; else the last good ones stay in force. Returns whether the rules had changed.
     pub(super) async fn compile(&mut self) -> bool {
         let Some(files) = self.files.clone().filter(|_| std::mem::take(&mut self.changed)) else { return false };
         let layer = self.controls.layer(self.now());
-        if self.compiled.as_ref().is_some_and(|(before, under)| before.is(&files) && *under == layer) {
+        if self.compiled.as_ref().is_some_and(|(before, above)| before.is_same(&files) && *above == layer) {
             return false;
         }
         self.compiled = Some((files.clone(), layer.clone()));
         let generation = self.limiter.rules().generation() + 1;
         let compiled = tokio::task::spawn_blocking(move || files.compile(&layer, generation)).await;
-        self.trouble = match compiled {
+        self.rules_error = match compiled {
             Ok((rules, errors)) => {
                 if let Some(rules) = rules {
                     self.limiter.install(rules);
@@ -151,14 +152,14 @@ impl<S: Store + Send + Sync + 'static> Decider<S> {
 }
 
 impl SourceFiles {
-    fn is(&self, other: &SourceFiles) -> bool {
+    fn is_same(&self, other: &SourceFiles) -> bool {
         let same = |(one, other): (&RuleFile, &RuleFile)| one.name == other.name && one.text == other.text;
         self.options.merge_domains == other.options.merge_domains
             && self.sources.len() == other.sources.len()
             && self.sources.iter().zip(&*other.sources).all(same)
     }
 
-    /// The files under the layer; where that can't be, without those rules of the layer that are at fault.
+    /// Compiles the files under the layer; if that fails, without the faulty rules of the layer.
     fn compile(&self, layer: &Layer, generation: u64) -> (Option<Ruleset>, Vec<RuleProblem>) {
         let load = |layer: &Layer| {
             let files = RuleFiles::from_files(self.sources.to_vec());
@@ -171,8 +172,8 @@ impl SourceFiles {
     }
 }
 
-impl<S> fmt::Debug for Decider<S> {
+impl<S> fmt::Debug for LimiterUpdater<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decider").field("generation", &self.controls.generation()).finish_non_exhaustive()
+        f.debug_struct("LimiterUpdater").field("generation", &self.controls.generation()).finish_non_exhaustive()
     }
 }
