@@ -1,14 +1,14 @@
 //! The dashboard of real servers in a real browser: Debian's Chromium, driven by `dashboard/tests/`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::{http, new_server};
+use crate::{http, new_server, repository_path};
 use serde_json::{Value, json};
 use tollgate_testing::{Server, programs};
 
-/// A few rules of every kind, for traffic that the tests send.
+/// A few rules of every mode, for the traffic of the tests.
 const RULES: &str = "
 domain: api
 entity: user_id
@@ -21,7 +21,7 @@ rules:
   - {name: everyone, key: [], limit: 100000/second}
 ";
 
-/// What a shop may have, for pictures.
+/// The rules of a shop, for screenshots.
 const SHOP: &str = "
 domain: api
 entity: user_id
@@ -38,18 +38,14 @@ rules:
 
 const TOKEN: &str = "tg_the-token-of-the-dashboards-tests-0123456789";
 
-/// So many rules a server shows without anybody having to wait.
-fn thousand() -> String {
+/// A thousand rules, which the dashboard shows without a delay.
+fn thousand_rules() -> String {
     let rules = (0..1_000)
         .map(|number| format!("  - {{name: rule-{number:04}, key: [user_id], limit: {}/hour}}\n", number + 1));
     format!("domain: big\nentity: user_id\nrules:\n{}", rules.collect::<String>())
 }
 
-fn dashboard() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard").canonicalize().unwrap()
-}
-
-/// Sends JSON to the admin API, which must take it.
+/// Sends JSON to the admin API, which must accept it.
 #[track_caller]
 fn send(method: &str, url: &str, token: Option<&str>, body: &Value) -> Value {
     let request = ureq::http::Request::builder().method(method).uri(url).header("Content-Type", "application/json");
@@ -57,11 +53,11 @@ fn send(method: &str, url: &str, token: Option<&str>, body: &Value) -> Value {
         Some(token) => request.header("Authorization", format!("Bearer {token}")),
         None => request,
     };
-    let mut answer = ureq::run(request.body(body.to_string()).unwrap()).unwrap();
-    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    let mut response = ureq::run(request.body(body.to_string()).unwrap()).unwrap();
+    serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap()
 }
 
-/// A server that whoever is on this machine may ask, and one that wants a token.
+/// A server without access control, and one that requires a token.
 fn servers() -> (Server, Server) {
     let open = new_server().rules(RULES).listen(&["http", "admin"]).start();
     let quota = json!({
@@ -69,7 +65,7 @@ fn servers() -> (Server, Server) {
         "overrides": [{"rule": "per-user", "limit": "500/hour", "expires_at": "2100-01-01T00:00:00Z"}],
     });
     send("PUT", &open.url("admin", "/admin/v1/quotas/tenant-a"), None, &quota);
-    let builder = new_server().rules(&thousand()).listen(&["admin"]);
+    let builder = new_server().rules(&thousand_rules()).listen(&["admin"]);
     let file = builder.home().join("token");
     fs::write(&file, TOKEN).unwrap();
     let guarded = builder.args(&["--admin-token-file", &file.display().to_string()]).start();
@@ -77,16 +73,16 @@ fn servers() -> (Server, Server) {
 }
 
 #[test]
-fn the_dashboard_is_in_the_binary_and_kept_by_browsers_as_long_as_it_is_the_same() {
+fn the_dashboard_is_in_the_binary_and_its_assets_are_cached() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
     let page = http::get(&server.url("admin", "/"));
     assert_eq!(page.headers["cache-control"], "no-cache");
     assert!(page.body.contains("/assets/"), "the binary was built without the dashboard: run make dashboard");
-    // Nothing inline: the policy would not let it run.
+    // The content security policy forbids inline styles and scripts.
     assert!(!page.body.contains("<style") && !page.body.contains("<script>"), "{}", page.body);
-    let named: Vec<&str> = page.body.split('"').filter(|text| text.starts_with("/assets/")).collect();
-    assert!(named.len() >= 3, "{named:?}");
-    for path in named {
+    let assets: Vec<&str> = page.body.split('"').filter(|text| text.starts_with("/assets/")).collect();
+    assert!(assets.len() >= 3, "{assets:?}");
+    for path in assets {
         let asset = http::get(&server.url("admin", path));
         assert_eq!(asset.status, 200, "{path}");
         assert_eq!(asset.headers["cache-control"], "public, max-age=31536000, immutable");
@@ -113,30 +109,30 @@ fn the_dashboard_works_in_a_browser() {
     let mut node = node("all.mjs", &open);
     node.env("GUARDED", guarded.url("admin", ""));
     node.env("TOKEN", TOKEN).env("READER", reader["token"].as_str().unwrap());
-    succeeds(node);
+    assert_success(node);
 }
 
 #[test]
-#[ignore = "it makes the pictures of the docs, of two minutes of traffic: make pictures"]
+#[ignore = "takes the screenshots of the docs, with two minutes of traffic: make pictures"]
 fn pictures_are_taken() {
     let open = new_server().rules(SHOP).listen(&["http", "admin"]).start();
     let mut node = node("pictures.mjs", &open);
-    node.env("PICTURES", dashboard().join("../docs/pictures"));
-    succeeds(node);
+    node.env("PICTURES", repository_path("docs/pictures"));
+    assert_success(node);
 }
 
-/// One of the dashboard's tests, on a server that whoever is on this machine may ask.
+/// Runs one of the dashboard's tests on a server without access control.
 fn node(test: &str, open: &Server) -> Command {
     let mut node = Command::new(programs::system("node"));
-    node.arg(Path::new("tests").join(test)).current_dir(dashboard());
+    node.arg(Path::new("tests").join(test)).current_dir(repository_path("dashboard"));
     node.env("ADMIN", open.url("admin", "")).env("HTTP", open.url("http", ""));
     node.env("CHROMIUM", programs::system("chromium"));
     node
 }
 
 #[track_caller]
-fn succeeds(mut node: Command) {
+fn assert_success(mut node: Command) {
     let output = node.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -16,30 +16,30 @@ use tollgate_testing::machine;
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Stands for text that the page leaves out.
+/// Represents text that the page omits.
 const ELLIPSIS: &str = "…";
-/// Stands for a moment, in expected and in actual output.
-const MOMENT: char = '⌚';
-/// The line that ends the output of a command.
+/// Represents a time, in expected and in actual output.
+const TIME_PLACEHOLDER: char = '⌚';
+/// Marks the end of a command's output.
 const END: &str = "@@ end of output @@";
-/// What a server prints when it answers. A command with this as its last line runs on.
+/// The line that a server prints when it is ready. A command with this as its last line keeps running.
 const READY: &str = "ready";
 /// The ports in the pages, and the settings of the listeners that have them by default.
 const PORTS: [(u16, &str); 4] = [(8070, "admin"), (8080, "http"), (8081, "grpc"), (6380, "resp")];
 
-/// What a page has to be run.
+/// A step of a page.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// `<!-- file: NAME -->`, and the block after it.
     File { name: String, text: String },
     /// `<!-- server: COMMAND -->`.
-    Server { line: usize, command: String },
+    PageServer { line: usize, command: String },
     /// A command of a `console` block.
     Run { line: usize, command: String, output: Vec<String>, varies: Vec<String> },
 }
 
 #[test]
-fn console_examples_have_the_output_that_is_shown() {
+fn console_examples_have_the_documented_output() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = pages.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
@@ -52,7 +52,7 @@ fn console_examples_have_the_output_that_is_shown() {
         (commands, run(&steps).into_iter().map(|what| format!("{name}:{what}")).collect::<Vec<_>>())
     };
     machine::share();
-    // Most commands wait for a server.
+    // Most commands need a server.
     let pages: Vec<(usize, Vec<String>)> = thread::scope(|scope| {
         let running: Vec<_> = pages.iter().map(|page| scope.spawn(|| examples(page))).collect();
         running.into_iter().map(|page| page.join().unwrap()).collect()
@@ -64,7 +64,7 @@ fn console_examples_have_the_output_that_is_shown() {
 }
 
 #[test]
-fn examples_that_are_wrong_are_found() {
+fn wrong_examples_are_found() {
     let page = "```console\n$ echo one; echo two\none\ntwo\n$ echo one; echo two\none\n```\n\n```sh\n$ false\n```\n\n\
                 <!-- file: a.txt -->\n```text\nin a file\n```\n\n```console\n$ cat a.txt\nin a file\n$ cat a.txt\nelsewhere\n```\n";
     let wrong = run(&steps(page));
@@ -76,7 +76,7 @@ fn examples_that_are_wrong_are_found() {
 }
 
 #[test]
-fn blocks_are_read() {
+fn blocks_are_parsed() {
     let page = "<!-- server: tollgate -->\n```console\n$ a \\\n>   b\nout\n\n$ c\n```\n\n<!-- varies: 5 x -->\n```console\n$ d\n```\n";
     let run = |line, command: &str, output: &[&str], varies: &[&str]| Step::Run {
         line,
@@ -84,13 +84,13 @@ fn blocks_are_read() {
         output: output.iter().map(|&line| line.to_owned()).collect(),
         varies: varies.iter().map(|&word| word.to_owned()).collect(),
     };
-    let server = Step::Server { line: 1, command: "tollgate".to_owned() };
+    let server = Step::PageServer { line: 1, command: "tollgate".to_owned() };
     let expected = [server, run(3, "a \\\n  b", &["out"], &[]), run(7, "c", &[], &[]), run(12, "d", &[], &["5", "x"])];
     assert_eq!(steps(page), expected);
 }
 
 #[test]
-fn output_fits() {
+fn output_is_compared() {
     let rows = [
         ("a b", "a b", true),
         ("a b", "a  b", false),
@@ -126,7 +126,7 @@ fn steps(page: &str) -> Vec<Step> {
             match comment.split_once(": ") {
                 Some(("file", name)) => file = Some(name.to_owned()),
                 Some(("varies", words)) => varies = words.split_whitespace().map(str::to_owned).collect(),
-                Some(("server", command)) => steps.push(Step::Server { line: at + 1, command: command.to_owned() }),
+                Some(("server", command)) => steps.push(Step::PageServer { line: at + 1, command: command.to_owned() }),
                 _ => {}
             }
         } else if let Some(kind) = line.strip_prefix("```") {
@@ -166,14 +166,14 @@ fn commands(block: &[(usize, &str)], varies: &[String]) -> Vec<Step> {
     found
 }
 
-/// Runs the steps of a page, and says what is wrong: `LINE: $ COMMAND`, what was expected, and the actual output.
+/// Runs the steps of a page, and returns the differences: `LINE: $ COMMAND`, what was expected, and the actual output.
 fn run(steps: &[Step]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut place = Place::new();
+    let mut place = PageEnvironment::new();
     for step in steps {
         match step {
             Step::File { name, text } => fs::write(place.work().join(name), text).unwrap(),
-            Step::Server { line, command } => {
+            Step::PageServer { line, command } => {
                 let output = place.serve(command);
                 if output.last().map(String::as_str) != Some(READY) {
                     wrong.push(format!("{line}: {command} does not start:\n{}", output.join("\n")));
@@ -192,17 +192,17 @@ fn run(steps: &[Step]) -> Vec<String> {
     wrong
 }
 
-/// Where the commands of a page run: a directory, a shell, and the server that was started last.
-struct Place {
+/// The environment of a page: a directory, a shell, and the last server.
+struct PageEnvironment {
     folder: TempDir,
     shell: Shell,
-    server: Option<Server>,
-    /// A port of this machine for each port of the pages.
+    server: Option<PageServer>,
+    /// A free port for each port of the pages.
     ports: [u16; PORTS.len()],
 }
 
-impl Place {
-    fn new() -> Place {
+impl PageEnvironment {
+    fn new() -> PageEnvironment {
         let folder = TempDir::new().unwrap();
         for name in ["bin", "home", "work"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -210,19 +210,19 @@ impl Place {
         symlink(env!("CARGO_BIN_EXE_tollgate"), folder.path().join("bin/tollgate")).unwrap();
         fs::write(folder.path().join("home/.curlrc"), "silent\nshow-error\n").unwrap();
         let shell = Shell::start(command(&folder, "bash"));
-        Place { folder, shell, server: None, ports: free_ports() }
+        PageEnvironment { folder, shell, server: None, ports: free_ports() }
     }
 
     fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// The output of a command that ends.
+    /// Runs a command, and returns its output.
     fn run(&mut self, text: &str) -> Vec<String> {
-        let names = self.listeners().map(|(name, _)| name).join(" ");
-        let set: Vec<_> = self.listeners().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let names = self.variables().map(|(name, _)| name).join(" ");
+        let set: Vec<_> = self.variables().iter().map(|(name, value)| format!("{name}={value}")).collect();
         let text = self.with_own_ports(text);
-        // It shows where settings come from, and these are none of the page's.
+        // The output shows the origin of settings, and these are not part of the page.
         let output = if text.contains("--print-config") {
             self.shell.run(&text, "", "")
         } else {
@@ -231,14 +231,14 @@ impl Place {
         self.with_ports_of_the_page(output)
     }
 
-    /// Starts a server in place of the last one. Its output up to the line that says that it answers.
+    /// Starts a server instead of the last one, and returns its output until it is ready.
     fn serve(&mut self, text: &str) -> Vec<String> {
         self.server = None;
         self.ports = free_ports();
         let _ = fs::remove_dir_all(self.work().join("tollgate-data"));
         let mut command = command(&self.folder, "bash");
-        command.args(["-c", &format!("exec {}", self.with_own_ports(text))]).envs(self.listeners());
-        let (server, mut output) = Server::start(command);
+        command.args(["-c", &format!("exec {}", self.with_own_ports(text))]).envs(self.variables());
+        let (server, mut output) = PageServer::start(command);
         if output.last().is_none_or(|line| line != READY) {
             output.push(fs::read_to_string(self.folder.path().join("log")).unwrap_or_default());
         }
@@ -246,8 +246,8 @@ impl Place {
         self.with_ports_of_the_page(output)
     }
 
-    /// What makes servers listen on free ports, and commands find the server.
-    fn listeners(&self) -> [(String, String); 4] {
+    /// The variables that make servers listen on free ports, and commands use the server.
+    fn variables(&self) -> [(String, String); 4] {
         let variable =
             |at: usize| (format!("TOLLGATE_{}", PORTS[at].1.to_uppercase()), format!("127.0.0.1:{}", self.ports[at]));
         let server = ("TOLLGATE_SERVER".to_owned(), format!("http://127.0.0.1:{}", self.ports[0]));
@@ -275,7 +275,7 @@ impl Place {
     }
 }
 
-/// A program with nothing of this machine's environment but its programs.
+/// A program without the environment of this machine, except for `PATH`.
 fn command(folder: &TempDir, program: &str) -> Command {
     let folder = folder.path();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -283,19 +283,19 @@ fn command(folder: &TempDir, program: &str) -> Command {
     command.current_dir(folder.join("work")).env_clear();
     command.env("PATH", format!("{}:{path}", folder.join("bin").display()));
     command.env("HOME", folder.join("home")).env("NO_COLOR", "1").env("TZ", "UTC");
-    // redis-cli writes as to a terminal.
+    // redis-cli formats its output as for a terminal.
     command.env("FAKETTY", "1");
     command.stdout(Stdio::piped()).stderr(fs::File::create(folder.join("log")).unwrap()).stdin(Stdio::null());
     command
 }
 
-/// A server, which ends with this value.
-struct Server {
+/// A running server, until this is dropped.
+struct PageServer {
     process: Child,
 }
 
-impl Server {
-    fn start(mut command: Command) -> (Server, Vec<String>) {
+impl PageServer {
+    fn start(mut command: Command) -> (PageServer, Vec<String>) {
         let mut process = command.spawn().unwrap();
         let lines = lines_of(process.stdout.take().unwrap());
         let mut output = Vec::new();
@@ -305,18 +305,18 @@ impl Server {
                 break;
             }
         }
-        (Server { process }, output)
+        (PageServer { process }, output)
     }
 }
 
-impl Drop for Server {
+impl Drop for PageServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A shell, so that variables last from command to command.
+/// A shell, so that variables persist between commands.
 struct Shell {
     process: Child,
     input: ChildStdin,
@@ -332,7 +332,7 @@ impl Shell {
         Shell { process, input, lines }
     }
 
-    /// What a command writes to standard output and standard error.
+    /// Runs a command, and returns its standard output and standard error.
     fn run(&mut self, command: &str, before: &str, after: &str) -> Vec<String> {
         write!(self.input, "{before}\n{{ {command}\n}} </dev/null\necho; echo '{END}'\n{after}\n").unwrap();
         self.input.flush().unwrap();
@@ -357,7 +357,7 @@ impl Drop for Shell {
     }
 }
 
-/// The lines of a stream, as they come.
+/// The lines of a stream, as they arrive.
 fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -370,9 +370,9 @@ fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Ports with as many digits as those of the pages, so that columns stay where they are.
+/// Ports with as many digits as those of the pages, so that columns stay aligned.
 fn free_ports() -> [u16; PORTS.len()] {
-    // All are open until all are found, so that they differ.
+    // All are bound until all are found, so that they differ.
     let mut open = Vec::new();
     while open.len() < PORTS.len() {
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", fastrand::u16(2_000..10_000))) {
@@ -400,7 +400,7 @@ fn lines_fit(expected: &[String], actual: &[String], varies: &[String]) -> bool 
 
 /// Whether a line is the expected one, with any text for each ellipsis and for each word that varies.
 fn fits(expected: &str, actual: &str, varies: &[String]) -> bool {
-    let (mut expected, actual) = (masked(expected.trim_end()), masked(actual.trim_end()));
+    let (mut expected, actual) = (mask_times(expected.trim_end()), mask_times(actual.trim_end()));
     for word in varies {
         expected = expected.replace(word, ELLIPSIS);
     }
@@ -416,15 +416,15 @@ fn fits(expected: &str, actual: &str, varies: &[String]) -> bool {
     rest.ends_with(last)
 }
 
-/// A line with a sign in place of each moment: `2026-11-16T01:44:51.612163Z`, `2026-11-16 11:38:09Z`, `1794793500`.
-fn masked(line: &str) -> String {
+/// A line with a placeholder for each time: `2026-11-16T01:44:51.612163Z`, `2026-11-16 11:38:09Z`, `1794793500`.
+fn mask_times(line: &str) -> String {
     let mut masked = String::new();
     let mut rest = line;
     while let Some(next) = rest.chars().next() {
         let after_digit = masked.ends_with(|c: char| c.is_ascii_digit());
-        match moment(rest).filter(|_| !after_digit) {
+        match time_length(rest).filter(|_| !after_digit) {
             Some(length) => {
-                masked.push(MOMENT);
+                masked.push(TIME_PLACEHOLDER);
                 rest = &rest[length..];
             }
             None => {
@@ -436,8 +436,8 @@ fn masked(line: &str) -> String {
     masked
 }
 
-/// How long the moment is that a text begins with.
-fn moment(text: &str) -> Option<usize> {
+/// The length of the time at the start of a text.
+fn time_length(text: &str) -> Option<usize> {
     const DATE: &str = "0000-00-00?00:00:00";
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The binary `tollgate` as a process: its commands, its servers, and real clients of theirs.
+//! The binary `tollgate` as a process: its commands, its servers, and real clients of them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
 
@@ -14,9 +14,16 @@ mod serve;
 mod settle;
 mod timing;
 
+use std::path::{Path, PathBuf};
+
 use tollgate_testing::{Server, ServerBuilder};
 
-/// The server of this build, to be started.
+/// A server of this build.
 fn new_server() -> ServerBuilder {
     Server::builder(env!("CARGO_BIN_EXE_tollgate"))
+}
+
+/// A path in the repository.
+fn repository_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap().join(name)
 }

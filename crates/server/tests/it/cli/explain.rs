@@ -25,9 +25,9 @@ descriptors:
 "#;
 
 #[test]
-fn every_rule_is_told_with_its_reason() {
+fn every_rule_is_listed_with_its_reason() {
     let rules = rule_file("explain-all", RULES);
-    let ran = tollgate(&["explain", "--rules", &rules, "user=ann", "path=GET /x=y"], b"");
+    let output = tollgate(&["explain", "--rules", &rules, "user=ann", "path=GET /x=y"], b"");
     let expected = "\
 applies    bucket  10/minute, token bucket with a burst of 20; key [ann]; enforce; takes 1 of 20 left
 applies    leaky   2/30s, leaky bucket with a burst of 2; key [ann]; enforce; takes 1 of 2 left
@@ -40,23 +40,23 @@ misses     writes  `path` is \"GET /x=y\", and it must be \"POST *\"
 misses     hosts   its key needs `host`, which the request does not have
 misses     gone    it is switched off
 ";
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    // Names of the tree's limits are the loader's.
-    let listed: String = ran.out.lines().skip(2).take(10).map(|line| squeezed(line) + "\n").collect();
-    assert_eq!(listed, expected.lines().map(|line| squeezed(line) + "\n").collect::<String>());
-    assert!(ran.out.contains("fresh counters"), "{}", ran.out);
+    assert_eq!(output.code, 0, "{}", output.err);
+    // The loader names the limits of the tree.
+    let listed: String = output.out.lines().skip(2).take(10).map(|line| squeeze(line) + "\n").collect();
+    assert_eq!(listed, expected.lines().map(|line| squeeze(line) + "\n").collect::<String>());
+    assert!(output.out.contains("fresh counters"), "{}", output.out);
     assert!(
-        ran.out.ends_with("\nThe request is allowed; the tightest limit is `leaky`, with 1 left.\n"),
+        output.out.ends_with("\nThe request is allowed; the tightest limit is `leaky`, with 1 left.\n"),
         "{}",
-        ran.out
+        output.out
     );
-    assert_eq!(ran.err, "");
+    assert_eq!(output.err, "");
 }
 
 #[test]
-fn descriptors_are_parted_by_a_plus() {
+fn a_plus_separates_descriptors() {
     let rules = rule_file("explain-plus", RULES);
-    // Arguments, and how many limits of the tree they reach.
+    // Arguments, and how many limits of the tree apply.
     let rows: [(&[&str], usize); 5] = [
         (&["user=a"], 1),
         (&["user=a", "team=red"], 0),
@@ -64,18 +64,18 @@ fn descriptors_are_parted_by_a_plus() {
         (&["team=red", "+", "user=a", "+", "user=b"], 3),
         (&[], 0),
     ];
-    for (pairs, reached) in rows {
-        let ran = tollgate(&[&["explain", "--rules", &rules][..], pairs].concat(), b"");
-        let told = ran.out.lines().filter(|line| line.starts_with("applies") && line.contains("/second")).count();
-        assert_eq!((ran.code, told), (0, reached), "{pairs:?}: {}{}", ran.out, ran.err);
+    for (pairs, expected) in rows {
+        let output = tollgate(&[&["explain", "--rules", &rules][..], pairs].concat(), b"");
+        let applied = output.out.lines().filter(|line| line.starts_with("applies") && line.contains("/second")).count();
+        assert_eq!((output.code, applied), (0, expected), "{pairs:?}: {}{}", output.out, output.err);
     }
 }
 
 #[test]
-fn json_says_the_same() {
+fn json_has_the_same_content() {
     let rules = rule_file("explain-json", RULES);
-    let ran = tollgate(&["explain", "--rules", &rules, "--json", "--cost", "3", "user=ann"], b"");
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let output = tollgate(&["explain", "--rules", &rules, "--json", "--cost", "3", "user=ann"], b"");
+    let report: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!((&report["domain"], &report["cost"], &report["counters"]), (&"shop".into(), &3.into(), &"fresh".into()));
     assert_eq!((&report["allowed"], &report["denied_by"]), (&false.into(), &"leaky".into()));
     let bucket = &report["rules"][0];
@@ -92,14 +92,14 @@ fn json_says_the_same() {
 #[test]
 fn a_request_that_never_fits_is_refused() {
     let rules = rule_file("explain-refused", RULES);
-    let ran = tollgate(&["explain", "--rules", &rules, "--cost", "21", "user=ann"], b"");
-    assert!(ran.out.contains("takes 21 of 20 left: no room\n"), "{}", ran.out);
-    assert!(ran.out.contains("\nThe request is refused by `"), "{}", ran.out);
-    assert_eq!(ran.code, 0);
+    let output = tollgate(&["explain", "--rules", &rules, "--cost", "21", "user=ann"], b"");
+    assert!(output.out.contains("takes 21 of 20 left: no room\n"), "{}", output.out);
+    assert!(output.out.contains("\nThe request is refused by `"), "{}", output.out);
+    assert_eq!(output.code, 0);
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     let one = rule_file("explain-one", RULES);
     let two = rule_file("explain-two", "domain: a\nrules: []\n---\ndomain: b\nrules: []\n");
     let bad = rule_file("explain-bad", "domain: a\nrulez: []\n");
@@ -114,16 +114,16 @@ fn what_is_wrong_is_said() {
         (&["--rules", &bad, "a=b"], 1, ":2: error: "),
         (&["--rules", "no-such-file.yaml", "a=b"], 1, "no-such-file.yaml:1: error: "),
     ];
-    for (args, code, told) in rows {
-        let ran = tollgate(&[&["explain"], args].concat(), b"");
-        assert_eq!((ran.code, &*ran.out), (code, ""), "{args:?}: {}", ran.err);
-        assert!(ran.err.contains(told), "{args:?}: {}", ran.err);
+    for (args, code, expected) in rows {
+        let output = tollgate(&[&["explain"], args].concat(), b"");
+        assert_eq!((output.code, &*output.out), (code, ""), "{args:?}: {}", output.err);
+        assert!(output.err.contains(expected), "{args:?}: {}", output.err);
     }
     let empty = tollgate(&["explain", "--rules", &one, "a="], b"");
     assert_eq!(empty.code, 0, "an empty value is a value: {}", empty.err);
 }
 
-/// A line whose columns are one space apart.
-fn squeezed(line: &str) -> String {
+/// Reduces the space between columns to one space.
+fn squeeze(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

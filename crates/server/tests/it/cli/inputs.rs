@@ -1,4 +1,4 @@
-//! `tollgate replay`: input that is not as it should be, and readers that go away.
+//! `tollgate replay`: invalid input, and readers that close the pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,19 +6,19 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::cli::{Ran, command, directory, rule_file, tollgate};
+use crate::cli::{CommandOutput, command, directory, rule_file, tollgate};
 
 const RULES: &str = "domain: d\nrules:\n\
     \x20 - {name: r, key: [k], limit: 1000/hour}\n\
     \x20 - {name: priced, key: [k], match: {price: present}, limit: 1000/hour, cost: price}\n";
 const GOOD: &str = r#"{"at": 1, "attributes": {"k": "x"}}"#;
 
-fn replay(test: &str, input: &[u8]) -> Ran {
+fn replay(test: &str, input: &[u8]) -> CommandOutput {
     tollgate(&["replay", "--rules", &rule_file(test, RULES)], input)
 }
 
 #[test]
-fn a_bad_line_is_told_and_skipped() {
+fn an_invalid_line_is_reported_and_skipped() {
     let attributes = |count: usize| {
         let all: Vec<String> = (0..count).map(|n| format!("\"a{n}\": {n}")).collect();
         format!("{{\"at\": 1, \"attributes\": {{{}}}}}", all.join(", "))
@@ -61,36 +61,36 @@ fn a_bad_line_is_told_and_skipped() {
         (&most, "at most 64"),
         (&too_many, "at most 4096 bytes"),
     ];
-    for (line, told) in rows {
-        let ran = replay("inputs-bad", format!("{GOOD}\n\n{line}\n{GOOD}\n").as_bytes());
+    for (line, expected) in rows {
+        let output = replay("inputs-bad", format!("{GOOD}\n\n{line}\n{GOOD}\n").as_bytes());
         let shown: String = line.chars().take(80).collect();
-        assert_eq!(ran.code, 1, "{shown}");
+        assert_eq!(output.code, 1, "{shown}");
         let left: Vec<bool> =
-            [999, 998].iter().map(|left| ran.out.contains(&format!("\"remaining\":{left},"))).collect();
-        assert_eq!((ran.out.lines().count(), left), (2, vec![true, true]), "{shown}: {}", ran.out);
-        let first = ran.err.lines().next().unwrap();
-        assert!(first.starts_with("line 3: ") && first.contains(told) && first.len() < 300, "{shown}: {first}");
-        assert!(ran.err.contains("bad lines: 1;"), "{shown}: {}", ran.err);
+            [999, 998].iter().map(|left| output.out.contains(&format!("\"remaining\":{left},"))).collect();
+        assert_eq!((output.out.lines().count(), left), (2, vec![true, true]), "{shown}: {}", output.out);
+        let first = output.err.lines().next().unwrap();
+        assert!(first.starts_with("line 3: ") && first.contains(expected) && first.len() < 300, "{shown}: {first}");
+        assert!(output.err.contains("bad lines: 1;"), "{shown}: {}", output.err);
     }
-    // What is just within the bounds is not bad.
+    // Lines just within the bounds are valid.
     for line in [attributes(32), descriptors(64), value(4096)] {
         assert_eq!(replay("inputs-within", line.as_bytes()).code, 0);
     }
 }
 
 #[test]
-fn only_so_many_bad_lines_are_told() {
-    let told = |bad: usize| {
-        let ran = replay("inputs-many", format!("{}{GOOD}\n", "bad\n".repeat(bad)).as_bytes());
-        assert_eq!((ran.code, ran.out.lines().count()), (1, 1));
-        assert!(ran.err.contains(&format!("bad lines: {bad};")), "{}", ran.err);
-        ran.err.lines().filter(|line| line.starts_with("line ")).count()
+fn the_number_of_reported_lines_is_bounded() {
+    let reported = |bad: usize| {
+        let output = replay("inputs-many", format!("{}{GOOD}\n", "bad\n".repeat(bad)).as_bytes());
+        assert_eq!((output.code, output.out.lines().count()), (1, 1));
+        assert!(output.err.contains(&format!("bad lines: {bad};")), "{}", output.err);
+        output.err.lines().filter(|line| line.starts_with("line ")).count()
     };
-    assert_eq!((told(99), told(100), told(101), told(500)), (99, 100, 101, 101));
+    assert_eq!((reported(99), reported(100), reported(101), reported(500)), (99, 100, 101, 101));
 }
 
 #[test]
-fn forms_of_text_that_are_tolerated() {
+fn other_text_encodings_and_line_ends_are_accepted() {
     let rows: [(&str, Vec<u8>, usize); 7] = [
         ("nothing at all", b"".to_vec(), 0),
         ("blank lines", b"\n  \n\t\r\n".to_vec(), 0),
@@ -105,47 +105,48 @@ fn forms_of_text_that_are_tolerated() {
             1,
         ),
     ];
-    for (what, input, answers) in rows {
-        let ran = replay("inputs-forms", &input);
-        assert_eq!((ran.code, ran.out.lines().count()), (0, answers), "{what}: {}", ran.err);
+    for (what, input, results) in rows {
+        let output = replay("inputs-forms", &input);
+        assert_eq!((output.code, output.out.lines().count()), (0, results), "{what}: {}", output.err);
     }
-    let ran = replay("inputs-utf8", &[b"{\"at\": 1, \"attributes\": {\"k\": \"\xFF\"}}\n", GOOD.as_bytes()].concat());
-    assert_eq!((ran.code, ran.out.lines().count()), (1, 1), "not UTF-8: {}", ran.err);
+    let output =
+        replay("inputs-utf8", &[b"{\"at\": 1, \"attributes\": {\"k\": \"\xFF\"}}\n", GOOD.as_bytes()].concat());
+    assert_eq!((output.code, output.out.lines().count()), (1, 1), "not UTF-8: {}", output.err);
 }
 
 #[test]
-fn a_line_past_the_bound_is_bad_and_the_next_is_not() {
+fn a_line_beyond_the_bound_is_skipped() {
     const LONGEST: usize = 1 << 20;
     let padded = |length: usize| {
         let head = r#"{"at": 1, "attributes": {"k": "x"}, "pad": ""#;
         format!("{head}{}\"}}", "p".repeat(length - head.len() - 2))
     };
     let input = format!("{}\n{}\n{GOOD}\n", padded(LONGEST), padded(LONGEST + 1));
-    let ran = replay("inputs-long", input.as_bytes());
-    assert_eq!((ran.code, ran.out.lines().count()), (1, 2), "{}", ran.err);
-    assert!(ran.err.starts_with("line 2: it is longer than 1048576 bytes\n"), "{}", ran.err);
+    let output = replay("inputs-long", input.as_bytes());
+    assert_eq!((output.code, output.out.lines().count()), (1, 2), "{}", output.err);
+    assert!(output.err.starts_with("line 2: it is longer than 1048576 bytes\n"), "{}", output.err);
 }
 
 #[test]
-fn bad_rules_are_told_and_nothing_is_read() {
+fn invalid_rules_are_reported_and_no_input_is_read() {
     let rules = rule_file("inputs-rules", "domain: d\nrules:\n  - {name: r, key: [k], limit: lots}\n");
-    let ran = tollgate(&["replay", "--rules", &rules], GOOD.as_bytes());
-    assert_eq!((ran.code, &*ran.out), (1, ""));
-    assert!(ran.err.starts_with(&format!("{rules}:3: error: ")), "{}", ran.err);
+    let output = tollgate(&["replay", "--rules", &rules], GOOD.as_bytes());
+    assert_eq!((output.code, &*output.out), (1, ""));
+    assert!(output.err.starts_with(&format!("{rules}:3: error: ")), "{}", output.err);
 }
 
 #[test]
-fn an_input_that_cannot_be_read_is_told() {
+fn an_unreadable_input_is_reported() {
     let rules = rule_file("inputs-unreadable", RULES);
     let input = File::open(directory("inputs-directory")).unwrap();
     let output = command(&["replay", "--rules", &rules]).stdin(Stdio::from(input)).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.starts_with("standard input can't be read after line 0: "), "{told}");
+    assert!(stderr.starts_with("standard input can't be read after line 0: "), "{stderr}");
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn a_closed_output_pipe_ends_the_replay_quietly() {
     let rules = rule_file("inputs-pipe", RULES);
     let mut child = command(&["replay", "--rules", &rules]).spawn().unwrap();
     drop(child.stdout.take());
@@ -154,28 +155,28 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         let line = format!("{GOOD}\n");
         while stdin.write_all(line.as_bytes()).is_ok() {}
     });
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     feeding.join().unwrap();
-    assert_eq!((child.wait().unwrap().code(), &*told), (Some(0), ""));
+    assert_eq!((child.wait().unwrap().code(), &*stderr), (Some(0), ""));
 }
 
 #[test]
-fn an_answer_does_not_wait_for_the_next_request() {
+fn a_result_does_not_wait_for_the_next_request() {
     let rules = rule_file("inputs-live", RULES);
     let mut child = command(&["replay", "--rules", &rules]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (tell, told) = mpsc::channel();
+    let mut results = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (sender, receiver) = mpsc::channel();
     let reading = std::thread::spawn(move || {
-        while let Some(Ok(answer)) = answers.next() {
-            tell.send(answer).unwrap();
+        while let Some(Ok(result)) = results.next() {
+            sender.send(result).unwrap();
         }
     });
     for left in ["\"remaining\":999,", "\"remaining\":998,"] {
         stdin.write_all(format!("{GOOD}\n").as_bytes()).unwrap();
-        let answer = told.recv_timeout(Duration::from_secs(30)).expect("an answer while the input is still open");
-        assert!(answer.contains(left), "{answer}");
+        let result = receiver.recv_timeout(Duration::from_secs(30)).expect("a result while the input is still open");
+        assert!(result.contains(left), "{result}");
     }
     drop(stdin);
     reading.join().unwrap();

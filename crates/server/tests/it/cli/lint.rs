@@ -14,16 +14,16 @@ const BAD: &str = "domain: bad\nrules:\n  - name: one\n    key: [a]\n    limit: 
 #[test]
 fn the_examples_are_clean() {
     for path in ["examples/rules", "examples/rules/api.yaml"] {
-        let ran = tollgate(&["lint", path], b"");
-        // But for what is told of every domain with requests in flight.
-        let (warning, summary) = ran.out.split_once('\n').unwrap();
+        let output = tollgate(&["lint", path], b"");
+        // Except for the warning about concurrency limits.
+        let (warning, summary) = output.out.split_once('\n').unwrap();
         assert!(warning.contains("`api_platform` has concurrency limits (`in-flight`); "), "{warning}");
-        assert_eq!((ran.code, summary, &*ran.err), (0, "1 domain, 9 rules: 0 errors, 1 warning\n", ""));
+        assert_eq!((output.code, summary, &*output.err), (0, "1 domain, 9 rules: 0 errors, 1 warning\n", ""));
     }
 }
 
 #[test]
-fn each_domain_with_requests_in_flight_is_told_who_can_have_none() {
+fn each_domain_with_a_concurrency_limit_has_a_warning() {
     let file = rule_file(
         "lint-held",
         "domain: one
@@ -41,23 +41,23 @@ domain: three
 rules: [{name: rate, key: [a], limit: 2/second}]
 ",
     );
-    let ran = tollgate(&["lint", &file], b"");
-    let lines: Vec<&str> = ran.out.lines().collect();
-    let [.., one, two, summary] = &lines[..] else { panic!("{}", ran.out) };
+    let output = tollgate(&["lint", &file], b"");
+    let lines: Vec<&str> = output.out.lines().collect();
+    let [.., one, two, summary] = &lines[..] else { panic!("{}", output.out) };
     assert!(one.starts_with(&format!("{file}:6: warning: `one` has concurrency limits (`first` and 1 other rule);")));
     assert!(two.starts_with(&format!("{file}:10: warning: `two` has concurrency limits (`only`);")), "{two}");
     for line in [one, two] {
         assert!(line.contains("`tollgate.claim`") && line.contains("`tollgate.ask: return`"), "{line}");
     }
-    assert!(summary.ends_with("0 errors, 2 warnings") && ran.code == 0, "{}", ran.out);
+    assert!(summary.ends_with("0 errors, 2 warnings") && output.code == 0, "{}", output.out);
 }
 
 #[test]
-fn problems_are_lines_and_decide_the_exit_code() {
+fn problems_are_lines_and_determine_the_exit_code() {
     let good = rule_file("lint-good", GOOD);
     let warned = rule_file("lint-warned", WARNED);
     let bad = rule_file("lint-bad", BAD);
-    // 257 rules that only a look can tell apart load, and do not compile.
+    // 257 rules that must be scanned load, and do not compile.
     let scanned: String = (0..257)
         .map(|n| format!("  - {{name: r{n}, key: [], match: {{a: {{not: x{n}}}}}, limit: 1/second}}\n"))
         .collect();
@@ -75,39 +75,39 @@ fn problems_are_lines_and_decide_the_exit_code() {
         (&["no-such-file.yaml"], 1, 1, "1 error, 0 warnings"),
     ];
     for (paths, code, problems, summary) in rows {
-        let ran = tollgate(&[&["lint"], paths].concat(), b"");
-        assert_eq!(ran.code, code, "{paths:?}: {}", ran.out);
-        assert_eq!(ran.out.lines().count(), problems + 1, "{paths:?}: {}", ran.out);
-        assert_eq!(ran.out.lines().last(), Some(summary), "{paths:?}");
-        assert_eq!(ran.err, "", "{paths:?}");
+        let output = tollgate(&[&["lint"], paths].concat(), b"");
+        assert_eq!(output.code, code, "{paths:?}: {}", output.out);
+        assert_eq!(output.out.lines().count(), problems + 1, "{paths:?}: {}", output.out);
+        assert_eq!(output.out.lines().last(), Some(summary), "{paths:?}");
+        assert_eq!(output.err, "", "{paths:?}");
     }
-    let ran = tollgate(&["lint", &bad], b"");
-    assert!(ran.out.starts_with(&format!("{bad}:5: error: ")), "{}", ran.out);
-    assert!(ran.out.contains(":6: error: ") && ran.out.contains("`algorithm`"), "{}", ran.out);
+    let output = tollgate(&["lint", &bad], b"");
+    assert!(output.out.starts_with(&format!("{bad}:5: error: ")), "{}", output.out);
+    assert!(output.out.contains(":6: error: ") && output.out.contains("`algorithm`"), "{}", output.out);
 }
 
 #[test]
 fn json_has_the_same_problems() {
     let bad = rule_file("lint-json-bad", BAD);
     let warned = rule_file("lint-json-warned", WARNED);
-    let ran = tollgate(&["lint", "--json", &bad], b"");
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((ran.code, &report["errors"], &report["warnings"]), (1, &Value::from(2), &Value::from(0)));
+    let output = tollgate(&["lint", "--json", &bad], b"");
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &report["errors"], &report["warnings"]), (1, &Value::from(2), &Value::from(0)));
     assert_eq!((&report["domains"], &report["rules"]), (&Value::Null, &Value::Null));
     let first = &report["problems"][0];
     assert_eq!((&first["severity"], &first["file"], &first["line"]), (&"error".into(), &bad.into(), &5.into()));
     assert!(first["message"].as_str().unwrap().contains("fortnight"));
     assert_ne!(first["remedy"], "");
 
-    let ran = tollgate(&["lint", &warned, "--json"], b"");
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((ran.code, &report["errors"], &report["warnings"]), (0, &0.into(), &1.into()));
+    let output = tollgate(&["lint", &warned, "--json"], b"");
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &report["errors"], &report["warnings"]), (0, &0.into(), &1.into()));
     assert_eq!((&report["domains"], &report["rules"]), (&1.into(), &2.into()));
     assert_eq!(report["problems"][0]["severity"], "warning");
 }
 
 #[test]
-fn files_of_one_domain_are_merged_if_asked() {
+fn files_of_one_domain_are_merged_on_request() {
     let files = directory("lint-merged");
     for name in ["one", "two"] {
         let text = format!("domain: both\nrules:\n  - {{name: {name}, key: [], limit: 1/second}}\n");
@@ -115,6 +115,6 @@ fn files_of_one_domain_are_merged_if_asked() {
     }
     let files = files.to_str().unwrap();
     assert_eq!(tollgate(&["lint", files], b"").code, 1);
-    let ran = tollgate(&["lint", "--merge-domains", files], b"");
-    assert_eq!((ran.code, &*ran.out), (0, "1 domain, 2 rules: 0 errors, 0 warnings\n"));
+    let output = tollgate(&["lint", "--merge-domains", files], b"");
+    assert_eq!((output.code, &*output.out), (0, "1 domain, 2 rules: 0 errors, 0 warnings\n"));
 }

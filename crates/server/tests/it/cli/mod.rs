@@ -1,4 +1,4 @@
-//! The real binary: what goes in, what comes out, and how it ends.
+//! The commands of the real binary: input, output and exit codes.
 
 mod demo;
 mod explain;
@@ -8,8 +8,8 @@ mod operations;
 mod quotas;
 mod remote;
 mod replay;
-mod running;
 mod serve;
+mod server;
 mod terminal;
 mod top;
 mod why;
@@ -21,8 +21,10 @@ use std::process::{Command, Stdio};
 
 use tollgate_testing::machine;
 
-/// How a run ended.
-struct Ran {
+use crate::repository_path;
+
+/// The exit code and output of a command.
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
@@ -31,43 +33,43 @@ struct Ran {
 fn command(args: &[&str]) -> Command {
     machine::share();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.args(args).current_dir(root()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .current_dir(repository_path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
-fn tollgate(args: &[&str], input: &[u8]) -> Ran {
+fn tollgate(args: &[&str], input: &[u8]) -> CommandOutput {
     tollgate_with(args, input, &[])
 }
 
-/// With these variables besides.
-fn tollgate_with(args: &[&str], input: &[u8], variables: &[(&str, &str)]) -> Ran {
+/// Runs a command with these environment variables.
+fn tollgate_with(args: &[&str], input: &[u8], variables: &[(&str, &str)]) -> CommandOutput {
     let mut child = command(args).envs(variables.iter().copied()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that does not read its input may be gone before it is written.
-    let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    // A command that does not read its input may end before it is written.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
-    feeding.join().unwrap();
-    Ran {
+    writer.join().unwrap();
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// The repository's root.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// A rule file of this text, named for the test that needs it.
+/// Writes a rule file with this text, named after the test.
 fn rule_file(test: &str, text: &str) -> String {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.yaml"));
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// An empty directory, named for the test that needs it.
+/// Creates an empty directory, named after the test.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&path);
@@ -76,8 +78,8 @@ fn directory(test: &str) -> PathBuf {
 }
 
 #[test]
-fn help_and_version_and_bad_usage() {
-    // Arguments, exit code, and what is told: on standard output if all is well, else on standard error.
+fn help_version_and_usage_errors_are_printed() {
+    // Arguments, exit code, and a part of standard output, or of standard error after a failure.
     let rows: [(&[&str], i32, &str); 14] = [
         (&["--help"], 0, "tollgate replay --rules"),
         (&["--help"], 0, "tollgate quota set"),
@@ -94,11 +96,11 @@ fn help_and_version_and_bad_usage() {
         (&["replay"], 2, "--rules"),
         (&["explain", "--rules", "x", "--cost=-1"], 2, "--cost"),
     ];
-    for (args, code, told) in rows {
-        let ran = tollgate(args, b"");
-        let (says, silent) = if code == 0 { (&ran.out, &ran.err) } else { (&ran.err, &ran.out) };
-        assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
-        assert!(says.contains(told), "{args:?}: {says}");
-        assert_eq!(silent, "", "{args:?}");
+    for (args, code, expected) in rows {
+        let output = tollgate(args, b"");
+        let (text, empty) = if code == 0 { (&output.out, &output.err) } else { (&output.err, &output.out) };
+        assert_eq!(output.code, code, "{args:?}: {}", output.err);
+        assert!(text.contains(expected), "{args:?}: {text}");
+        assert_eq!(empty, "", "{args:?}");
     }
 }

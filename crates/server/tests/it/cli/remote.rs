@@ -1,17 +1,17 @@
-//! The commands that ask a running server: whom they ask, as whom, and what they say if it does not go well.
+//! Commands that call a running server: addresses, tokens and errors.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::cli::running::Running;
+use crate::cli::server::CliServer;
 use crate::cli::{directory, tollgate_with};
 
 const SECRET: &str = "tg_not-to-be-seen";
 
-/// Runs a command without a server around it.
-fn alone(args: &[&str], variables: &[(&str, &str)]) -> crate::cli::Ran {
+/// Runs a command without a server.
+fn run_without_server(args: &[&str], variables: &[(&str, &str)]) -> crate::cli::CommandOutput {
     tollgate_with(args, b"", variables)
 }
 
@@ -60,19 +60,19 @@ fn every_command_has_a_help_text_with_an_example() {
         &["--help"],
     ];
     for command in commands {
-        let ran = alone(&[command, &["--help"]].concat(), &[("TOLLGATE_TOKEN", SECRET)]);
-        assert_eq!((ran.code, &*ran.err), (0, ""), "{command:?}");
+        let output = run_without_server(&[command, &["--help"]].concat(), &[("TOLLGATE_TOKEN", SECRET)]);
+        assert_eq!((output.code, &*output.err), (0, ""), "{command:?}");
         let name = command.join(" ");
         let example = format!("  tollgate {name} ");
-        let is_there =
-            name == "--help" || ran.out.contains(&example) || ran.out.contains(&format!("tollgate {name}\n"));
-        assert!(is_there, "{command:?}: {}", ran.out);
-        assert!(!ran.out.contains(SECRET), "{command:?}");
+        let has_example =
+            name == "--help" || output.out.contains(&example) || output.out.contains(&format!("tollgate {name}\n"));
+        assert!(has_example, "{command:?}: {}", output.out);
+        assert!(!output.out.contains(SECRET), "{command:?}");
     }
 }
 
 #[test]
-fn what_can_not_be_understood_is_told_without_asking_anybody() {
+fn invalid_arguments_are_errors_without_a_request() {
     let rows: [(&[&str], &str); 25] = [
         (&["quota"], "Usage: tollgate quota"),
         (&["quota", "gett", "x"], "'get'"),
@@ -100,10 +100,10 @@ fn what_can_not_be_understood_is_told_without_asking_anybody() {
         (&["top"], "this is not a terminal; use `tollgate top --once`"),
         (&["top", "--window", "1d"], "[possible values: 1m, 5m, 1h]"),
     ];
-    for (args, told) in rows {
-        let ran = alone(args, &[("TOLLGATE_SERVER", "http://127.0.0.1:1")]);
-        assert_eq!((ran.code, &*ran.out), (2, ""), "{args:?}: {}", ran.err);
-        assert!(ran.err.contains(told), "{args:?}: {}", ran.err);
+    for (args, expected) in rows {
+        let output = run_without_server(args, &[("TOLLGATE_SERVER", "http://127.0.0.1:1")]);
+        assert_eq!((output.code, &*output.out), (2, ""), "{args:?}: {}", output.err);
+        assert!(output.err.contains(expected), "{args:?}: {}", output.err);
     }
 }
 
@@ -124,55 +124,62 @@ fn tokens_are_never_shown() {
         (&["usage", "x", "--token", SECRET, "--token", SECRET], &[url], "cannot be used multiple times"),
         (&["usage", "x", "--server", &format!("http://me:{SECRET}@localhost")], &[], "the URL is not an address"),
     ];
-    for (args, variables, told) in rows {
-        let ran = alone(args, variables);
-        assert_eq!((ran.code, &*ran.out), (2, ""), "{args:?}");
-        assert!(ran.err.contains(told) && !ran.err.contains(SECRET), "{args:?}: {}", ran.err);
+    for (args, variables, expected) in rows {
+        let output = run_without_server(args, variables);
+        assert_eq!((output.code, &*output.out), (2, ""), "{args:?}");
+        assert!(output.err.contains(expected) && !output.err.contains(SECRET), "{args:?}: {}", output.err);
     }
 }
 
 #[test]
-fn a_server_that_is_away_is_told_with_what_to_do() {
+fn an_unavailable_server_is_reported_with_a_remedy() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ran = alone(&["usage", "x", "--server", &format!("http://{closed}")], &[]);
-    assert_eq!((ran.code, &*ran.out), (2, ""));
-    assert!(ran.err.starts_with(&format!("error: http://{closed} can't be reached: ")), "{}", ran.err);
-    assert!(ran.err.contains("set its address with --server URL or TOLLGATE_SERVER"), "{}", ran.err);
-    let ran = alone(&["usage", "x"], &[("TOLLGATE_SERVER", "unix:/no/such/socket")]);
-    assert!(ran.code == 2 && ran.err.starts_with("error: unix:/no/such/socket can't be reached: "), "{}", ran.err);
+    let output = run_without_server(&["usage", "x", "--server", &format!("http://{closed}")], &[]);
+    assert_eq!((output.code, &*output.out), (2, ""));
+    assert!(output.err.starts_with(&format!("error: http://{closed} can't be reached: ")), "{}", output.err);
+    assert!(output.err.contains("set its address with --server URL or TOLLGATE_SERVER"), "{}", output.err);
+    let output = run_without_server(&["usage", "x"], &[("TOLLGATE_SERVER", "unix:/no/such/socket")]);
+    assert!(
+        output.code == 2 && output.err.starts_with("error: unix:/no/such/socket can't be reached: "),
+        "{}",
+        output.err
+    );
 }
 
-/// Answers one call with this text: what was asked.
-fn answering(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+/// Starts a server that sends this response to one request. Returns its URL, and a thread that returns the request.
+fn respond_once(response: &'static str) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = std::thread::spawn(move || {
+    let request = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let (mut text, mut piece) = (Vec::new(), [0; 1024]);
         while !text.windows(4).any(|end| end == b"\r\n\r\n") {
             let length = stream.read(&mut piece).unwrap();
             text.extend_from_slice(&piece[..length]);
         }
-        stream.write_all(answer.as_bytes()).unwrap();
+        stream.write_all(response.as_bytes()).unwrap();
         String::from_utf8(text).unwrap()
     });
-    (url, asked)
+    (url, request)
 }
 
 #[test]
-fn a_call_carries_the_token_and_the_callers_whole_name() {
-    let (url, asked) = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+fn a_request_has_the_token_and_the_escaped_name_of_the_caller() {
+    let (url, request) = respond_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     let variables = [("TOLLGATE_SERVER", &*url), ("TOLLGATE_TOKEN", SECRET)];
-    let ran = alone(&["usage", "größe 1/2?", "--domain", "a b", "--json"], &variables);
-    assert_eq!((ran.code, &*ran.out, &*ran.err), (0, "{}\n", ""));
-    let asked = asked.join().unwrap();
-    assert!(asked.starts_with("GET /admin/v1/usage/gr%C3%B6%C3%9Fe%201%2F2%3F?domain=a%20b HTTP/1.1\r\n"), "{asked}");
-    assert!(asked.contains(&format!("authorization: Bearer {SECRET}\r\n")), "{asked}");
-    assert!(asked.contains(&format!("host: {}\r\n", url.strip_prefix("http://").unwrap())), "{asked}");
+    let output = run_without_server(&["usage", "größe 1/2?", "--domain", "a b", "--json"], &variables);
+    assert_eq!((output.code, &*output.out, &*output.err), (0, "{}\n", ""));
+    let request = request.join().unwrap();
+    assert!(
+        request.starts_with("GET /admin/v1/usage/gr%C3%B6%C3%9Fe%201%2F2%3F?domain=a%20b HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(request.contains(&format!("authorization: Bearer {SECRET}\r\n")), "{request}");
+    assert!(request.contains(&format!("host: {}\r\n", url.strip_prefix("http://").unwrap())), "{request}");
 }
 
 #[test]
-fn answers_that_are_no_answers_are_told() {
+fn invalid_responses_are_reported() {
     let rows = [
         (
             "HTTP/1.1 401 Unauthorized\r\nContent-Length: 41\r\n\r\n{\"detail\":\"this token is not known here\"}\n",
@@ -188,27 +195,27 @@ fn answers_that_are_no_answers_are_told() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", 2, "the request may have taken effect"),
         ("SSH-2.0-x\r\n", 2, "ended early"),
     ];
-    for (answer, code, told) in rows {
-        let (url, asked) = answering(answer);
-        let ran = alone(&["usage", "x", "--server", &url], &[]);
-        asked.join().unwrap();
-        assert_eq!((ran.code, &*ran.out), (code, ""), "{answer}: {}", ran.err);
-        assert!(ran.err.contains(told), "{answer}: {}", ran.err);
+    for (response, code, expected) in rows {
+        let (url, request) = respond_once(response);
+        let output = run_without_server(&["usage", "x", "--server", &url], &[]);
+        request.join().unwrap();
+        assert_eq!((output.code, &*output.out), (code, ""), "{response}: {}", output.err);
+        assert!(output.err.contains(expected), "{response}: {}", output.err);
     }
 }
 
 #[test]
-fn a_unix_socket_does_as_well() {
+fn commands_work_over_a_unix_socket() {
     let home = directory("remote-unix");
     let socket = home.join("admin.sock");
     let address = format!("unix:{}", socket.to_str().unwrap());
-    let server = Running::with(&["--admin", &address], "");
+    let server = CliServer::with_flags(&["--admin", &address], "");
     assert_eq!(server.url, address);
-    assert!(server.done(&["tier", "list"]).contains("shop    api_key      free, pro, enterprise, custom"));
+    assert!(server.run_ok(&["tier", "list"]).contains("shop    api_key      free, pro, enterprise, custom"));
 }
 
 #[test]
-fn an_https_server_is_known_by_its_certificate() {
+fn an_https_server_is_verified_by_its_certificate() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let home = directory("remote-https");
@@ -219,19 +226,19 @@ fn an_https_server_is_known_by_its_certificate() {
     let (cert, key) = (file("cert.pem", made.cert.pem()), file("key.pem", made.signing_key.serialize_pem()));
     let wrong = file("other.pem", other.cert.pem());
     let flags = ["--admin", "127.0.0.1:0", "--admin-tls-cert", &cert, "--admin-tls-key", &key];
-    let server = Running::with(&flags, "https://");
-    assert!(server.done(&["tier", "list", "--ca", &cert]).contains("shop"));
-    let ran = server.run(&["tier", "list", "--ca", &wrong]);
-    assert!(ran.code == 2 && ran.err.contains("can't be reached: invalid peer certificate"), "{}", ran.err);
-    let ran = server.run(&["tier", "list", "--ca", &key]);
-    assert!(ran.code == 2 && ran.err.contains("contains no certificate"), "{}", ran.err);
+    let server = CliServer::with_flags(&flags, "https://");
+    assert!(server.run_ok(&["tier", "list", "--ca", &cert]).contains("shop"));
+    let output = server.run(&["tier", "list", "--ca", &wrong]);
+    assert!(output.code == 2 && output.err.contains("can't be reached: invalid peer certificate"), "{}", output.err);
+    let output = server.run(&["tier", "list", "--ca", &key]);
+    assert!(output.code == 2 && output.err.contains("contains no certificate"), "{}", output.err);
 }
 
 #[test]
-fn json_of_a_refusal_is_the_problem_as_it_came() {
-    let server = Running::start();
-    let ran = server.run(&["quota", "set", "x", "--tier", "gold", "--override", "nothing:here=5/minute", "--json"]);
-    let problem: Value = serde_json::from_str(&ran.err).unwrap();
-    assert_eq!((ran.code, &*ran.out, &problem["status"]), (1, "", &422.into()), "{}", ran.err);
+fn the_json_of_an_error_is_the_servers_problem() {
+    let server = CliServer::start();
+    let output = server.run(&["quota", "set", "x", "--tier", "gold", "--override", "nothing:here=5/minute", "--json"]);
+    let problem: Value = serde_json::from_str(&output.err).unwrap();
+    assert_eq!((output.code, &*output.out, &problem["status"]), (1, "", &422.into()), "{}", output.err);
     assert_eq!(problem["faults"].as_array().unwrap().len(), 2, "{problem}");
 }

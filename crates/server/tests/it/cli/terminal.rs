@@ -1,4 +1,4 @@
-//! A terminal for a command to draw on: a pty of `script`, and what its screen shows.
+//! A terminal for commands: a pty of `script`, and the contents of its screen.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,7 +10,7 @@ use tollgate_testing::eventually;
 pub(crate) const COLUMNS: usize = 80;
 pub(crate) const LINES: usize = 24;
 
-/// A command that runs in a terminal of its own. It ends with this.
+/// A command in a terminal of its own, until this is dropped.
 pub(crate) struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -23,7 +23,7 @@ impl Terminal {
     pub(crate) fn run(args: &str, variables: &[(&str, &str)]) -> Terminal {
         let home = TempDir::new().unwrap();
         let program = env!("CARGO_BIN_EXE_tollgate");
-        // How the terminal is set before and after: it must be given back as it was.
+        // The settings of the terminal before and after, which must be the same.
         let line = format!(
             "stty cols {COLUMNS} rows {LINES}; stty -a > before; echo $$ > shell; {program} {args}; echo $? > code; stty -a > after"
         );
@@ -55,19 +55,19 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
-    /// All that was written to it so far.
+    /// All output so far.
     pub(crate) fn written(&self) -> String {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
     }
 
-    /// What it shows now.
+    /// The current screen.
     pub(crate) fn screen(&self) -> String {
-        shown(&self.written())
+        render(&self.written())
     }
 
-    /// Waits until it shows this.
+    /// Waits until the screen contains this text.
     #[track_caller]
-    pub(crate) fn shows(&self, text: &str) {
+    pub(crate) fn wait_for_text(&self, text: &str) {
         let found = eventually(|| self.screen().contains(text).then_some(()));
         assert!(found.is_some(), "{text:?} is not shown:\n{}", self.screen());
     }
@@ -81,9 +81,9 @@ impl Terminal {
         assert!(ended.success());
     }
 
-    /// Waits for its end: the exit code of the command. The terminal must be as it was before.
+    /// Waits for the exit code of the command. The terminal must have its original settings.
     #[track_caller]
-    pub(crate) fn ended(&mut self) -> String {
+    pub(crate) fn wait_for_exit(&mut self) -> String {
         let ended = eventually(|| self.child.try_wait().unwrap());
         assert!(ended.is_some(), "it did not end:\n{}", self.screen());
         let read = |name: &str| std::fs::read_to_string(self.home.path().join(name)).unwrap();
@@ -103,8 +103,8 @@ impl Drop for Terminal {
     }
 }
 
-/// What a screen shows on which this was written. It knows as much of terminals as is written to it.
-fn shown(written: &str) -> String {
+/// The screen after this output. Only the escape sequences in the output are supported.
+fn render(written: &str) -> String {
     let mut screen = vec![vec![' '; COLUMNS]; LINES];
     let (mut line, mut column) = (0, 0);
     let mut letters = written.chars();

@@ -1,8 +1,9 @@
 //! Real clients of a running server: Envoy, nginx, Caddy, redis-cli, a Redis library, schemathesis. The proxies run the
-//! configurations that `deploy/` has for people, with other addresses in them.
+//! configurations in `deploy/`, with other addresses.
 
 mod application;
 mod caddy;
+pub(crate) mod deploy;
 pub(crate) mod envoy;
 mod http;
 mod nginx;
@@ -10,4 +11,3 @@ mod openapi;
 mod process;
 mod redis;
 mod systemd;
-mod tools;

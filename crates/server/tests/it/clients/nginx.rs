@@ -6,93 +6,96 @@ use std::net::TcpStream;
 use tempfile::TempDir;
 use tollgate_testing::{Server, programs};
 
-use crate::clients::application::application;
-use crate::clients::http::{self, Answer, Headers};
-use crate::clients::process::{Process, on_free_ports};
-use crate::clients::tools;
+use crate::clients::application::start_application;
+use crate::clients::deploy;
+use crate::clients::http::{self, Headers, RawResponse};
+use crate::clients::process::{ClientProcess, start_on_free_ports};
 use crate::new_server;
 
 /// A running nginx.
 struct Nginx {
-    _process: Process,
+    _process: ClientProcess,
     address: String,
     _home: TempDir,
 }
 
 fn server() -> Server {
-    new_server().rules(&tools::deployed("rules/web.yaml")).listen(&["http"]).start()
+    new_server().rules(&deploy::read("rules/web.yaml")).listen(&["http"]).start()
 }
 
 impl Nginx {
     #[track_caller]
-    fn before(server: &Server) -> Nginx {
-        let application = application();
-        on_free_ports(|[port]| {
+    fn start(server: &Server) -> Nginx {
+        let application = start_application();
+        start_on_free_ports(|[port]| {
             let home = TempDir::new().unwrap();
             let address = format!("127.0.0.1:{port}");
             fs::write(home.path().join("nginx.conf"), config(&address, server.address("http"), &application)).unwrap();
-            let folder = format!("{}/", home.path().display());
-            let args = ["-p", &folder, "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; pid nginx.pid;"];
-            let mut process = Process::start(&programs::system("nginx"), &args, home.path());
-            process.until(|| TcpStream::connect(&address).ok())?;
+            let directory = format!("{}/", home.path().display());
+            let args = ["-p", &directory, "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; pid nginx.pid;"];
+            let mut process = ClientProcess::start(&programs::system("nginx"), &args, home.path());
+            process.wait_for(|| TcpStream::connect(&address).ok())?;
             Ok(Nginx { _process: process, address, _home: home })
         })
     }
 
     #[track_caller]
-    fn get(&self, path: &str, headers: Headers<'_>) -> Answer {
+    fn get(&self, path: &str, headers: Headers<'_>) -> RawResponse {
         http::get(&self.address, path, headers)
     }
 }
 
-/// As deployed, at other addresses and with nothing outside its own folder.
+/// The deployed configuration, with other addresses and all files in its own directory.
 fn config(address: &str, tollgate: &str, application: &str) -> String {
-    let text = tools::deployed("nginx/nginx.conf");
-    let text = tools::replaced(&text, "listen 127.0.0.1:8088;", &format!("listen {address};"));
-    let text = tools::replaced(&text, "server 127.0.0.1:8080;", &format!("server {tollgate};"));
-    let text = tools::replaced(&text, "server 127.0.0.1:8000;", &format!("server {application};"));
-    // On a busy machine the times that are deployed may pass, and a request with them.
-    let text = tools::replaced(&text, "timeout 100ms;", "timeout 10s;");
-    let text = tools::replaced(&text, "timeout 250ms;", "timeout 10s;");
-    // The tests need not know who root is, and nginx complains if it is not.
+    let text = deploy::read("nginx/nginx.conf");
+    let text = deploy::replace(&text, "listen 127.0.0.1:8088;", &format!("listen {address};"));
+    let text = deploy::replace(&text, "server 127.0.0.1:8080;", &format!("server {tollgate};"));
+    let text = deploy::replace(&text, "server 127.0.0.1:8000;", &format!("server {application};"));
+    // A busy machine may exceed the timeouts of the deployed configuration.
+    let text = deploy::replace(&text, "timeout 100ms;", "timeout 10s;");
+    let text = deploy::replace(&text, "timeout 250ms;", "timeout 10s;");
+    // Without root, nginx can't write to its default directories.
     let own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {kind};"));
-    tools::replaced(&text, "http {", &format!("http {{ access_log off; {}", own.join(" ")))
+    deploy::replace(&text, "http {", &format!("http {{ access_log off; {}", own.join(" ")))
 }
 
 #[test]
 fn requests_pass_with_their_limits_in_the_headers() {
     let server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     for remaining in [9, 8, 7] {
-        let answer = nginx.get("/page?a=b", &[("X-Api-Key", "one")]);
-        assert_eq!(answer.status, 200, "{answer:?}");
-        assert!(answer.body.starts_with("GET /page?a=b"), "the application did not get it: {answer:?}");
-        assert_eq!(answer.header("x-ratelimit-limit"), Some("10"));
-        assert_eq!(answer.number("x-ratelimit-remaining"), remaining);
-        assert_eq!(answer.header("ratelimit-policy"), Some("\"by-key\";q=10;w=3600"));
-        assert!(answer.header("ratelimit").unwrap().starts_with(&format!("\"by-key\";r={remaining};t=")), "{answer:?}");
-        assert!(answer.header("x-ratelimit-reset").is_some());
+        let response = nginx.get("/page?a=b", &[("X-Api-Key", "one")]);
+        assert_eq!(response.status, 200, "{response:?}");
+        assert!(response.body.starts_with("GET /page?a=b"), "the application did not receive it: {response:?}");
+        assert_eq!(response.header("x-ratelimit-limit"), Some("10"));
+        assert_eq!(response.number("x-ratelimit-remaining"), remaining);
+        assert_eq!(response.header("ratelimit-policy"), Some("\"by-key\";q=10;w=3600"));
+        assert!(
+            response.header("ratelimit").unwrap().starts_with(&format!("\"by-key\";r={remaining};t=")),
+            "{response:?}"
+        );
+        assert!(response.header("x-ratelimit-reset").is_some());
     }
-    // Another key, another counter.
+    // Another key has another counter.
     assert_eq!(nginx.get("/page", &[("X-Api-Key", "two")]).number("x-ratelimit-remaining"), 9);
 }
 
 #[test]
-fn what_no_rule_speaks_of_passes_and_is_told_nothing() {
+fn a_request_without_a_rule_passes_without_headers() {
     let rules = "domain: web\nrules: [{name: by-key, key: [api_key], limit: 1/hour}]\n";
     let server = new_server().rules(rules).listen(&["http"]).start();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     for _ in 0..3 {
-        let answer = nginx.get("/", &[]);
-        assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, None), "{answer:?}");
-        assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
+        let response = nginx.get("/", &[]);
+        assert_eq!((response.status, response.header("x-ratelimit-limit")), (200, None), "{response:?}");
+        assert_eq!(response.header("ratelimit"), None, "{response:?}");
     }
 }
 
 #[test]
-fn a_refusal_is_a_429_that_says_when_to_come_back() {
+fn a_refusal_is_a_429_with_the_time_to_retry() {
     let server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     for _ in 0..3 {
         assert_eq!(nginx.get("/", &[]).status, 200);
     }
@@ -103,24 +106,24 @@ fn a_refusal_is_a_429_that_says_when_to_come_back() {
         "{refused:?}"
     );
     assert!(refused.body.contains("quota-exceeded") && refused.body.contains("\"status\":429"), "{refused:?}");
-    // An hour, two where the window began just now, and the jitter.
+    // An hour; two if the window has just begun; and the jitter.
     assert!((1..=8_000).contains(&refused.number("retry-after")), "{refused:?}");
     assert_eq!(refused.header("x-ratelimit-denied-by"), Some("anonymous"));
     assert_eq!((refused.number("x-ratelimit-limit"), refused.number("x-ratelimit-remaining")), (3, 0));
-    // Who is not anonymous is not concerned.
+    // The limit is for anonymous clients only.
     assert_eq!(nginx.get("/", &[("X-Api-Key", "one")]).status, 200);
 }
 
 #[test]
-fn tollgate_hears_the_original_method_and_path_from_nginx_alone() {
+fn only_nginx_can_set_the_original_method_and_path() {
     let server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     let key = ("X-Api-Key", "one");
-    // What a client says of itself under the names that nginx uses changes nothing.
-    let lies = [key, ("X-Original-Method", "GET"), ("X-Original-URI", "/"), ("X-Forwarded-Uri", "/")];
-    let order = |headers: Headers<'_>| http::ask(&nginx.address, "POST", "/orders/7", headers);
-    assert_eq!([order(&[key]).status, order(&lies).status], [200, 200]);
-    for headers in [&[key][..], &lies] {
+    // Headers of the client under the names that nginx uses are ignored.
+    let spoofed_headers = [key, ("X-Original-Method", "GET"), ("X-Original-URI", "/"), ("X-Forwarded-Uri", "/")];
+    let order = |headers: Headers<'_>| http::send(&nginx.address, "POST", "/orders/7", headers);
+    assert_eq!([order(&[key]).status, order(&spoofed_headers).status], [200, 200]);
+    for headers in [&[key][..], &spoofed_headers] {
         let refused = order(headers);
         assert_eq!((refused.status, refused.header("x-ratelimit-denied-by")), (429, Some("order-writes")));
     }
@@ -131,11 +134,11 @@ fn tollgate_hears_the_original_method_and_path_from_nginx_alone() {
 }
 
 #[test]
-fn a_path_may_cost_more() {
+fn a_path_can_have_a_higher_cost() {
     let server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     let export = || nginx.get("/export", &[("X-Api-Key", "one"), ("X-RateLimit-Cost", "1")]);
-    assert_eq!([export(), export()].map(|answer| answer.number("x-ratelimit-remaining")), [6, 2]);
+    assert_eq!([export(), export()].map(|response| response.number("x-ratelimit-remaining")), [6, 2]);
     assert_eq!(export().status, 429);
     assert_eq!(nginx.get("/page", &[("X-Api-Key", "one")]).number("x-ratelimit-remaining"), 1);
 }
@@ -143,17 +146,17 @@ fn a_path_may_cost_more() {
 #[test]
 fn a_body_reaches_the_application() {
     let server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     let mut connection = http::Connection::open(&nginx.address).unwrap();
-    let answer = connection.ask("POST", "/orders", &[("X-Api-Key", "one")], "{\"a\": 1}").unwrap();
-    assert_eq!(answer.status, 200);
-    assert!(answer.body.ends_with("{\"a\": 1}"), "{answer:?}");
+    let response = connection.send("POST", "/orders", &[("X-Api-Key", "one")], "{\"a\": 1}").unwrap();
+    assert_eq!(response.status, 200);
+    assert!(response.body.ends_with("{\"a\": 1}"), "{response:?}");
 }
 
 #[test]
 fn requests_pass_without_tollgate() {
     let mut server = server();
-    let nginx = Nginx::before(&server);
+    let nginx = Nginx::start(&server);
     for status in [200, 200, 200, 429] {
         assert_eq!(nginx.get("/", &[]).status, status);
     }

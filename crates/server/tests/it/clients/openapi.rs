@@ -1,5 +1,5 @@
-//! The description of the HTTP interface against what the server really answers: schemathesis makes requests from it, good and
-//! bad ones, and holds every answer to it.
+//! The OpenAPI document and the real responses: schemathesis generates valid and invalid requests from it, and checks every
+//! response against it.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use tollgate_testing::{Server, programs};
 
 use crate::new_server;
 
-/// Of what it makes up, some must be refused, some not be limited, and most pass.
+/// Some generated requests are refused, some have no limit, and most pass.
 const RULES: &str = "
 domain: shop
 entity: api_key
@@ -23,52 +23,51 @@ descriptors:
 ";
 
 #[test]
-fn slow_the_server_answers_as_it_is_described() {
+fn slow_responses_conform_to_the_openapi_document() {
     let server = new_server().rules(RULES).listen(&["http"]).start();
-    // Not too many.
-    is_as_described(&server, &["--max-examples", "30"]);
+    assert_conformance(&server, &["--max-examples", "30"]);
 }
 
-/// It also asks without a token, and with ones that are none.
+/// Also without a token, and with invalid tokens.
 #[test]
-fn slow_the_server_answers_as_it_is_described_where_it_wants_tokens() {
+fn slow_responses_conform_to_the_openapi_document_with_token_authentication() {
     let builder = new_server().rules(RULES).listen(&["admin", "http"]);
     let server = builder.args(&["--http-auth", "token"]).start();
-    let create = |name: &str, scopes: &[&str], as_whom: &str| {
+    let create = |name: &str, scopes: &[&str], token: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.args(["token", "create", name, "--server", &server.url("admin", "")]);
         for scope in scopes {
             command.args(["--scope", scope]);
         }
-        if !as_whom.is_empty() {
-            command.env("TOLLGATE_TOKEN", as_whom);
+        if !token.is_empty() {
+            command.env("TOLLGATE_TOKEN", token);
         }
-        let made = command.output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+        let created = command.output().unwrap();
+        assert!(created.status.success(), "{created:?}");
+        String::from_utf8(created.stdout).unwrap().trim().to_owned()
     };
     let ops = create("ops", &["read", "quota", "rules", "emergency", "audit"], "");
     let gate = create("gate", &["check"], &ops);
-    is_as_described(&server, &["--max-examples", "5", "--header", &format!("Authorization: Bearer {gate}")]);
+    assert_conformance(&server, &["--max-examples", "5", "--header", &format!("Authorization: Bearer {gate}")]);
 }
 
-fn is_as_described(server: &Server, more: &[&str]) {
+fn assert_conformance(server: &Server, args: &[&str]) {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/schemathesis.toml");
     let home = TempDir::new().unwrap();
-    let ran = Command::new(programs::in_environment("bin/schemathesis"))
+    let output = Command::new(programs::in_environment("bin/schemathesis"))
         .args(["--config-file".as_ref(), config.as_os_str()])
         .args(["run", &server.url("http", "/openapi.json"), "--no-color", "--workers", "1"])
         // The same requests every time.
         .args(["--seed", "1", "--generation-database", "none"])
-        .args(more)
-        // One that a busy machine makes it wait for is no failure.
+        .args(args)
+        // A slow response on a busy machine is not a failure.
         .args(["--suppress-health-check", "all", "--request-timeout", "20"])
         .current_dir(home.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}{}\n{}", String::from_utf8_lossy(&ran.stderr), server.log());
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}\n{}", String::from_utf8_lossy(&output.stderr), server.log());
     for phase in ["✅ Examples", "✅ Coverage", "✅ Fuzzing"] {
-        assert!(said.contains(phase), "{said}");
+        assert!(stdout.contains(phase), "{stdout}");
     }
 }

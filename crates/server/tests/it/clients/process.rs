@@ -1,4 +1,4 @@
-//! A program that runs beside the test and ends with it.
+//! A program that runs during a test, with its output.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,51 +8,51 @@ use std::sync::{Arc, Mutex};
 
 use tollgate_testing::{eventually, free_port, machine};
 
-/// A process in a session of its own. It and what it started end with this.
-pub(crate) struct Process {
+/// A process in a session of its own. It is killed with its children when this is dropped.
+pub(crate) struct ClientProcess {
     child: Child,
-    said: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
 }
 
-/// How often a port that somebody else took meanwhile is given up for another.
-const MOST_TRIES: usize = 10;
+/// How often other ports are tried if another process took one.
+const MAX_ATTEMPTS: usize = 10;
 
-impl Process {
-    pub(crate) fn start<A: AsRef<OsStr>>(program: &Path, args: &[A], directory: &Path) -> Process {
+impl ClientProcess {
+    pub(crate) fn start<A: AsRef<OsStr>>(program: &Path, args: &[A], directory: &Path) -> ClientProcess {
         machine::share();
-        // The second has the kernel end it too if the test is killed and can't. Both become what they start, so its id is this child's.
+        // With setpriv the kernel ends the process if the test is killed. Both programs replace themselves, so the id stays the same.
         let mut command = Command::new("setsid");
         command.args(["setpriv", "--pdeathsig", "TERM", "--"]).arg(program).args(args).current_dir(directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        listen(child.stdout.take().unwrap(), &said);
-        listen(child.stderr.take().unwrap(), &said);
-        Process { child, said }
+        let output = Arc::new(Mutex::new(String::new()));
+        collect(child.stdout.take().unwrap(), &output);
+        collect(child.stderr.take().unwrap(), &output);
+        ClientProcess { child, output }
     }
 
-    /// Everything that it has written so far.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+    /// The output so far.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
     }
 
-    /// Waits for something that comes with it. An error if the process ended before.
-    pub(crate) fn until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Result<T, String> {
-        let found = eventually(|| match look() {
+    /// Polls until there is a value. An error if the process ends before.
+    pub(crate) fn wait_for<T>(&mut self, mut poll: impl FnMut() -> Option<T>) -> Result<T, String> {
+        let found = eventually(|| match poll() {
             Some(found) => Some(Ok(found)),
             None => self.child.try_wait().unwrap().map(Err),
         });
         match found {
             Some(Ok(found)) => Ok(found),
-            Some(Err(status)) => Err(format!("it ended with {status}:\n{}", self.said())),
-            None => Err(format!("it is not ready yet:\n{}", self.said())),
+            Some(Err(status)) => Err(format!("the process ended with {status}:\n{}", self.output())),
+            None => Err(format!("the process is not ready:\n{}", self.output())),
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for ClientProcess {
     fn drop(&mut self) {
-        // The group first: a server may have workers, which would go on without it.
+        // The group first: the process may have workers, which would outlive it.
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.child.kill();
@@ -60,21 +60,21 @@ impl Drop for Process {
     }
 }
 
-fn listen(mut from: impl Read + Send + 'static, to: &Arc<Mutex<String>>) {
-    let to = Arc::clone(to);
+fn collect(mut stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+    let output = Arc::clone(output);
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = from.read(&mut buffer) {
-            to.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            output.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
         }
     });
 }
 
-/// Starts something on ports that it can't choose itself, again with others if they were taken.
+/// Starts a program that can't choose ports itself on free ones, and again if another process took them.
 #[track_caller]
-pub(crate) fn on_free_ports<T, const N: usize>(mut start: impl FnMut([u16; N]) -> Result<T, String>) -> T {
+pub(crate) fn start_on_free_ports<T, const N: usize>(mut start: impl FnMut([u16; N]) -> Result<T, String>) -> T {
     let mut last = String::new();
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         match start([(); N].map(|()| free_port())) {
             Ok(started) => return started,
             Err(why) if why.contains("ddress already in use") => last = why,

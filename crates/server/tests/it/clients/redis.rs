@@ -1,4 +1,4 @@
-//! Redis's own client and a library, as they are.
+//! Redis's own tools and a Redis library as clients.
 
 use std::process::Command;
 
@@ -11,27 +11,27 @@ fn server() -> Server {
     new_server().listen(&["resp"]).start()
 }
 
-/// What a tool of Redis's says to these words.
+/// Runs a tool of Redis with these arguments, and returns its output.
 #[track_caller]
-fn tool(name: &str, server: &Server, words: &[&str]) -> String {
+fn run_tool(name: &str, server: &Server, args: &[&str]) -> String {
     let (host, port) = server.address("resp").split_once(':').unwrap();
-    let ran = Command::new(programs::system(name)).args(["-h", host, "-p", port]).args(words).output().unwrap();
-    assert!(ran.status.success(), "{name} {words:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8(ran.stdout).unwrap()
+    let output = Command::new(programs::system(name)).args(["-h", host, "-p", port]).args(args).output().unwrap();
+    assert!(output.status.success(), "{name} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn redis_cli() {
+fn redis_cli_works() {
     let server = server();
-    let cli = |words: &[&str]| tool("redis-cli", &server, words);
+    let cli = |args: &[&str]| run_tool("redis-cli", &server, args);
     assert_eq!(cli(&["PING"]), "PONG\n");
-    // Of 3 at once (2 and one more), with 1 back every hour.
+    // A burst of 3 (2 and one more), replenished by 1 every hour.
     assert_eq!(cli(&["CL.THROTTLE", "k", "2", "1", "3600"]), "0\n3\n2\n-1\n3600\n");
     let all = cli(&["CL.THROTTLE", "k", "2", "1", "3600", "2"]);
     assert!(all.starts_with("0\n3\n0\n-1\n"), "{all}");
     let refused = cli(&["CL.THROTTLE", "k", "2", "1", "3600"]);
     assert!(refused.starts_with("1\n3\n0\n"), "{refused}");
-    // In the other version of the protocol.
+    // With version 3 of the protocol.
     assert_eq!(cli(&["-3", "CL.THROTTLE", "other", "2", "1", "3600"]), "0\n3\n2\n-1\n3600\n");
     assert_eq!(cli(&["THROTTLE", "third", "3", "1", "3600"]), "1\n3\n2\n3600\n0\n");
     assert!(cli(&["GET", "k"]).starts_with("ERR unknown command"));
@@ -44,7 +44,7 @@ fn throttle(connection: &mut Connection, key: &str, quantity: u64) -> RedisResul
 }
 
 #[test]
-fn a_library() {
+fn a_redis_library_works() {
     let server = server();
     for protocol in ["", "?protocol=resp3"] {
         let client = Client::open(format!("redis://{}/{protocol}", server.address("resp"))).unwrap();
@@ -56,14 +56,14 @@ fn a_library() {
         assert_eq!((limited, left), (1, 0));
         assert!((1..=720).contains(&retry_after), "{retry_after}");
 
-        // Many at once, and an error among them that leaves the others as they are.
+        // A pipeline. An error does not affect other commands.
         let mut pipe = redis::pipe();
         let keys = (0..500).map(|number| format!("many-{number}{protocol}"));
         for key in keys {
             pipe.cmd("CL.THROTTLE").arg(key).arg(4).arg(5).arg(3600);
         }
-        let answers: Vec<[i64; 5]> = pipe.query(&mut connection).unwrap();
-        assert!(answers.len() == 500 && answers.iter().all(|answer| answer[..3] == [0, 5, 4]), "{answers:?}");
+        let replies: Vec<[i64; 5]> = pipe.query(&mut connection).unwrap();
+        assert!(replies.len() == 500 && replies.iter().all(|reply| reply[..3] == [0, 5, 4]), "{replies:?}");
         let error =
             cmd("CL.THROTTLE").arg("k").arg("many").arg(5).arg(60).query::<[i64; 5]>(&mut connection).unwrap_err();
         assert!(error.to_string().contains("not an integer"), "{error}");
@@ -72,10 +72,10 @@ fn a_library() {
 }
 
 #[test]
-fn redis_benchmark_ends_and_nothing_is_refused() {
+fn redis_benchmark_completes() {
     let server = server();
-    let words = ["-n", "5000", "-c", "20", "-P", "16", "-r", "100000", "-q"];
-    let said =
-        tool("redis-benchmark", &server, &[&words[..], &["CL.THROTTLE", "__rand_int__", "9", "10", "60"]].concat());
-    assert!(said.contains("requests per second"), "{said}");
+    let args = ["-n", "5000", "-c", "20", "-P", "16", "-r", "100000", "-q"];
+    let output =
+        run_tool("redis-benchmark", &server, &[&args[..], &["CL.THROTTLE", "__rand_int__", "9", "10", "60"]].concat());
+    assert!(output.contains("requests per second"), "{output}");
 }

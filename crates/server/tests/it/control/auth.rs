@@ -1,4 +1,4 @@
-//! Who may: real servers, asked by those who may and those who may not.
+//! Access control of real servers: tokens, loopback, certificates.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,13 +33,13 @@ rules:
 const ALL: [&str; 5] = ["read", "quota", "rules", "emergency", "audit"];
 const QUOTAS: &str = "GET /admin/v1/quotas";
 
-struct Reply {
+struct RawResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Reply {
+impl RawResponse {
     #[track_caller]
     fn secret(&self) -> String {
         let body: Value = serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{} {}", self.head, self.body));
@@ -47,24 +47,24 @@ impl Reply {
     }
 }
 
-/// One request on a connection of its own.
-fn ask_on(mut stream: impl Read + Write, what: &str, headers: &[&str], body: &Value) -> Reply {
+/// Sends a request on this connection, which is closed after the response.
+fn send_on(mut stream: impl Read + Write, target: &str, headers: &[&str], body: &Value) -> RawResponse {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let host = if headers.iter().any(|header| header.starts_with("Host:")) { "" } else { "Host: localhost\r\n" };
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let kind = "Content-Type: application/json";
     let request = format!(
-        "{what} HTTP/1.1\r\n{host}{headers}{kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "{target} HTTP/1.1\r\n{host}{headers}{kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    // TLS need not be ended as it should be.
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let mut response = Vec::new();
+    // A TLS connection may end without a close notification.
+    let _ = stream.read_to_end(&mut response);
+    let response = String::from_utf8(response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Reply { status, head: head.to_owned(), body: body.to_owned() }
+    RawResponse { status, head: head.to_owned(), body: body.to_owned() }
 }
 
 fn connect(server: &Server, listener: &str) -> TcpStream {
@@ -73,27 +73,27 @@ fn connect(server: &Server, listener: &str) -> TcpStream {
     stream
 }
 
-fn ask(server: &Server, what: &str, headers: &[&str], body: &Value) -> Reply {
-    ask_on(connect(server, "admin"), what, headers, body)
+fn send(server: &Server, target: &str, headers: &[&str], body: &Value) -> RawResponse {
+    send_on(connect(server, "admin"), target, headers, body)
 }
 
-fn by(server: &Server, token: &str, what: &str, body: &Value) -> Reply {
-    ask(server, what, &[&format!("Authorization: Bearer {token}")], body)
+fn send_with_token(server: &Server, token: &str, target: &str, body: &Value) -> RawResponse {
+    send(server, target, &[&format!("Authorization: Bearer {token}")], body)
 }
 
-fn create(server: &Server, token: Option<&str>, body: &Value) -> Reply {
+fn create_token(server: &Server, token: Option<&str>, body: &Value) -> RawResponse {
     match token {
-        Some(token) => by(server, token, "POST /admin/v1/tokens", body),
-        None => ask(server, "POST /admin/v1/tokens", &[], body),
+        Some(token) => send_with_token(server, token, "POST /admin/v1/tokens", body),
+        None => send(server, "POST /admin/v1/tokens", &[], body),
     }
 }
 
-fn first(server: &Server) -> String {
-    create(server, None, &json!({"name": "ops", "scopes": ALL})).secret()
+fn create_first_token(server: &Server) -> String {
+    create_token(server, None, &json!({"name": "ops", "scopes": ALL})).secret()
 }
 
 #[test]
-fn without_a_token_this_machine_is_let_in_and_told_so() {
+fn without_a_token_only_loopback_has_access() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
     server.wait_for_log("admin API: loopback only (no token configured)");
     let rows: [(&str, u16); 7] = [
@@ -106,31 +106,31 @@ fn without_a_token_this_machine_is_let_in_and_told_so() {
         ("Sec-Fetch-Site: same-site", 403),
     ];
     for (header, status) in rows {
-        assert_eq!(ask(&server, QUOTAS, &[header], &Value::Null).status, status, "{header}");
-        assert_eq!(ask(&server, "GET /metrics", &[header], &Value::Null).status, 200, "{header}");
+        assert_eq!(send(&server, QUOTAS, &[header], &Value::Null).status, status, "{header}");
+        assert_eq!(send(&server, "GET /metrics", &[header], &Value::Null).status, 200, "{header}");
     }
-    // What a form of a web page can send is not JSON.
+    // A form of a web page can't send JSON.
     let form = "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\
                 Connection: close\r\n\r\n{}";
     let mut stream = connect(&server, "admin");
     stream.write_all(form.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 415 "), "{response}");
 }
 
 #[test]
-fn a_unix_socket_is_this_machine_too() {
+fn a_unix_socket_has_the_access_of_loopback() {
     let builder = new_server().rules(RULES);
     let path = builder.home().join("admin.sock");
     let _server = builder.args(&["--admin", &format!("unix:{}", path.display())]).start();
     let stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    assert_eq!(ask_on(stream, QUOTAS, &["Host: whatever"], &Value::Null).status, 200);
+    assert_eq!(send_on(stream, QUOTAS, &["Host: whatever"], &Value::Null).status, 200);
 }
 
 #[test]
-fn a_listener_for_others_needs_somebody_who_may() {
+fn a_listener_beyond_loopback_requires_a_token() {
     let open = ["--admin", "0.0.0.0:0"];
     let (code, log) = new_server().rules(RULES).args(&open).run_to_exit();
     assert_eq!(code, Some(1));
@@ -139,55 +139,57 @@ fn a_listener_for_others_needs_somebody_who_may() {
         "{log}"
     );
 
-    // A token that was made on loopback is enough, also without the database.
+    // A token that was created on loopback suffices, also without the database.
     let server = new_server().rules(RULES).listen(&["admin"]).start();
-    let ops = first(&server);
+    let ops = create_first_token(&server);
     let server = server.restart().args(&open).start();
     let port = server.address("admin").rsplit(':').next().unwrap().to_owned();
     let to = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert_eq!(ask_on(to(), QUOTAS, &[], &Value::Null).status, 401);
+    assert_eq!(send_on(to(), QUOTAS, &[], &Value::Null).status, 401);
     let authorization = format!("Authorization: Bearer {ops}");
-    assert_eq!(ask_on(to(), QUOTAS, &["Host: tollgate.internal", &authorization], &Value::Null).status, 200);
-    assert_eq!(ask_on(to(), "DELETE /admin/v1/tokens/ops", &[&authorization], &Value::Null).status, 409);
+    assert_eq!(send_on(to(), QUOTAS, &["Host: tollgate.internal", &authorization], &Value::Null).status, 200);
+    assert_eq!(send_on(to(), "DELETE /admin/v1/tokens/ops", &[&authorization], &Value::Null).status, 409);
 }
 
 #[test]
-fn an_address_of_envoys_is_no_reason_not_to_start() {
+fn a_public_listener_from_envoys_environment_starts_with_a_warning() {
     let builder = new_server().rules(RULES);
-    // The listener's port is the environment's: it can't be given as a flag as well.
+    // The listener's port comes from the environment, so it can't be a flag too.
     let port = tollgate_testing::free_port().to_string();
     let builder =
         builder.args(&["--envoy-env", "--admin-max-connections", "9"]).env("DEBUG_PORT", &port).without_flag("admin");
     let server = builder.start();
     server.wait_for_log("like that of envoyproxy/ratelimit, and there is no access control");
     let to = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert_eq!(ask_on(to(), QUOTAS, &[], &Value::Null).status, 200);
-    assert_eq!(ask_on(to(), QUOTAS, &["Host: tollgate.internal"], &Value::Null).status, 403);
+    assert_eq!(send_on(to(), QUOTAS, &[], &Value::Null).status, 200);
+    assert_eq!(send_on(to(), QUOTAS, &["Host: tollgate.internal"], &Value::Null).status, 403);
 }
 
 #[test]
-fn tokens_outlive_the_server_and_what_is_revoked_is_gone_at_once() {
+fn tokens_survive_a_restart_and_revocation_is_immediate() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
-    let ops = first(&server);
-    assert_eq!(ask(&server, QUOTAS, &[], &Value::Null).status, 401);
-    let reader = create(&server, Some(&ops), &json!({"name": "reader", "scopes": ["read"]})).secret();
+    let ops = create_first_token(&server);
+    assert_eq!(send(&server, QUOTAS, &[], &Value::Null).status, 401);
+    let reader = create_token(&server, Some(&ops), &json!({"name": "reader", "scopes": ["read"]})).secret();
     let server = server.restart().listen(&["admin"]).start();
     assert!(!server.log().contains("no token configured"));
-    let status = |token: &str| by(&server, token, QUOTAS, &Value::Null).status;
+    let status = |token: &str| send_with_token(&server, token, QUOTAS, &Value::Null).status;
     assert_eq!((status(&ops), status(&reader)), (200, 200));
     let put = json!({"overrides": [{"rule": "per-key", "limit": "7/day"}]});
-    assert_eq!(by(&server, &reader, "PUT /admin/v1/quotas/k1", &put).status, 403);
-    assert_eq!(by(&server, &ops, "PUT /admin/v1/quotas/k1", &put).status, 200);
-    let shown: Value = serde_json::from_str(&by(&server, &ops, "GET /admin/v1/quotas/k1", &Value::Null).body).unwrap();
-    assert_eq!(shown["updated_by"], "token ops");
+    assert_eq!(send_with_token(&server, &reader, "PUT /admin/v1/quotas/k1", &put).status, 403);
+    assert_eq!(send_with_token(&server, &ops, "PUT /admin/v1/quotas/k1", &put).status, 200);
+    let quota: Value =
+        serde_json::from_str(&send_with_token(&server, &ops, "GET /admin/v1/quotas/k1", &Value::Null).body).unwrap();
+    assert_eq!(quota["updated_by"], "token ops");
 
-    let fresh = by(&server, &ops, "POST /admin/v1/tokens/reader/rotate", &json!({"grace": "1h"})).secret();
+    let fresh = send_with_token(&server, &ops, "POST /admin/v1/tokens/reader/rotate", &json!({"grace": "1h"})).secret();
     assert_eq!((status(&reader), status(&fresh)), (200, 200));
-    let fresher = by(&server, &ops, "POST /admin/v1/tokens/reader/rotate", &json!({"grace": "0s"})).secret();
+    let fresher =
+        send_with_token(&server, &ops, "POST /admin/v1/tokens/reader/rotate", &json!({"grace": "0s"})).secret();
     assert_eq!((status(&reader), status(&fresh), status(&fresher)), (401, 401, 200));
-    assert_eq!(by(&server, &ops, "DELETE /admin/v1/tokens/reader", &Value::Null).status, 200);
+    assert_eq!(send_with_token(&server, &ops, "DELETE /admin/v1/tokens/reader", &Value::Null).status, 200);
     assert_eq!(status(&fresher), 401);
-    let brief = create(&server, Some(&ops), &json!({"name": "brief", "scopes": ["read"], "for": "1s"})).secret();
+    let brief = create_token(&server, Some(&ops), &json!({"name": "brief", "scopes": ["read"], "for": "1s"})).secret();
     assert!(eventually(|| (status(&brief) == 401).then_some(())).is_some());
     for secret in [&ops, &reader, &fresh, &fresher, &brief] {
         assert!(!server.log().contains(&secret[3..]));
@@ -195,29 +197,34 @@ fn tokens_outlive_the_server_and_what_is_revoked_is_gone_at_once() {
 }
 
 #[test]
-fn who_guesses_has_to_wait() {
+fn failed_logins_are_throttled() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
-    let ops = first(&server);
-    let statuses: Vec<u16> = (0..10).map(|_| by(&server, "tg_guessed", QUOTAS, &Value::Null).status).collect();
+    let ops = create_first_token(&server);
+    let statuses: Vec<u16> =
+        (0..10).map(|_| send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null).status).collect();
     assert_eq!(statuses, [401; 10]);
-    // One is given back every 6 s, and the machine may be slow.
-    let waiting = (0..5).map(|_| by(&server, "tg_guessed", QUOTAS, &Value::Null)).find(|reply| reply.status == 429);
-    let waiting = waiting.expect("it is never made to wait");
-    assert!(waiting.head.contains("retry-after: 6"), "{}", waiting.head);
-    let metrics = ask(&server, "GET /metrics", &[], &Value::Null).body;
+    // One attempt is replenished every 6 s, and the machine may be slow.
+    let throttled = (0..5)
+        .map(|_| send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null))
+        .find(|response| response.status == 429);
+    let throttled = throttled.expect("guesses are throttled");
+    assert!(throttled.head.contains("retry-after: 6"), "{}", throttled.head);
+    let metrics = send(&server, "GET /metrics", &[], &Value::Null).body;
     let failed = metrics.lines().find_map(|line| line.strip_prefix("tollgate_admin_logins_failed_total "));
     assert!(failed.unwrap().parse::<u64>().unwrap() >= 10, "{failed:?}");
-    assert!(eventually(|| (by(&server, &ops, QUOTAS, &Value::Null).status == 200).then_some(())).is_some());
+    assert!(
+        eventually(|| (send_with_token(&server, &ops, QUOTAS, &Value::Null).status == 200).then_some(())).is_some()
+    );
     assert!(!server.log().contains("tg_guessed"));
 }
 
 #[test]
-fn a_token_file_is_followed() {
+fn changes_of_a_token_file_take_effect() {
     let builder = new_server().rules(RULES).listen(&["admin"]);
     let path = builder.home().join("token");
-    let named = path.display().to_string();
+    let name = path.display().to_string();
     fs::write(&path, "short\n").unwrap();
-    let (code, log) = builder.args(&["--admin-token-file", &named]).run_to_exit();
+    let (code, log) = builder.args(&["--admin-token-file", &name]).run_to_exit();
     assert_eq!(code, Some(1));
     assert!(log.contains("has fewer than 16 bytes"), "{log}");
 
@@ -229,7 +236,7 @@ fn a_token_file_is_followed() {
     let port = server.address("admin").rsplit(':').next().unwrap().to_owned();
     let status = |token: &str| {
         let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        ask_on(stream, QUOTAS, &[&format!("Authorization: Bearer {token}")], &Value::Null).status
+        send_on(stream, QUOTAS, &[&format!("Authorization: Bearer {token}")], &Value::Null).status
     };
     assert_eq!(status("the-first-token-of-the-file"), 200);
     replace(&path, "the-second-token-of-the-file\n");
@@ -239,7 +246,7 @@ fn a_token_file_is_followed() {
     server.wait_for_log("the previous token stays in force");
     assert_eq!(status("the-second-token-of-the-file"), 200);
     let ready = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert!(ask_on(ready, "GET /readyz", &[], &Value::Null).body.contains("admin_token_file"));
+    assert!(send_on(ready, "GET /readyz", &[], &Value::Null).body.contains("admin_token_file"));
 }
 
 fn replace(path: &Path, text: &str) {
@@ -248,7 +255,7 @@ fn replace(path: &Path, text: &str) {
     fs::rename(&new, path).unwrap();
 }
 
-/// Signs certificates.
+/// A certificate authority.
 struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -271,7 +278,7 @@ impl Ca {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// Connects with a certificate that has this name.
+    /// Connects with a certificate for this name.
     fn connect(&self, server: &Server, san: SanType) -> StreamOwned<ClientConnection, TcpStream> {
         let (cert, key) = self.sign(vec![san]);
         let mut roots = RootCertStore::empty();
@@ -318,22 +325,22 @@ fn certificates_have_the_scopes_of_their_names() {
         (uri("spiffe://corp/other"), 403, 403),
         (dns("localhost"), 403, 403),
     ] {
-        let status = |what, body: &Value| ask_on(ca.connect(&server, san.clone()), what, &[], body).status;
+        let status = |target, body: &Value| send_on(ca.connect(&server, san.clone()), target, &[], body).status;
         assert_eq!((status(QUOTAS, &Value::Null), status("PUT /admin/v1/quotas/k1", &put)), (read, written), "{san:?}");
     }
     let ops = || ca.connect(&server, uri("spiffe://corp/ops"));
-    let shown = ask_on(ops(), "GET /admin/v1/quotas/k1", &[], &Value::Null);
-    assert!(shown.body.contains(r#""updated_by":"certificate spiffe://corp/ops""#), "{}", shown.body);
-    assert_eq!(ask_on(ops(), QUOTAS, &["Origin: https://evil.example"], &Value::Null).status, 403);
+    let quota = send_on(ops(), "GET /admin/v1/quotas/k1", &[], &Value::Null);
+    assert!(quota.body.contains(r#""updated_by":"certificate spiffe://corp/ops""#), "{}", quota.body);
+    assert_eq!(send_on(ops(), QUOTAS, &["Origin: https://evil.example"], &Value::Null).status, 403);
 }
 
 #[tokio::test]
-async fn checks_need_a_token_where_they_are_told_to() {
+async fn with_token_authentication_checks_require_a_token() {
     let builder = new_server().rules(RULES).listen(&["admin", "http", "grpc"]);
     let server = builder.args(&["--http-auth", "token", "--grpc-auth", "token"]).start();
     server.wait_for_log("checks need a token, but there is none");
-    let ops = first(&server);
-    let gate = create(&server, Some(&ops), &json!({"name": "gate", "scopes": ["check"]})).secret();
+    let ops = create_first_token(&server);
+    let gate = create_token(&server, Some(&ops), &json!({"name": "gate", "scopes": ["check"]})).secret();
     let body = json!({"api_key": "k1"});
     let (bearer, own) =
         (|token: &str| format!("Authorization: Bearer {token}"), |token: &str| format!("X-Tollgate-Token: {token}"));
@@ -350,7 +357,7 @@ async fn checks_need_a_token_where_they_are_told_to() {
         ("POST /json", "Accept: */*".to_owned(), 401),
         ("GET /v1/ratelimit/status/k1", "Accept: */*".to_owned(), 401),
         ("GET /v1/ratelimit/status/k1", bearer(&gate), 200),
-        // What a proxy passes on is somebody else's.
+        // A forwarded Authorization header belongs to the client of the proxy.
         ("GET /v1/ratelimit/authorize", bearer(&gate), 401),
         ("GET /v1/ratelimit/authorize", own(&gate), 200),
         ("GET /livez", "Accept: */*".to_owned(), 200),
@@ -358,11 +365,12 @@ async fn checks_need_a_token_where_they_are_told_to() {
         ("GET /healthcheck", "Accept: */*".to_owned(), 200),
         ("GET /openapi.json", "Accept: */*".to_owned(), 200),
     ];
-    for (what, header, status) in &rows {
-        let body = if what.starts_with("POST") { &body } else { &Value::Null };
-        let told = ask_on(connect(&server, "http"), what, &[header], body);
-        assert_eq!(told.status, *status, "{what} {header} {}", told.body);
-        assert_eq!(told.head.contains("www-authenticate: Bearer realm=\"tollgate\""), *status == 401, "{}", told.head);
+    for (target, header, status) in &rows {
+        let body = if target.starts_with("POST") { &body } else { &Value::Null };
+        let response = send_on(connect(&server, "http"), target, &[header], body);
+        assert_eq!(response.status, *status, "{target} {header} {}", response.body);
+        let challenge = "www-authenticate: Bearer realm=\"tollgate\"";
+        assert_eq!(response.head.contains(challenge), *status == 401, "{}", response.head);
     }
 
     let channel = Endpoint::from_shared(format!("http://{}", server.address("grpc"))).unwrap().connect().await.unwrap();
@@ -375,15 +383,15 @@ async fn checks_need_a_token_where_they_are_told_to() {
         if let Some(token) = token {
             request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         }
-        let told = client.should_rate_limit(request).await;
+        let response = client.should_rate_limit(request).await;
         assert_eq!(
-            told.as_ref().map(|_| ()).map_err(tonic::Status::code),
+            response.as_ref().map(|_| ()).map_err(tonic::Status::code),
             if passes { Ok(()) } else { Err(tonic::Code::Unauthenticated) }
         );
     }
     let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
     assert!(health.is_ok(), "{health:?}");
-    // A token that is revoked does not check any more.
-    assert_eq!(by(&server, &ops, "DELETE /admin/v1/tokens/gate", &Value::Null).status, 200);
-    assert_eq!(ask_on(connect(&server, "http"), check, &[&bearer(&gate)], &body).status, 401);
+    // A revoked token gives no access.
+    assert_eq!(send_with_token(&server, &ops, "DELETE /admin/v1/tokens/gate", &Value::Null).status, 200);
+    assert_eq!(send_on(connect(&server, "http"), check, &[&bearer(&gate)], &body).status, 401);
 }

@@ -1,4 +1,4 @@
-//! A service that decides by itself, by what operators tell a server.
+//! Services that decide in process and follow the control plane of a server.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -16,37 +16,37 @@ use tollgate::{
 };
 use tollgate_testing::{Postgres, Relay, Server, eventually};
 
-use crate::control::world::{RULES, get, limited, on, put, server_on, set_limit};
+use crate::control::support::{RULES, get, put, quota, server_on, set_limit, with_control};
 use crate::new_server;
 
-/// The service's own rules, before it has heard of others.
-const FIRST: &str = "{domain: api, entity: api_key, rules: [{name: per-key, key: [api_key], limit: 3/m}]}";
+/// The service's own rules, in force until the first snapshot.
+const OWN_RULES: &str = "{domain: api, entity: api_key, rules: [{name: per-key, key: [api_key], limit: 3/m}]}";
 
-/// A service.
+/// A service with a limiter and a follower.
 struct Service {
     limiter: Arc<Limiter<MemoryStore>>,
     status: watch::Receiver<FollowerStatus>,
-    running: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 fn limiter() -> Arc<Limiter<MemoryStore>> {
-    Arc::new(Limiter::new(Ruleset::from_text(FIRST, 1).unwrap().0, MemoryConfig::default().build()))
+    Arc::new(Limiter::new(Ruleset::from_text(OWN_RULES, 1).unwrap().0, MemoryConfig::default().build()))
 }
 
 impl Service {
-    fn following(follower: Follower<MemoryStore>, limiter: &Arc<Limiter<MemoryStore>>) -> Service {
+    fn start(follower: Follower<MemoryStore>, limiter: &Arc<Limiter<MemoryStore>>) -> Service {
         let status = follower.status();
-        Service { limiter: limiter.clone(), status, running: tokio::spawn(follower.run()) }
+        Service { limiter: limiter.clone(), status, task: tokio::spawn(follower.run()) }
     }
 
-    fn of(server: &Server) -> Service {
+    fn following(server: &Server) -> Service {
         let limiter = limiter();
         let follower = Follower::new(limiter.clone(), &server.url("admin", ""), None).unwrap();
-        Service::following(follower, &limiter)
+        Service::start(follower, &limiter)
     }
 
-    /// What it decides a caller by: of each rule the name, the limit and why.
-    fn decided(&self, caller: &str) -> Vec<(String, u64, ResolvedBy)> {
+    /// The limits of a caller: of each rule the name, the limit and how it was resolved.
+    fn limits(&self, caller: &str) -> Vec<(String, u64, ResolvedBy)> {
         let entries = [("api_key", caller)];
         let descriptors = [Descriptor::new(&entries)];
         let request = Request { descriptors: &descriptors, domain: Some("api"), cost: 0, ..Request::default() };
@@ -55,9 +55,9 @@ impl Service {
     }
 
     #[track_caller]
-    fn until(&self, caller: &str, limit: u64) {
-        let there = eventually(|| (self.decided(caller).first()?.1 == limit).then_some(()));
-        assert!(there.is_some(), "{caller} has {:?}, not {limit}: {:?}", self.decided(caller), self.status());
+    fn wait_for_limit(&self, caller: &str, limit: u64) {
+        let reached = eventually(|| (self.limits(caller).first()?.1 == limit).then_some(()));
+        assert!(reached.is_some(), "{caller} has {:?}, not {limit}: {:?}", self.limits(caller), self.status());
     }
 
     fn status(&self) -> FollowerStatus {
@@ -65,18 +65,18 @@ impl Service {
     }
 
     #[track_caller]
-    fn until_connected(&self, generation: u64) {
-        let there = || {
+    fn wait_for_connection(&self, generation: u64) {
+        let is_connected = || {
             let status = self.status();
             (status.connected_since.is_some() && status.generation == Some(generation)).then_some(())
         };
-        assert!(eventually(there).is_some(), "{:?}", self.status());
+        assert!(eventually(is_connected).is_some(), "{:?}", self.status());
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.running.abort();
+        self.task.abort();
     }
 }
 
@@ -86,36 +86,35 @@ fn server() -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_hears_of_everything_and_survives_its_server() {
+async fn a_service_receives_all_changes_and_survives_an_outage() {
     let server = server();
     set_limit(&server, "a", 70);
-    let service = Service::of(&server);
-    // Until then it decides by what it has.
-    service.until("a", 70);
-    service.until("b", 100);
-    assert_eq!(service.decided("b"), [("per-key".to_owned(), 100, ResolvedBy::Tier)], "the server's files");
-    service.until_connected(1);
+    let service = Service::following(&server);
+    service.wait_for_limit("a", 70);
+    service.wait_for_limit("b", 100);
+    assert_eq!(service.limits("b"), [("per-key".to_owned(), 100, ResolvedBy::Tier)], "the server's files");
+    service.wait_for_connection(1);
     set_limit(&server, "b", 80);
-    service.until("b", 80);
-    service.until_connected(2);
-    // Other files.
+    service.wait_for_limit("b", 80);
+    service.wait_for_connection(2);
+    // Changed rule files.
     server.write_rules(&RULES.replace("free: 100/m", "free: 101/m"));
-    service.until("c", 101);
-    // The server is gone: what it said last holds. It comes back elsewhere.
+    service.wait_for_limit("c", 101);
+    // While the server is down, the last known state stays in force.
     let admin = server.address("admin").to_owned();
     let builder = server.restart().listen(&["http"]).args(&["--admin", &admin]);
     assert!(eventually(|| service.status().connected_since.is_none().then_some(())).is_some());
-    assert_eq!(service.decided("b")[0].1, 80);
+    assert_eq!(service.limits("b")[0].1, 80);
     let server = builder.start();
     set_limit(&server, "b", 81);
-    service.until("b", 81);
-    service.until_connected(3);
+    service.wait_for_limit("b", 81);
+    service.wait_for_connection(3);
     assert_eq!(get(&server.url("admin", "/v1/control/watch?after=9")).status, 410);
     assert_eq!(get(&server.url("admin", "/v1/control/watch?after=3&of=another")).status, 410);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_missed_too_much_takes_a_snapshot() {
+async fn a_follower_that_missed_changes_takes_a_snapshot() {
     let database = Postgres::database();
     let server = server_on(database.url(), &[]);
     set_limit(&server, "a", 70);
@@ -124,74 +123,76 @@ async fn one_that_missed_too_much_takes_a_snapshot() {
     let mut relay = Relay::to(port);
     let limiter = limiter();
     let follower = Follower::new(limiter.clone(), &format!("http://127.0.0.1:{}", relay.port()), None).unwrap();
-    let service = Service::following(follower, &limiter);
-    service.until("gone", 71);
-    service.until_connected(2);
+    let service = Service::start(follower, &limiter);
+    service.wait_for_limit("gone", 71);
+    service.wait_for_connection(2);
     relay.refuse();
     relay.cut();
     assert!(eventually(|| service.status().connected_since.is_none().then_some(())).is_some());
     set_limit(&server, "a", 72);
     database.query("BEGIN; UPDATE control SET generation = 5; DELETE FROM records WHERE name = 'gone'; COMMIT");
-    // A server that starts afresh has nothing to tell of the time before.
-    let server = on(server.restart(), database.url(), &["--admin", &format!("127.0.0.1:{port}")]).start();
+    // A restarted server has no changes from before its start.
+    let server = with_control(server.restart(), database.url(), &["--admin", &format!("127.0.0.1:{port}")]).start();
     relay.pass();
-    service.until("a", 72);
-    service.until("gone", 100);
-    service.until_connected(5);
+    service.wait_for_limit("a", 72);
+    service.wait_for_limit("gone", 100);
+    service.wait_for_connection(5);
     drop(server);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_starts_without_the_server_from_what_it_kept() {
+async fn a_service_starts_from_its_local_copy_without_the_server() {
     let (server, home) = (server(), TempDir::new().unwrap());
     let url = server.url("admin", "");
-    let kept = home.path().join("kept");
+    let copy = home.path().join("copy");
     let start = || {
         let limiter = limiter();
-        let follower = Follower::new(limiter.clone(), &url, None).unwrap().with_local_copy(&kept);
-        Service::following(follower, &limiter)
+        let follower = Follower::new(limiter.clone(), &url, None).unwrap().with_local_copy(&copy);
+        Service::start(follower, &limiter)
     };
     set_limit(&server, "a", 70);
     let service = start();
-    service.until("a", 70);
-    service.until_connected(1);
+    service.wait_for_limit("a", 70);
+    service.wait_for_connection(1);
     set_limit(&server, "b", 80);
-    service.until_connected(2);
-    let file = kept.join("control-snapshot.jsonl");
-    assert!(eventually(|| crate::control::world::contains(&file, "{\"alive\":2}").then_some(())).is_some());
+    service.wait_for_connection(2);
+    let file = copy.join("control-snapshot.jsonl");
+    assert!(eventually(|| crate::control::support::file_contains(&file, "{\"alive\":2}").then_some(())).is_some());
     drop(service);
     drop(server);
-    // Cut in the middle of a line, as by a crash.
-    let mut torn = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
-    torn.write_all(b"{\"generation\":3,\"kind\":\"quo").unwrap();
+    // An incomplete line, as after a crash.
+    let mut truncated = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+    truncated.write_all(b"{\"generation\":3,\"kind\":\"quo").unwrap();
     let service = start();
-    service.until("a", 70);
-    service.until("b", 80);
+    service.wait_for_limit("a", 70);
+    service.wait_for_limit("b", 80);
     assert_eq!(service.status().generation, Some(2));
     assert!(eventually(|| service.status().last_error.filter(|why| why.contains("can't be reached"))).is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_has_rules_of_its_own_under_what_operators_decide() {
+async fn a_service_can_use_its_own_rules_under_the_control_plane() {
     let server = server();
     let limiter = limiter();
-    let own =
-        RuleFiles::from_files(vec![tollgate_rules::RuleFile { name: "own.yaml".to_owned(), text: FIRST.to_owned() }]);
+    let own = RuleFiles::from_files(vec![tollgate_rules::RuleFile {
+        name: "own.yaml".to_owned(),
+        text: OWN_RULES.to_owned(),
+    }]);
     let follower = Follower::new(limiter.clone(), &server.url("admin", ""), None).unwrap();
     let follower = follower.with_files(own, LoadOptions::default()).with_own_counters();
-    let service = Service::following(follower, &limiter);
+    let service = Service::start(follower, &limiter);
     set_limit(&server, "a", 2);
-    service.until("a", 2);
-    assert_eq!(service.decided("b")[0].1, 3);
-    // A quota that is written with a reset starts the caller afresh here too.
+    service.wait_for_limit("a", 2);
+    assert_eq!(service.limits("b")[0].1, 3);
+    // A quota that is written with a reset resets the service's own counters too.
     let descriptors = [Descriptor::new(&[("api_key", "a")])];
     let request = Request { descriptors: &descriptors, domain: Some("api"), ..Request::default() };
-    let ask = || poll_once(service.limiter.check_request(&request)).unwrap().unwrap().allowed();
-    assert_eq!([ask(), ask(), ask()], [true, true, false]);
-    let mut reset = limited(2);
+    let check = || poll_once(service.limiter.check_request(&request)).unwrap().unwrap().allowed();
+    assert_eq!([check(), check(), check()], [true, true, false]);
+    let mut reset = quota(2);
     reset["reset"] = json!(true);
     assert_eq!(put(&server, "a", None, &reset).status, 200);
-    assert!(eventually(|| ask().then_some(())).is_some());
+    assert!(eventually(|| check().then_some(())).is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,25 +200,25 @@ async fn a_service_follows_a_directory() {
     let (database, shared) = (Postgres::database(), TempDir::new().unwrap());
     let snapshots = shared.path().display().to_string();
     let limiter = limiter();
-    let service = Service::following(Follower::from_directory(limiter.clone(), shared.path()), &limiter);
+    let service = Service::start(Follower::from_directory(limiter.clone(), shared.path()), &limiter);
     assert!(eventually(|| service.status().last_error).is_some());
     let server = server_on(database.url(), &[]);
     for (limit, name) in [(70, "a"), (80, "b")] {
         set_limit(&server, name, limit);
-        // Each writes when it starts what there is by then.
+        // Each server writes a snapshot when it starts.
         let writer = server_on(database.url(), &["--control-snapshots", &snapshots]);
-        service.until(name, limit);
+        service.wait_for_limit(name, limit);
         drop(writer);
     }
-    assert_eq!(service.decided("c")[0].1, 100, "the server's files");
+    assert_eq!(service.limits("c")[0].1, 100, "the server's files");
     assert_eq!(service.status().last_error, None);
     assert_eq!(std::fs::read_dir(shared.path()).unwrap().count(), 1);
-    let url = Follower::new(limiter, "tollgate:8070", None).map(drop).unwrap_err();
-    assert!(url.to_string().contains("http://tollgate:8070"), "{url}");
+    let error = Follower::new(limiter, "tollgate:8070", None).map(drop).unwrap_err();
+    assert!(error.to_string().contains("http://tollgate:8070"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_follows_over_tls_and_trusts_nobody_else() {
+async fn a_service_follows_over_tls_and_rejects_other_certificates() {
     let (database, home) = (Postgres::database(), TempDir::new().unwrap());
     let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let stranger = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -238,25 +239,25 @@ async fn a_service_follows_over_tls_and_trusts_nobody_else() {
     };
     let limiters = [limiter(), limiter(), limiter()];
     let follower = |n: usize| Follower::new(limiters[n].clone(), &url, None).unwrap();
-    let service = Service::following(follower(0).with_tls(trusting(&own.cert)), &limiters[0]);
-    service.until("a", 70);
+    let service = Service::start(follower(0).with_tls(trusting(&own.cert)), &limiters[0]);
+    service.wait_for_limit("a", 70);
     set_limit(&plain, "a", 71);
-    service.until("a", 71);
+    service.wait_for_limit("a", 71);
     for (n, follower) in [(1, follower(1).with_tls(trusting(&stranger.cert))), (2, follower(2))] {
-        let service = Service::following(follower, &limiters[n]);
-        let told = eventually(|| service.status().last_error).unwrap();
-        assert!(told.contains("can't be reached"), "{told}");
-        assert_eq!(service.decided("a")[0].1, 3);
+        let service = Service::start(follower, &limiters[n]);
+        let error = eventually(|| service.status().last_error).unwrap();
+        assert!(error.contains("can't be reached"), "{error}");
+        assert_eq!(service.limits("a")[0].1, 3);
     }
 }
 
-/// What a watch says, line by line, as anybody may read it.
+/// The lines of a watch, as any program can read them.
 #[test]
-fn a_watch_tells_what_comes_into_force() {
+fn a_watch_sends_the_changes_that_come_into_force() {
     let server = server();
     set_limit(&server, "a", 70);
-    let told = get(&server.url("admin", "/v1/control/snapshot"));
-    let lines: Vec<Value> = told.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let response = get(&server.url("admin", "/v1/control/snapshot"));
+    let lines: Vec<Value> = response.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["as_of"], 1);
     assert!(lines[1]["files"][0]["text"].as_str().unwrap().contains("domain: api"));
     assert_eq!((&lines[2]["name"], &lines[3]), (&json!("a"), &json!({"records": 1})));
@@ -264,7 +265,7 @@ fn a_watch_tells_what_comes_into_force() {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let of = lines[0]["of"].as_str().unwrap();
     write!(stream, "GET /v1/control/watch?after=1&of={of}&files=false HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    // Lengths of chunks stand between them.
+    // Without the lengths of the chunks.
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'));
     assert_eq!(lines.next().unwrap(), r#"{"alive":1}"#);
     set_limit(&server, "b", 80);

@@ -1,10 +1,10 @@
-//! The control plane of real servers: what one of them writes is in force on all, and in services that follow them.
+//! The control plane of real servers: a write to one of them is in force on all, and in services that follow them.
 
 mod auth;
 pub(crate) mod decisions;
 pub(crate) mod fleet;
 mod follower;
 mod outage;
-mod seen;
-mod walk;
-pub(crate) mod world;
+mod quotas;
+pub(crate) mod support;
+mod top_keys;

@@ -1,15 +1,15 @@
-//! Two servers, one key: exactly the limit passes, whatever counts it.
+//! Two servers and one key: exactly the limit is admitted, with every algorithm.
 
 use tollgate_core::Source;
 use tollgate_testing::Redis;
 
-use crate::fleet::load::{Answer, Ask, hammer};
+use crate::fleet::load::{Check, CheckResult, check_concurrently};
 use crate::fleet::servers::Fleet;
 use crate::new_server;
 
 const LIMIT: usize = 100;
 
-/// What the rules are called, and what they say.
+/// The name and the limit of each rule.
 const ALGORITHMS: [(&str, &str); 8] = [
     ("token_bucket", "limit: 100/year, algorithm: token_bucket"),
     ("gcra", "limit: 100/year, algorithm: gcra"),
@@ -30,16 +30,18 @@ fn rules() -> String {
 #[test]
 fn slow_two_servers_admit_exactly_the_limit_of_every_algorithm() {
     let redis = Redis::start();
-    // So long that nothing but the counting decides, however busy the machine is.
+    // A deadline that a busy machine does not exceed.
     let args = ["--store", &redis.url(), "--store-deadline", "1s"];
     let servers = (0..2).map(|_| new_server().rules(&rules()).listen(&["http"]).args(&args).start()).collect();
-    let fleet = Fleet::of(servers, &Ask { user: "warm-up".to_owned(), kind: ALGORITHMS[0].0 });
+    let fleet = Fleet::from_servers(servers, &Check { user: "warm-up".to_owned(), kind: ALGORITHMS[0].0 });
     for (name, _) in ALGORITHMS {
-        let answers = hammer(&fleet.addresses(), &Ask { user: "u".to_owned(), kind: name }, 8 * LIMIT);
-        let count = |wanted: &dyn Fn(&Answer) -> bool| answers.iter().filter(|answer| wanted(answer)).count();
-        let errors = count(&|answer| matches!(answer, Answer::Error(_)));
-        let elsewhere = count(&|answer| matches!(answer, Answer::Decided { source, .. } if *source > Source::Cache));
-        assert_eq!((errors, elsewhere), (0, 0), "{name}");
-        assert_eq!(count(&|answer| matches!(answer, Answer::Decided { allowed: true, .. })), LIMIT, "{name}");
+        let results = check_concurrently(&fleet.addresses(), &Check { user: "u".to_owned(), kind: name }, 8 * LIMIT);
+        let count =
+            |is_counted: &dyn Fn(&CheckResult) -> bool| results.iter().filter(|result| is_counted(result)).count();
+        let errors = count(&|result| matches!(result, CheckResult::Error(_)));
+        let without_store =
+            count(&|result| matches!(result, CheckResult::Decided { source, .. } if *source > Source::Cache));
+        assert_eq!((errors, without_store), (0, 0), "{name}");
+        assert_eq!(count(&|result| matches!(result, CheckResult::Decided { allowed: true, .. })), LIMIT, "{name}");
     }
 }

@@ -1,26 +1,25 @@
-//! Several servers on one Redis, a Redis Cluster or a primary that sentinels watch; and what becomes of their callers when those
-//! fail under load.
+//! Several servers on one Redis, a Redis Cluster or a primary with sentinels, and the load of tests with faults.
 
-mod calls;
 mod exact;
-pub(crate) mod figures;
 pub(crate) mod load;
+mod redis_calls;
 pub(crate) mod servers;
+pub(crate) mod statistics;
 
 use tollgate_core::Source;
 use tollgate_testing::{Redis, eventually};
 
-use self::load::{Answer, once};
+use self::load::{CheckResult, check_once};
 use self::servers::{callers, server_on};
 
 #[test]
-fn a_server_starts_without_its_redis_and_finds_it_later() {
+fn a_server_starts_without_redis_and_connects_later() {
     let mut redis = Redis::start();
     redis.kill();
     let server = server_on(&redis.url());
-    let (address, ask) = (server.address("http").to_owned(), callers("early").remove(0).ask);
-    assert_eq!(once(&address, &ask), Answer::Decided { allowed: true, source: Source::Local });
+    let (address, check) = (server.address("http").to_owned(), callers("early").remove(0).check);
+    assert_eq!(check_once(&address, &check), CheckResult::Decided { allowed: true, source: Source::Local });
     redis.restart();
-    let found = || matches!(once(&address, &ask), Answer::Decided { source: Source::Store, .. });
-    assert!(eventually(|| found().then_some(())).is_some(), "it does not find Redis");
+    let is_connected = || matches!(check_once(&address, &check), CheckResult::Decided { source: Source::Store, .. });
+    assert!(eventually(|| is_connected().then_some(())).is_some(), "the server is not connected to Redis");
 }

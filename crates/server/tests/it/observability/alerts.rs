@@ -3,18 +3,19 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::observability::{path, read};
+use crate::observability::read;
+use crate::repository_path;
 
-/// Runs promtool in the folder of the alerts.
+/// Runs promtool in the directory of the alerts.
 fn promtool(args: &[&str]) -> (bool, String) {
-    let output = Command::new("promtool").args(args).current_dir(path("deploy/observability")).output();
+    let output = Command::new("promtool").args(args).current_dir(repository_path("deploy/observability")).output();
     let output = output.expect("promtool, which `make setup-tests` installs");
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    (output.status.success(), said.concat())
+    let streams = [output.stdout, output.stderr].map(|stream| String::from_utf8_lossy(&stream).into_owned());
+    (output.status.success(), streams.concat())
 }
 
-/// Whether names, types and help of metrics are as Prometheus wants them.
-pub(crate) fn are_sound(metrics: &str) -> (bool, String) {
+/// Checks names, types and help texts of metrics by promtool.
+pub(crate) fn lint_metrics(metrics: &str) -> (bool, String) {
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut promtool = promtool.spawn().expect("promtool, which `make setup-tests` installs");
@@ -23,25 +24,25 @@ pub(crate) fn are_sound(metrics: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// What follows a word, on each line that has it.
+/// The rest of each line after a word.
 fn after<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
     let found = text.lines().filter_map(|line| line.split_once(word));
     found.map(|(_, rest)| rest.split([',', '}']).next().unwrap().trim()).collect()
 }
 
 #[test]
-fn promtool_takes_them() {
-    let (passed, said) = promtool(&["check", "rules", "alerts.yaml"]);
-    assert!(passed, "{said}");
-    let (passed, said) = promtool(&["check", "config", "prometheus.yaml"]);
-    assert!(passed, "{said}");
+fn promtool_accepts_the_alerts() {
+    let (passed, output) = promtool(&["check", "rules", "alerts.yaml"]);
+    assert!(passed, "{output}");
+    let (passed, output) = promtool(&["check", "config", "prometheus.yaml"]);
+    assert!(passed, "{output}");
 }
 
 #[test]
-fn each_fires_when_it_should_and_not_when_it_should_not() {
-    let (passed, said) = promtool(&["test", "rules", "alerts_test.yaml"]);
-    assert!(passed, "{said}");
-    // And each has both.
+fn each_alert_has_tests_of_firing_and_of_staying_quiet() {
+    let (passed, output) = promtool(&["test", "rules", "alerts_test.yaml"]);
+    assert!(passed, "{output}");
+    // Each alert has both tests.
     let (rules, tests) = (read("deploy/observability/alerts.yaml"), read("deploy/observability/alerts_test.yaml"));
     let quiet: String = tests.lines().filter(|line| line.contains("exp_alerts: []")).collect::<Vec<_>>().join("\n");
     let loud: String = tests.lines().filter(|line| !line.contains("exp_alerts: []")).collect::<Vec<_>>().join("\n");
@@ -54,7 +55,7 @@ fn each_fires_when_it_should_and_not_when_it_should_not() {
 }
 
 #[test]
-fn each_says_what_to_do_and_has_a_section_that_says_more() {
+fn each_alert_has_a_description_and_a_runbook_section() {
     let (rules, page) = (read("deploy/observability/alerts.yaml"), read("docs/observability.md"));
     for alert in after(&rules, "- alert:") {
         assert!(page.contains(&format!("\n### {alert}\n")), "docs/observability.md has no section {alert}");

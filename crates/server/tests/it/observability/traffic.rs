@@ -1,4 +1,4 @@
-//! Traffic in which everything happens that a dashboard shows.
+//! Traffic with every outcome that a dashboard shows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -7,7 +7,9 @@ use std::time::Duration;
 use tollgate_testing::resp::Connection;
 use tollgate_testing::{Server, sleep};
 
-/// Limits that some of the traffic goes past, and of every mode.
+use crate::http::new_agent;
+
+/// Limits of every mode, some of which the traffic exceeds.
 pub(crate) const RULES: &str = "
 domain: shop
 entity: user
@@ -19,25 +21,25 @@ rules:
   - {name: gentle, key: [session], limit: 1/minute, mode: soft}
 ";
 
-/// Goes on until it is dropped.
-pub(crate) struct Traffic<'s> {
+/// Running traffic, until this is dropped.
+pub(crate) struct ServerTraffic<'s> {
     stopped: &'s AtomicBool,
     thread: Option<ScopedJoinHandle<'s, u64>>,
 }
 
-/// What a round of it waits for the next.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-impl<'s> Traffic<'s> {
-    pub(crate) fn start(scope: &'s Scope<'s, '_>, server: &'s Server, stopped: &'s AtomicBool) -> Traffic<'s> {
+impl<'s> ServerTraffic<'s> {
+    pub(crate) fn start(scope: &'s Scope<'s, '_>, server: &'s Server, stopped: &'s AtomicBool) -> ServerTraffic<'s> {
         let thread = scope.spawn(|| {
             let port = server.address("resp").rsplit_once(':').unwrap().1.parse().unwrap();
-            let (agent, mut resp) = (agent(), Connection::open(port).unwrap());
+            let (agent, mut resp) = (new_agent(), Connection::open(port).unwrap());
             let mut sent = 0;
             let check = |attributes: &str| {
                 let body = format!("{{\"attributes\": {attributes}}}");
-                let answer = agent.post(server.url("http", "/v1/ratelimit/check")).send(body).unwrap();
-                assert!([200, 429].contains(&answer.status().as_u16()), "{answer:?}");
+                let response = agent.post(server.url("http", "/v1/ratelimit/check")).send(body).unwrap();
+                assert!([200, 429].contains(&response.status().as_u16()), "{response:?}");
             };
             while !stopped.load(Ordering::Relaxed) {
                 check(r#"{"user": "ann"}"#);
@@ -49,27 +51,18 @@ impl<'s> Traffic<'s> {
             }
             sent
         });
-        Traffic { stopped, thread: Some(thread) }
+        ServerTraffic { stopped, thread: Some(thread) }
     }
 
-    /// Ends it: how many decisions it asked for.
+    /// Ends the traffic, and returns the number of requests.
     pub(crate) fn stop(mut self) -> u64 {
         self.stopped.store(true, Ordering::Relaxed);
         self.thread.take().map_or(0, |thread| thread.join().unwrap())
     }
 }
 
-impl Drop for Traffic<'_> {
+impl Drop for ServerTraffic<'_> {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
-}
-
-/// Asks by HTTP, and takes any answer.
-pub(crate) fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(Duration::from_secs(10)))
-        .build()
-        .into()
 }

@@ -1,4 +1,4 @@
-//! The decision log of real servers: found at once, after a crash, after a stop; replayed; on standard output.
+//! The decision log of real servers: searched at once, after a crash and after a stop; replayed; on standard output.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tollgate_testing::{Server, ServerBuilder, eventually};
 
-use crate::new_server;
+use crate::{http, new_server};
 
 const RULES: &str = "
 domain: api
@@ -20,34 +20,26 @@ rules:
 
 /// With files in the data directory, and everything logged.
 fn builder() -> ServerBuilder {
-    on(new_server().rules(RULES))
+    with_log(new_server().rules(RULES))
 }
 
-fn on(builder: ServerBuilder) -> ServerBuilder {
+fn with_log(builder: ServerBuilder) -> ServerBuilder {
     builder.listen(&["http", "admin"]).args(&["--control", "off", "--decision-log-sample", "100%"])
 }
 
-fn body(response: Result<http::Response<ureq::Body>, ureq::Error>) -> String {
-    response.unwrap().body_mut().read_to_string().unwrap()
-}
-
-fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().http_status_as_error(false).build().new_agent()
-}
-
 fn check(server: &Server, user: &str) {
-    let asked = json!({"attributes": {"user": user}}).to_string();
-    body(agent().post(&server.url("http", "/v1/ratelimit/check")).send(asked));
+    let body = json!({"attributes": {"user": user}}).to_string();
+    http::post(&server.url("http", "/v1/ratelimit/check"), &body);
 }
 
 fn get(server: &Server, path: &str) -> String {
-    body(agent().get(&server.url("admin", path)).call())
+    http::get(&server.url("admin", path)).body
 }
 
-/// What was decided about a caller, the oldest first.
+/// The logged decisions about a caller, the oldest first.
 fn decisions(server: &Server, user: &str) -> Vec<Value> {
-    let told: Value = serde_json::from_str(&get(server, &format!("/admin/v1/decisions?caller={user}"))).unwrap();
-    let mut decisions = told["decisions"].as_array().unwrap_or_else(|| panic!("{told}")).clone();
+    let page: Value = serde_json::from_str(&get(server, &format!("/admin/v1/decisions?caller={user}"))).unwrap();
+    let mut decisions = page["decisions"].as_array().unwrap_or_else(|| panic!("{page}")).clone();
     decisions.reverse();
     decisions
 }
@@ -56,7 +48,7 @@ fn verdicts(server: &Server, user: &str) -> Vec<String> {
     decisions(server, user).iter().map(|one| one["verdict"].as_str().unwrap().to_owned()).collect()
 }
 
-fn written(server: &Server) -> u64 {
+fn written_entries(server: &Server) -> u64 {
     let metrics = get(server, "/metrics");
     let line = metrics.lines().find(|line| line.starts_with("tollgate_decision_log_entries_total{result=\"written\"}"));
     line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
@@ -72,7 +64,7 @@ fn files(server: &Server) -> Vec<PathBuf> {
 const FIVE: [&str; 5] = ["allow", "allow", "shadow", "deny", "deny"];
 
 #[test]
-fn a_decision_is_found_at_once_and_after_a_crash_that_tore_a_line() {
+fn a_decision_is_found_at_once_and_after_a_crash_with_a_truncated_line() {
     let mut server = builder().start();
     (0..5).for_each(|_| check(&server, "ann"));
     assert_eq!(verdicts(&server, "ann"), FIVE);
@@ -82,42 +74,42 @@ fn a_decision_is_found_at_once_and_after_a_crash_that_tore_a_line() {
         why.starts_with("ann was refused: per-user allows 3/365d, it had used 3 of 3, and there was room again "),
         "{why}"
     );
-    eventually(|| (written(&server) == 5).then_some(())).unwrap();
+    eventually(|| (written_entries(&server) == 5).then_some(())).unwrap();
     server.kill();
     let file = files(&server).pop().unwrap();
-    let torn = br#"{"at":"2026-01-01T00:00:00Z","domain":"api","caller":"ann","descr"#;
-    fs::OpenOptions::new().append(true).open(file).unwrap().write_all(torn).unwrap();
-    let again = on(server.restart()).start();
+    let truncated = br#"{"at":"2026-01-01T00:00:00Z","domain":"api","caller":"ann","descr"#;
+    fs::OpenOptions::new().append(true).open(file).unwrap().write_all(truncated).unwrap();
+    let again = with_log(server.restart()).start();
     assert_eq!(verdicts(&again, "ann"), FIVE);
     check(&again, "ann");
-    // The counters may be as old as their last snapshot, so that it may pass.
+    // The counters may be those of the last snapshot, so this check may pass.
     assert_eq!(verdicts(&again, "ann").len(), 6);
 }
 
 #[test]
-fn what_waits_is_written_when_the_server_stops() {
+fn pending_entries_are_written_when_the_server_stops() {
     let mut server = builder().start();
     (0..5).for_each(|_| check(&server, "ann"));
-    // From here on it has half a second to itself.
-    eventually(|| (written(&server) == 5).then_some(())).unwrap();
+    // The next write is half a second away.
+    eventually(|| (written_entries(&server) == 5).then_some(())).unwrap();
     (0..5).for_each(|_| check(&server, "bob"));
     assert!(server.stop().success());
     let text: String = files(&server).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     assert_eq!(text.lines().count(), 10, "{text}");
-    assert_eq!(verdicts(&on(server.restart()).start(), "bob"), FIVE);
+    assert_eq!(verdicts(&with_log(server.restart()).start(), "bob"), FIVE);
 }
 
 #[test]
-fn replay_comes_to_the_same_verdicts() {
+fn a_replay_of_the_log_has_the_same_verdicts() {
     let mut server = builder().start();
     for user in ["ann", "bob"] {
         (0..5).for_each(|_| check(&server, user));
     }
-    let told: Vec<Value> = ["ann", "bob"].into_iter().flat_map(|user| decisions(&server, user)).collect();
+    let logged: Vec<Value> = ["ann", "bob"].into_iter().flat_map(|user| decisions(&server, user)).collect();
     assert!(server.stop().success());
     let file: String = files(&server).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
-    // As `jq -c '.decisions[]'` gives them, and as the file has them.
-    let api: String = told.iter().map(|one| format!("{one}\n")).collect();
+    // The lines of `jq -c '.decisions[]'`, and those of the files.
+    let api: String = logged.iter().map(|one| format!("{one}\n")).collect();
     for lines in [api, file] {
         let logged: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(logged.len(), 10);
@@ -130,9 +122,9 @@ fn replay_comes_to_the_same_verdicts() {
             .spawn()
             .unwrap();
         replay.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        let done = replay.wait_with_output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let out = String::from_utf8(done.stdout).unwrap();
+        let output = replay.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let out = String::from_utf8(output.stdout).unwrap();
         let replayed: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for (logged, replayed) in logged.iter().zip(&replayed) {
             assert_eq!(replayed["allowed"], logged["verdict"] != "deny", "{logged}\n{replayed}");
@@ -144,7 +136,7 @@ fn replay_comes_to_the_same_verdicts() {
 }
 
 #[test]
-fn lines_go_to_standard_output_if_that_is_asked_for() {
+fn the_log_can_go_to_standard_output() {
     let home = tempfile::TempDir::new().unwrap();
     fs::write(home.path().join("rules.yaml"), RULES).unwrap();
     let out = home.path().join("out");
@@ -164,7 +156,7 @@ fn lines_go_to_standard_output_if_that_is_asked_for() {
     });
     let url = format!("http://{}/v1/ratelimit/check", address.unwrap());
     for _ in 0..5 {
-        body(agent().post(&url).send(json!({"attributes": {"user": "ann"}}).to_string()));
+        http::post(&url, &json!({"attributes": {"user": "ann"}}).to_string());
     }
     let logged = || -> Vec<Value> { printed().lines().filter_map(|line| serde_json::from_str(line).ok()).collect() };
     let all = eventually(|| Some(logged()).filter(|lines| lines.len() >= 3));
@@ -175,11 +167,11 @@ fn lines_go_to_standard_output_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_log_that_can_not_be_or_is_off_is_told() {
-    let (code, said) = new_server().args(&["--decision-log", "control", "--control", "off"]).run_to_exit();
-    assert!(code == Some(1) && said.contains("there is no control store"), "{said}");
+fn an_impossible_log_is_an_error_and_a_disabled_one_is_reported() {
+    let (code, log) = new_server().args(&["--decision-log", "control", "--control", "off"]).run_to_exit();
+    assert!(code == Some(1) && log.contains("there is no control store"), "{log}");
     let off = builder().args(&["--decision-log", "off"]).start();
     check(&off, "ann");
-    let told = get(&off, "/admin/v1/decisions?caller=ann");
-    assert!(told.contains("decision_log_off"), "{told}");
+    let response = get(&off, "/admin/v1/decisions?caller=ann");
+    assert!(response.contains("decision_log_off"), "{response}");
 }

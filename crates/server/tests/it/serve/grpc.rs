@@ -1,4 +1,4 @@
-//! Envoy's protocol, by a client of another make.
+//! Envoy's protocol, with a tonic client.
 
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
@@ -41,34 +41,34 @@ pub(crate) fn request(user: &str) -> RateLimitRequest {
     }
 }
 
-/// Whether a user may pass, and how many are left.
-pub(crate) async fn ask(client: &mut Client, user: &str) -> (bool, u32) {
-    told(&client.should_rate_limit(request(user)).await.unwrap().into_inner())
+/// Whether a user's request is allowed, and the remaining units.
+pub(crate) async fn check(client: &mut Client, user: &str) -> (bool, u32) {
+    outcome(&client.should_rate_limit(request(user)).await.unwrap().into_inner())
 }
 
-fn told(response: &RateLimitResponse) -> (bool, u32) {
+fn outcome(response: &RateLimitResponse) -> (bool, u32) {
     (response.overall_code == i32::from(Code::Ok), response.statuses[0].limit_remaining)
 }
 
 #[tokio::test]
-async fn a_limit_is_counted() {
+async fn requests_are_counted() {
     let server = new_server().rules(RULES).listen(&["grpc"]).start();
     let mut client = client(&server).await;
     for expected in [(true, 2), (true, 1), (true, 0), (false, 0)] {
-        assert_eq!(ask(&mut client, "u").await, expected);
+        assert_eq!(check(&mut client, "u").await, expected);
     }
-    assert_eq!(ask(&mut client, "v").await, (true, 2));
+    assert_eq!(check(&mut client, "v").await, (true, 2));
 }
 
 #[tokio::test]
-async fn many_calls_at_once_on_one_connection() {
+async fn concurrent_calls_share_one_connection() {
     let rules = RULES.replace("requests_per_unit: 3", "requests_per_unit: 1000");
     let server = new_server().rules(&rules).listen(&["grpc"]).start();
     let client = client(&server).await;
     let calls: Vec<_> = (0..1500)
         .map(|_| {
             let mut client = client.clone();
-            tokio::spawn(async move { ask(&mut client, "u").await.0 })
+            tokio::spawn(async move { check(&mut client, "u").await.0 })
         })
         .collect();
     let mut passed = 0;
@@ -79,7 +79,7 @@ async fn many_calls_at_once_on_one_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_with_a_reason() {
+async fn invalid_requests_are_refused_with_a_reason() {
     let server = new_server().rules(RULES).listen(&["grpc"]).args(&["--grpc-max-message", "4KiB"]).start();
     let mut client = client(&server).await;
     let empty = client.should_rate_limit(RateLimitRequest::default()).await.unwrap_err();
@@ -88,47 +88,47 @@ async fn what_is_no_request_is_refused_with_a_reason() {
     let large = client.should_rate_limit(request(&"x".repeat(5000))).await.unwrap_err();
     assert_eq!(large.code(), tonic::Code::ResourceExhausted);
     assert!(large.message().contains("at most 4096 bytes"), "{large}");
-    // The connection is as good as before.
-    assert_eq!(ask(&mut client, "u").await, (true, 2));
+    // The connection stays usable.
+    assert_eq!(check(&mut client, "u").await, (true, 2));
 }
 
 #[tokio::test]
-async fn health_and_reflection() {
+async fn health_and_reflection_are_served() {
     let server = new_server().rules(RULES).listen(&["grpc"]).start();
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address("grpc"))).unwrap();
     let channel = endpoint.connect().await.unwrap();
     for service in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"] {
-        let asked = HealthCheckRequest { service: service.to_owned() };
-        let health = HealthClient::new(channel.clone()).check(asked).await.unwrap().into_inner();
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let health = HealthClient::new(channel.clone()).check(request).await.unwrap().into_inner();
         assert_eq!(health.status(), ServingStatus::Serving, "{service}");
     }
-    let asked = ServerReflectionRequest {
+    let request = ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::FileContainingSymbol(
             "envoy.service.ratelimit.v3.RateLimitService".to_owned(),
         )),
     };
-    let mut answers = ServerReflectionClient::new(channel)
-        .server_reflection_info(tokio_stream::once(asked))
+    let mut responses = ServerReflectionClient::new(channel)
+        .server_reflection_info(tokio_stream::once(request))
         .await
         .unwrap()
         .into_inner();
-    let answer = answers.message().await.unwrap().unwrap().message_response;
-    assert!(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))), "{answer:?}");
+    let response = responses.message().await.unwrap().unwrap().message_response;
+    assert!(matches!(response, Some(MessageResponse::FileDescriptorResponse(_))), "{response:?}");
 }
 
 #[tokio::test]
-async fn a_unix_socket() {
+async fn a_unix_socket_is_served() {
     let builder = new_server().rules(RULES);
     let path = builder.home().join("grpc.sock");
     let server = builder.args(&["--grpc", &format!("unix:{}", path.display())]).start();
     let channel = Endpoint::from_shared(format!("unix:{}", path.display())).unwrap().connect().await.unwrap();
-    assert_eq!(ask(&mut RateLimitServiceClient::new(channel), "u").await, (true, 2));
+    assert_eq!(check(&mut RateLimitServiceClient::new(channel), "u").await, (true, 2));
     drop(server);
 }
 
 #[tokio::test]
-async fn an_old_connection_is_asked_to_end_and_the_client_comes_back() {
+async fn an_old_connection_is_closed_and_the_client_reconnects() {
     let args = ["--grpc-max-connection-age", "1s"];
     let server = new_server().rules(RULES).listen(&["grpc", "admin"]).args(&args).start();
     let mut client = client(&server).await;
@@ -140,7 +140,7 @@ async fn an_old_connection_is_asked_to_end_and_the_client_comes_back() {
     };
     assert_eq!(accepted(), 1.0);
     for _ in 0..1_000 {
-        // A call that this client had not sent yet when the connection ended, it gives up: the server never saw it.
+        // The client cancels a call that it had not sent when the connection ended. The server never received it.
         if let Err(status) = client.should_rate_limit(request("u")).await {
             assert_eq!(status.code(), tonic::Code::Cancelled, "{status}");
         }
@@ -149,5 +149,5 @@ async fn an_old_connection_is_asked_to_end_and_the_client_comes_back() {
             return;
         }
     }
-    panic!("the connection was never asked to end:\n{}", server.log());
+    panic!("the connection was never closed:\n{}", server.log());
 }

@@ -1,4 +1,4 @@
-//! How a server starts, refuses to, and stops.
+//! Starting, failing to start, and stopping.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,12 +14,12 @@ const CHECK: &str = "/v1/ratelimit/check";
 const BAD: &str = "domain: d\nrules:\n  - {name: a, key: [user], limit: many}\n";
 
 #[test]
-fn without_rules_it_runs_on_an_example_and_says_so() {
+fn without_rules_the_server_uses_an_example() {
     let server = new_server().listen(&["http"]).start();
     server.wait_for_log("no rules are set");
-    let answer = post(&server.url("http", CHECK), r#"{"api_key":"k1","endpoint":"GET /v1/things"}"#);
-    assert_eq!(answer.status, 200);
-    assert!(answer.json()["remaining"].is_u64(), "{}", answer.body);
+    let response = post(&server.url("http", CHECK), r#"{"api_key":"k1","endpoint":"GET /v1/things"}"#);
+    assert_eq!(response.status, 200);
+    assert!(response.json()["remaining"].is_u64(), "{}", response.body);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn two_servers_do_not_share_a_data_directory() {
 }
 
 #[test]
-fn an_address_in_use_is_told_for_every_listener() {
+fn an_address_in_use_is_reported_for_every_listener() {
     let first = new_server().rules(RULES).listen(&["http", "grpc"]).start();
     let (http, grpc) = (first.address("http").to_owned(), first.address("grpc").to_owned());
     let (code, log) = new_server().rules(RULES).args(&["--http", &http, "--grpc", &grpc]).run_to_exit();
@@ -43,12 +43,12 @@ fn an_address_in_use_is_told_for_every_listener() {
 }
 
 #[test]
-fn bad_rules_at_the_start() {
+fn invalid_rules_fail_the_first_start_and_degrade_later_ones() {
     let (code, log) = new_server().rules(BAD).run_to_exit();
     assert_eq!(code, Some(1));
     assert!(log.contains("rules.yaml:3"), "{log}");
 
-    // With good ones from before it runs on those.
+    // With valid rules from an earlier start the server uses those.
     let mut server = new_server().rules(RULES).listen(&["admin"]).start();
     server.stop();
     server.write_rules(BAD);
@@ -57,15 +57,15 @@ fn bad_rules_at_the_start() {
     let ready = get(&server.url("admin", "/readyz"));
     assert_eq!(ready.status, 200);
     assert_eq!(ready.json()["degraded"][0]["part"], "rules");
-    let answer = post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#);
-    assert_eq!(answer.json()["limit"], 3);
+    let response = post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#);
+    assert_eq!(response.json()["limit"], 3);
     server.write_rules(&RULES.replace("unit: 3", "unit: 4"));
     let limit = || post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#).json()["limit"] == 4;
     assert!(eventually(|| limit().then_some(())).is_some(), "{}", server.log());
 }
 
 #[test]
-fn settings_that_are_not() {
+fn invalid_settings_are_errors() {
     let (code, log) = new_server().args(&["--grcp", "127.0.0.1:0"]).run_to_exit();
     assert_eq!(code, Some(2));
     assert!(log.contains("--grpc"), "{log}");
@@ -74,43 +74,43 @@ fn settings_that_are_not() {
     assert!(log.contains("TOLLGATE_WORKERS"), "{log}");
 }
 
-/// A check whose body of this length is awaited: it is in flight, since the server asked for the rest.
-fn begun_check(address: &str, length: usize) -> TcpStream {
+/// Starts a check with a body of this length. It is in flight: the server has requested the body.
+fn start_check(address: &str, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut go_on = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
-    stream.read_exact(&mut go_on).unwrap();
-    assert!(go_on.starts_with(b"HTTP/1.1 100"));
+    let mut interim = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut interim).unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
     stream
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn told_to_stop_it_answers_what_is_in_flight() {
+async fn a_stopping_server_completes_checks_in_flight() {
     let mut server = new_server().rules(RULES).listen(&["grpc", "http", "admin"]).start();
     let mut client = grpc::client(&server).await;
-    assert_eq!(grpc::ask(&mut client, "u").await, (true, 2));
+    assert_eq!(grpc::check(&mut client, "u").await, (true, 2));
     let body = r#"{"domain":"d","attributes":{"user":"u"}}"#;
-    let mut slow = begun_check(server.address("http"), body.len());
+    let mut slow = start_check(server.address("http"), body.len());
     server.signal("TERM");
     let (admin, http) = (server.url("admin", "/readyz"), server.url("http", "/livez"));
-    let unready = || try_get(&admin).filter(|answer| answer.status == 503).map(drop);
+    let unready = || try_get(&admin).filter(|response| response.status == 503).map(drop);
     assert!(eventually(unready).is_some(), "{}", server.log());
-    assert!(eventually(|| try_get(&http).is_none().then_some(())).is_some(), "new connections are still taken");
+    assert!(eventually(|| try_get(&http).is_none().then_some(())).is_some(), "new connections are still accepted");
     slow.write_all(body.as_bytes()).unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"remaining\":1"), "{answer}");
-    assert!(answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+    let mut response = String::new();
+    slow.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200") && response.contains("\"remaining\":1"), "{response}");
+    assert!(response.to_ascii_lowercase().contains("connection: close"), "{response}");
     assert!(server.wait().success());
     assert!(client.should_rate_limit(grpc::request("u")).await.is_err());
 }
 
 #[test]
-fn stopping_takes_no_longer_than_it_may() {
+fn stopping_takes_no_longer_than_the_shutdown_timeout() {
     let mut server = new_server().rules(RULES).listen(&["http"]).args(&["--shutdown-timeout", "300ms"]).start();
-    let _stuck = begun_check(server.address("http"), 5);
+    let _stuck = start_check(server.address("http"), 5);
     assert!(server.stop().success());
     server.wait_for_log("did not end in time");
 }
@@ -124,7 +124,7 @@ fn no_secret_is_logged() {
     {
         post(&server.url("http", CHECK), &body);
     }
-    // Stopped, it has written all of its log, and whole lines.
+    // A stopped server has written its whole log.
     assert!(server.stop().success());
     assert!(!server.log().is_empty());
     assert!(!server.log().contains(key), "{}", server.log());

@@ -1,4 +1,4 @@
-//! The real server: started, asked, changed, stopped, killed.
+//! The real server: starts, checks, reloads, stops and crashes.
 
 mod decisions;
 mod grpc;

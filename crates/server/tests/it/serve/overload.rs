@@ -1,4 +1,4 @@
-//! More than a server can do.
+//! Overload: too many checks, connections and bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ rules:
 const CHECK: &str = "/v1/ratelimit/check";
 
 #[test]
-fn past_the_bound_checks_follow_their_policies() {
+fn checks_beyond_the_bound_follow_their_policies() {
     let server = new_server().rules(RULES).listen(&["http", "admin"]).args(&["--http-max-in-flight", "0"]).start();
     for _ in 0..3 {
         let comfort = post(&server.url("http", CHECK), r#"{"attributes":{"user":"u"}}"#);
@@ -51,7 +51,7 @@ fn connections_are_bounded() {
     drop(two);
 }
 
-/// The memory that a process has, in MiB.
+/// The memory of a process, in MiB.
 fn memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -59,7 +59,7 @@ fn memory(id: u32) -> u64 {
 }
 
 #[test]
-fn bodies_that_never_end_take_a_bounded_memory() {
+fn endless_bodies_use_bounded_memory() {
     let server = new_server().rules(RULES).listen(&["http"]).args(&["--body-timeout", "5m"]).start();
     let before = memory(server.id());
     let head = format!("POST {CHECK} HTTP/1.1\r\nhost: t\r\ncontent-length: 65000\r\n\r\n");
@@ -77,15 +77,15 @@ fn bodies_that_never_end_take_a_bounded_memory() {
     drop(open);
 }
 
-/// Opens a call that sends this much and does not end.
+/// Starts a call that sends this many bytes and does not end.
 async fn endless_call(
-    sender: &mut hyper::client::conn::http2::SendRequest<Endless>,
+    sender: &mut hyper::client::conn::http2::SendRequest<EndlessBody>,
     bytes: usize,
 ) -> impl Future<Output = Option<String>> + use<> {
     let request = hyper::Request::post("http://t/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .body(Endless { left: bytes })
+        .body(EndlessBody { left: bytes })
         .unwrap();
     sender.ready().await.unwrap();
     let response = sender.send_request(request);
@@ -95,12 +95,12 @@ async fn endless_call(
     }
 }
 
-/// A body of so many bytes after which nothing comes.
-struct Endless {
+/// A body of this many bytes that does not end.
+struct EndlessBody {
     left: usize,
 }
 
-impl http_body::Body for Endless {
+impl http_body::Body for EndlessBody {
     type Data = bytes::Bytes;
     type Error = std::convert::Infallible;
 
@@ -113,14 +113,14 @@ impl http_body::Body for Endless {
             return std::task::Poll::Pending;
         }
         self.left = self.left.saturating_sub(PIECE);
-        // The beginning says that a long message follows.
+        // The first bytes announce a long message.
         let piece = [&[0, 0, 3, 0xff, 0xff][..], &[0; PIECE - 5]].concat();
         std::task::Poll::Ready(Some(Ok(http_body::Frame::data(piece.into()))))
     }
 }
 
 #[tokio::test]
-async fn calls_that_never_end_are_refused_past_a_bound() {
+async fn endless_calls_are_refused_beyond_a_bound() {
     let args = ["--body-timeout", "5m"];
     let server = new_server().rules(RULES).listen(&["grpc"]).args(&args).start();
     let mut calls = tokio::task::JoinSet::new();
@@ -136,7 +136,7 @@ async fn calls_that_never_end_are_refused_past_a_bound() {
         }
         senders.push(sender);
     }
-    // 100 MiB want to be held, and 64 may be: some of the calls are refused, by RESOURCE_EXHAUSTED.
+    // The calls need 100 MiB, and the bound is 64: some are refused with RESOURCE_EXHAUSTED.
     let refused = tokio::time::timeout(TIMEOUT, calls.join_next()).await.unwrap().unwrap().unwrap();
     assert_eq!(refused.as_deref(), Some("8"));
     drop((senders, calls));
@@ -145,7 +145,7 @@ async fn calls_that_never_end_are_refused_past_a_bound() {
     let mut tries = 0;
     while !answered().await {
         tries += 1;
-        assert!(tries < 1000, "what was held is not given back");
+        assert!(tries < 1000, "the reserved memory is not released");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }

@@ -1,11 +1,11 @@
-//! Receipts of a real server: settled by it, by the one after it, and by others with the same store.
+//! Receipts of a real server: settled by the server, after its restart, and by others with the same store.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 use tollgate_testing::{Redis, Server, ServerBuilder, eventually};
 
-use crate::http::{Answer, get, post, post_once};
+use crate::http::{HttpResponse, get, post, post_once};
 use crate::new_server;
 
 const RULES: &str = "
@@ -21,18 +21,18 @@ fn builder() -> ServerBuilder {
     new_server().rules(RULES).listen(&["http", "admin"])
 }
 
-/// One with counters in this Redis, which it waits for also where others have all cores.
-fn shared(redis: &Redis) -> ServerBuilder {
+/// A server with counters in this Redis, and a deadline that a busy machine does not exceed.
+fn with_redis(redis: &Redis) -> ServerBuilder {
     builder().args(&["--store", &redis.url(), "--store-deadline", "1s", "--data", "off"])
 }
 
 fn check(server: &Server, body: &str) -> Value {
-    let answer = post(&server.url("http", "/v1/ratelimit/check"), body);
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    answer.json()
+    let response = post(&server.url("http", "/v1/ratelimit/check"), body);
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()
 }
 
-fn settle(server: &Server, checked: &Value, outcome: &str, cost: Option<u64>) -> Answer {
+fn settle(server: &Server, checked: &Value, outcome: &str, cost: Option<u64>) -> HttpResponse {
     let mut body = json!({"receipt": checked["receipt"], "outcome": outcome});
     if let Some(cost) = cost {
         body["cost"] = cost.into();
@@ -41,8 +41,8 @@ fn settle(server: &Server, checked: &Value, outcome: &str, cost: Option<u64>) ->
 }
 
 #[track_caller]
-fn assert_problem(answer: &Answer, status: u16, code: &str) {
-    assert_eq!((answer.status, answer.json()["code"].as_str()), (status, Some(code)), "{}", answer.body);
+fn assert_problem(response: &HttpResponse, status: u16, code: &str) {
+    assert_eq!((response.status, response.json()["code"].as_str()), (status, Some(code)), "{}", response.body);
 }
 
 /// A metric of the server, by its name with labels.
@@ -53,7 +53,7 @@ fn metric(server: &Server, name: &str) -> i64 {
 }
 
 #[test]
-fn a_receipt_outlives_the_server_that_gave_it() {
+fn a_receipt_is_valid_after_a_restart() {
     let mut server = builder().args(&["--snapshot-interval", "1s"]).start();
     let (one, other) = (check(&server, CALL), check(&server, r#"{"key": "k", "tokens": 300}"#));
     assert_eq!(settle(&server, &other, "ok", Some(100)).json()["rules"][1]["returned"], 200);
@@ -61,7 +61,7 @@ fn a_receipt_outlives_the_server_that_gave_it() {
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(metric(&server, "tollgate_receipts_issued_total"), 2);
     assert_eq!(metric(&server, r#"tollgate_receipts_settled_total{outcome="ok"}"#), 1);
-    // The snapshot after the one that may have begun before.
+    // The first snapshot may have begun before the check.
     let snapshot = server.home().join("data/counters.snapshot");
     let modified = || std::fs::metadata(&snapshot).and_then(|file| file.modified()).ok();
     for _ in 0..2 {
@@ -74,7 +74,7 @@ fn a_receipt_outlives_the_server_that_gave_it() {
     let settled = settle(&server, &one, "ok", Some(150));
     assert_eq!((settled.status, &settled.json()["rules"][1]["returned"]), (200, &json!(250)), "{}", settled.body);
     assert_eq!(settled.json()["rules"][1]["remaining"], 750);
-    // What the other one was told holds too.
+    // The earlier settlement of the other receipt is final too.
     let again = settle(&server, &other, "ok", Some(100));
     assert!(again.is_replay(), "{}", again.body);
     assert_problem(&settle(&server, &other, "failed", None), 409, "already_settled");
@@ -87,8 +87,8 @@ fn without_a_data_directory_receipts_end_with_the_process() {
     server.wait_for_log("receipts can be settled only until this process ends: set receipt_keys or a data directory");
     let checked = check(&server, CALL);
     let server = server.restart().listen(&["http"]).args(&["--data", "off"]).start();
-    let answer = settle(&server, &checked, "ok", None);
-    assert_problem(&answer, 400, "foreign_receipt");
+    let response = settle(&server, &checked, "ok", None);
+    assert_problem(&response, 400, "foreign_receipt");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn keys_are_rotated_without_losing_a_receipt() {
     const NEW: &str = "a new secret of the fleet";
     let with = |keys: &str| builder().args(&["--data", "off"]).env("TOLLGATE_RECEIPT_KEYS", keys).start();
     let (old, both) = (with(OLD), with(&format!("{NEW},{OLD}")));
-    // Not the same counters, but the same keys: a receipt of one is no stranger to the other.
+    // The servers share keys but not counters: each accepts the receipts of the other.
     let (from_old, from_both) = (check(&old, CALL), check(&both, CALL));
     assert_eq!(settle(&both, &from_old, "ok", None).status, 200);
     assert_problem(&settle(&old, &from_both, "ok", None), 400, "foreign_receipt");
@@ -107,14 +107,14 @@ fn keys_are_rotated_without_losing_a_receipt() {
     let new = file.args(&["--data", "off", "--receipt-keys-file", &path.display().to_string()]).start();
     assert_eq!(settle(&new, &from_both, "ok", None).status, 200);
     assert_problem(&settle(&new, &from_old, "ok", None), 400, "foreign_receipt");
-    let (code, said) = builder().args(&["--receipt-keys-file", "missing"]).run_to_exit();
-    assert!(code == Some(1) && said.contains("receipt_keys_file: missing can't be read"), "{said}");
+    let (code, log) = builder().args(&["--receipt-keys-file", "missing"]).run_to_exit();
+    assert!(code == Some(1) && log.contains("receipt_keys_file: missing can't be read"), "{log}");
 }
 
 #[test]
 fn servers_with_one_redis_settle_each_others_receipts() {
     let redis = Redis::start();
-    let (one, other) = (shared(&redis).start(), shared(&redis).start());
+    let (one, other) = (with_redis(&redis).start(), with_redis(&redis).start());
     for server in [&one, &other] {
         server.wait_for_log("no receipt_keys are set: receipts are signed with a key in the store");
     }
@@ -127,14 +127,14 @@ fn servers_with_one_redis_settle_each_others_receipts() {
         assert_eq!((again.is_replay(), &again.body), (true, &settled.body));
         assert_problem(&settle(server, &first, "ok", Some(151)), 409, "already_settled");
     }
-    // The same request under one key, on both: it is taken once, and both tell of it.
+    // The same request under one key on both servers is charged once, and both return it.
     let (url, more) = ("/v1/ratelimit/check", r#"{"key": "k", "tokens": 100}"#);
-    let answers = [&one, &other].map(|server| post_once(&server.url("http", url), "call-1", more));
-    assert_eq!([answers[0].is_replay(), answers[1].is_replay()], [false, true]);
+    let responses = [&one, &other].map(|server| post_once(&server.url("http", url), "call-1", more));
+    assert_eq!([responses[0].is_replay(), responses[1].is_replay()], [false, true]);
     assert_problem(&post_once(&other.url("http", url), "call-1", CALL), 422, "idempotency_conflict");
-    assert_eq!(settle(&other, &answers[0].json(), "ok", Some(100)).json()["rules"][0]["released"], true);
-    assert!(settle(&one, &answers[1].json(), "ok", Some(100)).is_replay());
-    // Past the limit, and nobody is told that it was not settled.
+    assert_eq!(settle(&other, &responses[0].json(), "ok", Some(100)).json()["rules"][0]["released"], true);
+    assert!(settle(&one, &responses[1].json(), "ok", Some(100)).is_replay());
+    // A settlement past the limit is accepted.
     let debited = settle(&one, &check(&one, r#"{"key": "k", "tokens": 1}"#), "failed", Some(5_000));
     assert_eq!((debited.status, &debited.json()["rules"][1]["debited"]), (200, &json!(4_999)), "{}", debited.body);
     let left = check(&one, r#"{"key": "k", "cost": 0}"#);
@@ -146,24 +146,24 @@ fn servers_with_one_redis_settle_each_others_receipts() {
 }
 
 #[test]
-fn a_redis_that_is_away_at_the_start_gives_the_key_later() {
+fn servers_agree_on_the_key_once_redis_is_available() {
     let mut redis = Redis::start();
-    let one = shared(&redis).start();
+    let one = with_redis(&redis).start();
     let fleet = check(&one, CALL);
     redis.kill();
-    let other = shared(&redis).start();
+    let other = with_redis(&redis).start();
     other.wait_for_log("receipts are signed with a key of this server only, until the store is available");
     assert_problem(&settle(&other, &fleet, "ok", None), 400, "foreign_receipt");
     let early = check_anything(&other);
     redis.restart();
-    // Another Redis, which knows nothing: whoever comes first reminds it, and the other follows.
+    // An empty Redis: the first server stores its key there, and the other adopts it.
     let is_known = |server: &Server, checked: &Value| (settle(server, checked, "ok", None).status != 400).then_some(());
     assert!(eventually(|| is_known(&one, &check_anything(&other))).is_some(), "{}", other.log());
     assert!(eventually(|| is_known(&other, &check_anything(&one))).is_some(), "{}", one.log());
-    assert!(is_known(&other, &early).is_some(), "what it gave before it takes back");
+    assert!(is_known(&other, &early).is_some(), "it accepts its earlier receipts");
 }
 
-/// A receipt of a check that no rule applies to.
+/// Makes a check without a matching rule, for its receipt.
 fn check_anything(server: &Server) -> Value {
     check(server, r#"{"nobody": "x", "receipt": true}"#)
 }

@@ -1,4 +1,4 @@
-//! The way to Redis: passwords, users, certificates, sockets; and what keeps a server from starting.
+//! Access to Redis: passwords, users, certificates, sockets; and settings that fail the start.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tollgate_testing::{Redis, ServerBuilder};
 
 use crate::http::{get, post};
 use crate::new_server;
-use crate::serve::redis::{RULES, check, degraded, told, wait_for_health};
+use crate::serve::redis::{RULES, check, degraded_parts, outcome, wait_for_health};
 
 #[test]
 fn no_password_is_ever_printed() {
@@ -39,23 +39,23 @@ fn no_password_is_ever_printed() {
     ];
     for (builder, right) in rows {
         let mut server = builder.start();
-        let answer = check(&server, "address", "a");
+        let response = check(&server, "address", "a");
         let expected = if right { (200, "store") } else { (503, "assumed") };
-        assert_eq!(told(&answer), (expected.0, expected.1.to_owned()), "{}", server.log());
+        assert_eq!(outcome(&response), (expected.0, expected.1.to_owned()), "{}", server.log());
         if !right {
             wait_for_health(&server, |conditions| conditions.iter().any(|(part, _)| part == "store"));
         }
         let pages = ["/readyz", "/metrics"].map(|page| get(&server.url("admin", page)).body).concat();
         assert!(server.stop().success());
-        let said = format!("{}{}{pages}{}", server.startup_output(), server.log(), answer.body);
-        assert!(!said.contains("s3cr3t"), "{said}");
+        let output = format!("{}{}{pages}{}", server.startup_output(), server.log(), response.body);
+        assert!(!output.contains("s3cr3t"), "{output}");
     }
     let printed = new_server().args(&["--store", &url, "--store-password", SECRET, "--print-config"]).output();
     assert!(!printed.contains("s3cr3t") && printed.contains("store_password: \"***\""), "{printed}");
 }
 
 #[test]
-fn what_cannot_be_used_keeps_it_from_starting() {
+fn unusable_redis_settings_fail_the_start() {
     let rows: [(&[&str], &str); 4] = [
         (
             &["--store", "redis://h", "--store-password-file", "none.txt"],
@@ -72,7 +72,7 @@ fn what_cannot_be_used_keeps_it_from_starting() {
     }
 }
 
-/// Every kind of counter, so that the script does all that it may do.
+/// Every algorithm, so that the script uses every command that it needs.
 const EVERYTHING: &str = "
 domain: d
 entity: caller
@@ -88,7 +88,7 @@ rules:
 ";
 
 #[test]
-fn a_user_needs_no_more_than_the_page_says() {
+fn the_documented_permissions_of_a_redis_user_suffice() {
     let page = include_str!("../../../../../docs/redis.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER tollgate ")).unwrap();
     let redis = Redis::start();
@@ -97,21 +97,24 @@ fn a_user_needs_no_more_than_the_page_says() {
     let server = new_server().rules(EVERYTHING).listen(&["http", "admin"]);
     let server = server.args(&["--store", &url, "--store-deadline", "200ms"]).start();
     for left in (0..9).rev() {
-        let answer = post(&server.url("http", "/v1/ratelimit/check"), r#"{"attributes":{"caller":"c"}}"#);
-        assert_eq!((told(&answer), answer.json()["remaining"].as_u64()), ((200, "store".to_owned()), Some(left)));
+        let response = post(&server.url("http", "/v1/ratelimit/check"), r#"{"attributes":{"caller":"c"}}"#);
+        assert_eq!(
+            (outcome(&response), response.json()["remaining"].as_u64()),
+            ((200, "store".to_owned()), Some(left))
+        );
     }
-    assert_eq!(told(&check(&server, "caller", "c")), (429, "store".to_owned()));
-    // Heartbeats too.
+    assert_eq!(outcome(&check(&server, "caller", "c")), (429, "store".to_owned()));
+    // Heartbeats work too.
     assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_store_replicas 1"));
-    assert_eq!(degraded(&server), []);
+    assert_eq!(degraded_parts(&server), []);
 }
 
 #[test]
-fn redis_is_reached_by_its_socket_or_by_tls() {
+fn the_server_connects_to_redis_by_socket_and_by_tls() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut authority = CertificateParams::default();
-    // One that is called like what it signs would be taken for that.
+    // The name must differ from those of the signed certificates.
     authority.distinguished_name.push(DnType::CommonName, "the authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -135,7 +138,7 @@ fn redis_is_reached_by_its_socket_or_by_tls() {
     for (url, args) in rows {
         let server = new_server().rules(RULES).listen(&["http"]).args(&["--store", &url, "--store-deadline", "200ms"]);
         let server = server.args(args).start();
-        assert_eq!(told(&check(&server, "caller", "c")), (200, "store".to_owned()), "{}", server.log());
+        assert_eq!(outcome(&check(&server, "caller", "c")), (200, "store".to_owned()), "{}", server.log());
     }
     drop((secured, plain));
 }

@@ -17,29 +17,29 @@ fn readiness(server: &Server) -> serde_json::Value {
     get(&server.url("admin", "/readyz")).json()
 }
 
-/// Waits until the limit of a user who never came is this.
+/// Waits until this limit is in force.
 #[track_caller]
 fn wait_for_amount(server: &Server, amount: u64) {
     let body = r#"{"domain":"d","attributes":{"user":"nobody"},"cost":0}"#;
     let limit = || post(&server.url("http", "/v1/ratelimit/check"), body).json()["limit"].as_u64();
-    let seen = eventually(|| (limit() == Some(amount)).then_some(()));
-    assert!(seen.is_some(), "the limit is {:?}, not {amount}:\n{}", limit(), server.log());
+    let reached = eventually(|| (limit() == Some(amount)).then_some(()));
+    assert!(reached.is_some(), "the limit is {:?}, not {amount}:\n{}", limit(), server.log());
 }
 
 #[tokio::test]
-async fn a_changed_file_takes_effect_and_counters_stay() {
+async fn a_changed_file_takes_effect_and_counters_are_preserved() {
     let server = new_server().rules(RULES).listen(&["grpc", "http", "admin"]).start();
     let mut client = grpc::client(&server).await;
-    assert_eq!(grpc::ask(&mut client, "u").await, (true, 2));
+    assert_eq!(grpc::check(&mut client, "u").await, (true, 2));
     server.write_rules(&with_amount(5));
     wait_for_amount(&server, 5);
-    assert_eq!(grpc::ask(&mut client, "u").await, (true, 3));
+    assert_eq!(grpc::check(&mut client, "u").await, (true, 3));
     let metrics = get(&server.url("admin", "/metrics")).body;
     assert!(metrics.contains("tollgate_rules_generation 2"), "{metrics}");
 }
 
 #[test]
-fn bad_rules_keep_the_last_good_and_say_so() {
+fn invalid_rules_degrade_the_server_and_the_last_valid_ones_stay() {
     let server = new_server().rules(RULES).listen(&["http", "admin"]).start();
     server
         .write_rules("domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n");
@@ -57,7 +57,7 @@ fn bad_rules_keep_the_last_good_and_say_so() {
 }
 
 #[test]
-fn a_config_map_is_swapped() {
+fn a_swapped_config_map_takes_effect() {
     let builder = new_server();
     // As Kubernetes mounts one: files are links into `..data`, which is a link that is swapped.
     let mount = builder.home().join("mount");
@@ -68,7 +68,7 @@ fn a_config_map_is_swapped() {
     version("..1", 3);
     symlink("..1", mount.join("..data")).unwrap();
     symlink("..data/rules.yaml", mount.join("rules.yaml")).unwrap();
-    // The poll could hide that nobody watches.
+    // With a long poll interval only the watcher can notice the change.
     let args = ["--rules", mount.to_str().unwrap(), "--rules-poll", "1h"];
     let server = builder.args(&args).listen(&["http"]).start();
     wait_for_amount(&server, 3);
@@ -79,7 +79,7 @@ fn a_config_map_is_swapped() {
 }
 
 #[test]
-fn a_link_above_the_rules_is_turned() {
+fn a_changed_link_above_the_rules_takes_effect() {
     let builder = new_server();
     let root = builder.home().join("root");
     for (name, amount) in [("a", 3), ("b", 4)] {
@@ -93,15 +93,15 @@ fn a_link_above_the_rules_is_turned() {
     symlink("b", root.join("new")).unwrap();
     fs::rename(root.join("new"), root.join("current")).unwrap();
     wait_for_amount(&server, 4);
-    // And it is the new place that is watched from now on.
+    // From now on the new directory is watched.
     fs::write(root.join("b/config/rules.yaml"), with_amount(5)).unwrap();
     wait_for_amount(&server, 5);
 }
 
 #[test]
-fn the_poll_finds_what_nobody_told() {
+fn polling_finds_changes_that_cannot_be_watched() {
     let builder = new_server();
-    // A directory that is not there yet can't be watched.
+    // A missing directory can't be watched.
     let rules = builder.home().join("later/rules.yaml");
     fs::create_dir_all(rules.parent().unwrap()).unwrap();
     fs::write(&rules, with_amount(3)).unwrap();
@@ -112,7 +112,7 @@ fn the_poll_finds_what_nobody_told() {
 }
 
 #[test]
-fn a_hang_up_reads_them_again() {
+fn sighup_reloads_the_rules() {
     let server = new_server().rules(RULES).listen(&["admin"]).args(&["--rules-poll", "1h"]).start();
     server.signal("HUP");
     let generation =
@@ -121,7 +121,7 @@ fn a_hang_up_reads_them_again() {
 }
 
 #[tokio::test]
-async fn slow_reloads_under_load_drop_nothing() {
+async fn slow_reloads_under_load_fail_no_request() {
     let server = new_server().rules(&with_amount(1_000_000)).listen(&["grpc", "http", "admin"]).start();
     let client = grpc::client(&server).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -130,7 +130,7 @@ async fn slow_reloads_under_load_drop_nothing() {
         tokio::spawn(async move {
             let mut passed = 0u32;
             while !*stopped.borrow() {
-                let (allowed, _) = grpc::ask(&mut client, &format!("u{number}")).await;
+                let (allowed, _) = grpc::check(&mut client, &format!("u{number}")).await;
                 assert!(allowed);
                 passed += 1;
             }

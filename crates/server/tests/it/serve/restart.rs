@@ -1,4 +1,4 @@
-//! Counters that outlive the process.
+//! Snapshots of counters in memory, over restarts.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn start() -> Server {
     new_server().rules(RULES).listen(&["http"]).args(&["--snapshot-interval", "1s"]).start()
 }
 
-/// Spends on every kind of counter; what is left of each.
+/// Spends from a counter of every algorithm. Returns the remaining units.
 fn spend(server: &Server, cost: u32) -> Vec<u64> {
     let left = |attribute: &&str| {
         let body = format!(r#"{{"attributes":{{"{attribute}":"x"}},"cost":{cost}}}"#);
@@ -36,7 +36,7 @@ fn spend_elsewhere(server: &Server) {
 }
 
 #[test]
-fn they_survive_a_restart() {
+fn counters_survive_a_restart() {
     let mut server = start();
     assert_eq!(spend(&server, 4), [6; 5]);
     assert!(server.stop().success());
@@ -46,7 +46,7 @@ fn they_survive_a_restart() {
 }
 
 #[test]
-fn they_survive_being_killed_but_for_the_last_interval() {
+fn a_killed_server_loses_at_most_the_last_interval() {
     let mut server = start();
     let snapshot = server.home().join("data/counters.snapshot");
     let modified = || fs::metadata(&snapshot).and_then(|file| file.modified()).ok();
@@ -65,7 +65,7 @@ fn they_survive_being_killed_but_for_the_last_interval() {
 }
 
 #[test]
-fn a_damaged_file_is_set_aside() {
+fn a_damaged_snapshot_is_set_aside() {
     let mut server = start();
     spend(&server, 4);
     assert!(server.stop().success());
@@ -83,7 +83,7 @@ fn a_damaged_file_is_set_aside() {
 }
 
 #[test]
-fn without_a_data_directory_nothing_is_kept() {
+fn without_a_data_directory_nothing_is_stored() {
     let server = new_server().rules(RULES).listen(&["http"]).args(&["--data", "off"]).start();
     assert_eq!(spend(&server, 4), [6; 5]);
     assert!(!server.home().join("data").exists());

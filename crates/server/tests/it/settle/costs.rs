@@ -1,11 +1,11 @@
-//! A thousand calls whose cost is known when they have ended: the counter is the sum of what they really cost.
+//! A thousand calls whose cost is known when they have ended: the counter is the sum of the real costs.
 
 use tokio::task::JoinSet;
 use tollgate_testing::{Redis, Server, eventually};
 
 use crate::http::get;
-use crate::settle::Shared;
-use crate::settle::caller::{CHECK, Caller, SETTLE, runtime, settling};
+use crate::settle::StoreKind;
+use crate::settle::client::{CHECK, CheckClient, SETTLE, runtime, settle_body};
 
 const RULES: &str = "
 domain: llm
@@ -17,70 +17,70 @@ rules:
 
 const CALLS: u64 = 1_000;
 const RESERVED: u64 = 1_000;
-/// So many ask at the same time; each has several calls under way.
+/// How many tasks run concurrently; each has several calls in flight.
 const TASKS: u64 = 100;
 
-/// The same as often as the tests run: what each call costs, 100 to 3,000.
+/// The cost of a call: 100 to 3,000, the same in every run.
 fn cost(call: u64) -> u64 {
     100 + call.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % 2_901
 }
 
-/// Calls, some under way at a time, settled in another order than they began, some twice; what those that passed cost.
-async fn calls(addresses: Vec<String>, task: u64) -> (u64, u64) {
-    let mut callers: Vec<Caller> = addresses.iter().map(|address| Caller::of(address)).collect();
+/// Makes calls, several in flight, settles them in another order, some twice. Returns how many passed, and their cost.
+async fn make_calls(addresses: Vec<String>, task: u64) -> (u64, u64) {
+    let mut callers: Vec<CheckClient> = addresses.iter().map(|address| CheckClient::new(address)).collect();
     let servers = callers.len();
-    let mut under_way: Vec<(u64, String)> = Vec::new();
+    let mut in_flight: Vec<(u64, String)> = Vec::new();
     let (mut passed, mut spent) = (0, 0);
     for call in (0..CALLS / TASKS).map(|number| task * (CALLS / TASKS) + number) {
         let body = format!(r#"{{"attributes":{{"api_key":"k","tokens":"{RESERVED}"}}}}"#);
-        let told = callers[call as usize % servers].ask(CHECK, None, body).await;
-        match told.status {
-            200 => under_way.push((call, told.receipt().to_owned())),
-            status => assert_eq!(status, 429, "{told:?}"),
+        let response = callers[call as usize % servers].send(CHECK, None, body).await;
+        match response.status {
+            200 => in_flight.push((call, response.receipt().to_owned())),
+            status => assert_eq!(status, 429, "{response:?}"),
         }
-        // The last of its calls end when all have begun.
-        if call.is_multiple_of(3) && !under_way.is_empty() {
-            let (call, receipt) = under_way.remove(0);
+        // The last calls end when all have started.
+        if call.is_multiple_of(3) && !in_flight.is_empty() {
+            let (call, receipt) = in_flight.remove(0);
             settle(&mut callers, call, &receipt).await;
             (passed, spent) = (passed + 1, spent + cost(call));
         }
     }
-    while let Some((call, receipt)) = under_way.pop() {
+    while let Some((call, receipt)) = in_flight.pop() {
         settle(&mut callers, call, &receipt).await;
         (passed, spent) = (passed + 1, spent + cost(call));
     }
     (passed, spent)
 }
 
-/// Any server settles what any other gave a receipt for; who is not sure that it was heard says it again.
-async fn settle(callers: &mut [Caller], call: u64, receipt: &str) {
+/// Settles a receipt on any server. Some settlements are repeated.
+async fn settle(callers: &mut [CheckClient], call: u64, receipt: &str) {
     let servers = callers.len();
-    let body = settling(receipt, "ok", Some(cost(call)));
-    let first = callers[(call as usize + 1) % servers].ask(SETTLE, None, body.clone()).await;
+    let body = settle_body(receipt, "ok", Some(cost(call)));
+    let first = callers[(call as usize + 1) % servers].send(SETTLE, None, body.clone()).await;
     assert_eq!((first.status, first.is_replay), (200, false), "{first:?}");
     if call.is_multiple_of(5) {
-        let again = callers[call as usize % servers].ask(SETTLE, None, body).await;
+        let again = callers[call as usize % servers].send(SETTLE, None, body).await;
         assert_eq!((again.status, again.is_replay, &again.body), (200, true, &first.body));
     }
 }
 
-/// What the day's counter has, past its limit too: under a larger limit it is the same counter.
-fn counted(server: &Server) -> u64 {
+/// The units of the day's counter, also past the limit: with a larger limit it is the same counter.
+fn counted_units(server: &Server) -> u64 {
     const LARGER: u64 = 10_000_000;
     server.write_rules(&RULES.replace("1000000/day in UTC", &format!("{LARGER}/day in UTC")));
     let left = || {
-        let told = get(&server.url("http", "/v1/ratelimit/status/k")).json();
-        let tokens = told["limits"].as_array()?.iter().find(|one| one["name"] == "tokens")?.clone();
+        let response = get(&server.url("http", "/v1/ratelimit/status/k")).json();
+        let tokens = response["limits"].as_array()?.iter().find(|one| one["name"] == "tokens")?.clone();
         (tokens["limit"] == LARGER).then(|| tokens["remaining"].as_u64()).flatten()
     };
     LARGER - eventually(left).expect("other rules are read")
 }
 
-fn try_on(mut shared: Shared, servers: usize) {
-    let servers = shared.servers(RULES, servers);
+fn check_costs(mut store: StoreKind, servers: usize) {
+    let servers = store.start_servers(RULES, servers);
     let addresses: Vec<String> = servers.iter().map(|server| server.address("http").to_owned()).collect();
     let (passed, spent) = runtime().block_on(async {
-        let mut tasks: JoinSet<(u64, u64)> = (0..TASKS).map(|task| calls(addresses.clone(), task)).collect();
+        let mut tasks: JoinSet<(u64, u64)> = (0..TASKS).map(|task| make_calls(addresses.clone(), task)).collect();
         let mut all = (0, 0);
         while let Some(one) = tasks.join_next().await {
             let (passed, spent) = one.unwrap();
@@ -89,16 +89,16 @@ fn try_on(mut shared: Shared, servers: usize) {
         all
     });
     println!("{passed} of {CALLS} calls passed and cost {spent}");
-    assert!(passed > CALLS / 4 && passed < CALLS, "some pass and some do not: {passed}");
-    assert_eq!(counted(&servers[0]), spent);
+    assert!(passed > CALLS / 4 && passed < CALLS, "some pass and some are refused: {passed}");
+    assert_eq!(counted_units(&servers[0]), spent);
 }
 
 #[test]
-fn slow_a_thousand_calls_settle_to_what_they_cost_in_memory() {
-    try_on(Shared::Nothing, 1);
+fn slow_a_thousand_calls_settle_to_their_real_cost_in_memory() {
+    check_costs(StoreKind::Memory, 1);
 }
 
 #[test]
-fn slow_a_thousand_calls_settle_to_what_they_cost_on_one_redis() {
-    try_on(Shared::Redis(Redis::start()), 2);
+fn slow_a_thousand_calls_settle_to_their_real_cost_on_redis() {
+    check_costs(StoreKind::Redis(Redis::start()), 2);
 }

@@ -1,120 +1,121 @@
-//! Everything that can happen to a Redis, while servers have it for a store.
+//! Faults of Redis while servers use it as their store.
 
 use tollgate_testing::cluster::SLOTS;
 use tollgate_testing::{Cluster, Redis, Sentinel, eventually, machine};
 
 use crate::fleet::servers::{callers, callers_in};
-use crate::timing::trial::{Bound, Hits, Running, Stage, Trial, report_judged, tried};
+use crate::timing::trial::{AdmissionBound, FaultScope, RunningTrial, Testbed, Trial, report_judged, run_until_sound};
 
-/// Slots that are moved around that of each caller.
-const MOVED_AROUND: u16 = 20;
+/// How many slots on either side of each caller's are moved with it.
+const MOVED_NEIGHBOURS: u16 = 20;
 
-/// A cluster and servers that have it for a store.
-struct World {
+/// A cluster, and servers with it as their store.
+struct ClusterTestbed {
     cluster: Cluster,
-    stage: Stage,
+    testbed: Testbed,
 }
 
-impl World {
-    fn of(cluster: Cluster) -> World {
-        let stage = Stage::on(&cluster.url());
-        World { cluster, stage }
+impl ClusterTestbed {
+    fn new(cluster: Cluster) -> ClusterTestbed {
+        let testbed = Testbed::new(&cluster.url());
+        ClusterTestbed { cluster, testbed }
     }
 
-    /// A trial that no caller may notice.
-    fn unnoticed(&mut self, name: &'static str, fault: impl Fn(&mut Cluster, &Trial, &Running<'_>)) {
-        tried(|number| {
+    /// A trial of a fault that must not affect any caller.
+    fn run_unaffected(&mut self, name: &'static str, fault: impl Fn(&mut Cluster, &Trial, &RunningTrial<'_>)) {
+        run_until_sound(|number| {
             let callers = callers_in(&mut self.cluster, &format!("{name} {number}"));
-            let trial = Trial { name, callers, hits: Hits::Nobody, bound: Bound::Exact };
-            let judged = self.stage.run(&trial, |running| fault(&mut self.cluster, &trial, running));
+            let trial = Trial { name, callers, scope: FaultScope::None, bound: AdmissionBound::Exact };
+            let judged = self.testbed.run(&trial, |running| fault(&mut self.cluster, &trial, running));
             self.cluster.until_whole();
             judged
         });
     }
 
-    /// A trial that hits a primary, which the fault is told with one of its slots; and what brings the cluster in order after it.
-    fn hit(
+    /// A trial of a fault of one primary. `repair` restores the cluster.
+    fn run_on_primary(
         &mut self,
         name: &'static str,
-        bound: Bound,
-        fault: impl Fn(&mut Cluster, Victim, &Running<'_>),
-        repair: impl Fn(&mut Cluster, Victim),
+        bound: AdmissionBound,
+        fault: impl Fn(&mut Cluster, FailedPrimary, &RunningTrial<'_>),
+        repair: impl Fn(&mut Cluster, FailedPrimary),
     ) {
-        tried(|number| {
+        run_until_sound(|number| {
             let callers = callers_in(&mut self.cluster, &format!("{name} {number}"));
             let (slot, node) = callers[0].home.unwrap();
-            let victim = Victim { slot, node };
-            let trial = Trial { name, callers, hits: Hits::Node(node), bound };
-            let judged = self.stage.run(&trial, |running| fault(&mut self.cluster, victim, running));
-            repair(&mut self.cluster, victim);
+            let failed = FailedPrimary { slot, node };
+            let trial = Trial { name, callers, scope: FaultScope::Node(node), bound };
+            let judged = self.testbed.run(&trial, |running| fault(&mut self.cluster, failed, running));
+            repair(&mut self.cluster, failed);
             self.cluster.until_whole();
             judged
         });
     }
 }
 
-/// The primary that a fault hits, and a slot of it.
+/// The primary that fails, and one of its slots.
 #[derive(Clone, Copy)]
-struct Victim {
+struct FailedPrimary {
     slot: u16,
     node: usize,
 }
 
 #[test]
-fn slow_a_cluster() {
+fn slow_servers_tolerate_faults_of_a_cluster() {
     machine::alone();
-    let mut world = World::of(Cluster::start());
-    world.unnoticed("no fault", |cluster, trial, running| {
-        running.a_while();
+    let mut cluster_testbed = ClusterTestbed::new(Cluster::start());
+    cluster_testbed.run_unaffected("no fault", |cluster, trial, running| {
+        running.continue_load();
         for caller in &trial.callers {
             let (_, node) = caller.home.unwrap();
-            let keys = cluster.node(node).redis.inline(&format!("KEYS *{{fleet/{}}}*", caller.ask.user));
-            assert!(keys.starts_with("*1\r\n"), "{caller:?} is not where it should be: {keys}");
+            let keys = cluster.node(node).redis.inline(&format!("KEYS *{{fleet/{}}}*", caller.check.user));
+            assert!(keys.starts_with("*1\r\n"), "{caller:?} is not on the expected node: {keys}");
         }
     });
-    world.hit(
+    cluster_testbed.run_on_primary(
         "kill -9 a primary",
-        Bound::Outage,
-        |cluster, victim, _| cluster.node(victim.node).redis.kill(),
-        |cluster, victim| {
-            assert_ne!(cluster.primary_of(victim.slot), Some(victim.node));
-            cluster.node(victim.node).redis.restart();
+        AdmissionBound::Outage,
+        |cluster, failed, _| cluster.node(failed.node).redis.kill(),
+        |cluster, failed| {
+            assert_ne!(cluster.primary_of(failed.slot), Some(failed.node));
+            cluster.node(failed.node).redis.restart();
         },
     );
-    world.hit(
+    cluster_testbed.run_on_primary(
         "SIGSTOP a primary",
-        Bound::Outage,
-        |cluster, victim, running| {
-            cluster.node(victim.node).redis.pause();
-            let heir = || cluster.primary_of(victim.slot).filter(|primary| *primary != victim.node);
-            assert!(eventually(heir).is_some(), "nobody took over");
-            running.a_while();
-            cluster.node(victim.node).redis.resume();
+        AdmissionBound::Outage,
+        |cluster, failed, running| {
+            cluster.node(failed.node).redis.pause();
+            let successor = || cluster.primary_of(failed.slot).filter(|primary| *primary != failed.node);
+            assert!(eventually(successor).is_some(), "no replica took over");
+            running.continue_load();
+            cluster.node(failed.node).redis.resume();
         },
         |_, _| {},
     );
-    world.hit(
+    cluster_testbed.run_on_primary(
         "FLUSHALL of a primary",
-        Bound::Loss,
-        |cluster, victim, _| drop(cluster.node(victim.node).redis.inline("FLUSHALL")),
+        AdmissionBound::Loss,
+        |cluster, failed, _| drop(cluster.node(failed.node).redis.inline("FLUSHALL")),
         |_, _| {},
     );
-    world.unnoticed("SCRIPT FLUSH everywhere", |cluster, _, running| {
+    cluster_testbed.run_unaffected("SCRIPT FLUSH everywhere", |cluster, _, running| {
         cluster.nodes().iter().for_each(|node| drop(node.redis.inline("SCRIPT FLUSH")));
-        running.a_while();
+        running.continue_load();
     });
-    world.unnoticed("slots move", |cluster, trial, running| {
+    cluster_testbed.run_unaffected("slots move", |cluster, trial, running| {
         move_slots(cluster, trial);
-        running.a_while();
+        running.continue_load();
     });
-    tried(|number| {
-        let callers = callers_in(&mut world.cluster, &format!("all {number}"));
-        let trial = Trial { name: "restart all", callers, hits: Hits::Everybody, bound: Bound::OutageAndLoss };
-        let judged = world.stage.run(&trial, |_| {
-            world.cluster.nodes().iter_mut().for_each(|node| node.redis.kill());
-            world.cluster.nodes().iter_mut().for_each(|node| node.redis.restart());
+    run_until_sound(|number| {
+        let callers = callers_in(&mut cluster_testbed.cluster, &format!("all {number}"));
+        let trial =
+            Trial { name: "restart all", callers, scope: FaultScope::All, bound: AdmissionBound::OutageAndLoss };
+        let judged = cluster_testbed.testbed.run(&trial, |_| {
+            cluster_testbed.cluster.nodes().iter_mut().for_each(|node| node.redis.kill());
+            cluster_testbed.cluster.nodes().iter_mut().for_each(|node| node.redis.restart());
         });
-        world.cluster.until_whole();
+        cluster_testbed.cluster.until_whole();
         judged
     });
     report_judged("a cluster");
@@ -128,7 +129,7 @@ fn move_slots(cluster: &mut Cluster, trial: &Trial) {
     for caller in &trial.callers {
         let (slot, from) = caller.home.unwrap();
         let to = *primaries.iter().find(|node| **node > from).unwrap_or(&primaries[0]);
-        let around = slot.saturating_sub(MOVED_AROUND)..(slot + MOVED_AROUND).min(SLOTS);
+        let around = slot.saturating_sub(MOVED_NEIGHBOURS)..(slot + MOVED_NEIGHBOURS).min(SLOTS);
         let own = cluster.slots_of(from);
         for slot in around.filter(|slot| own.iter().any(|slots| slots.contains(slot))) {
             cluster.reshard(slot..slot + 1, from, to);
@@ -138,90 +139,101 @@ fn move_slots(cluster: &mut Cluster, trial: &Trial) {
 }
 
 #[test]
-fn slow_a_primary_that_is_cut_off_from_its_clients() {
+fn slow_servers_tolerate_a_primary_that_is_unreachable() {
     machine::alone();
-    let mut world = World::of(Cluster::behind_relays());
-    world.unnoticed("relays, no fault", |_, _, running| running.a_while());
-    world.hit(
-        "a primary is cut off",
-        Bound::Outage,
-        |cluster, victim, running| {
-            cluster.node(victim.node).relay().refuse();
-            cluster.node(victim.node).relay().cut();
-            running.a_while();
-            cluster.node(victim.node).relay().pass();
+    let mut cluster_testbed = ClusterTestbed::new(Cluster::behind_relays());
+    cluster_testbed.run_unaffected("relays, no fault", |_, _, running| running.continue_load());
+    cluster_testbed.run_on_primary(
+        "a primary is unreachable",
+        AdmissionBound::Outage,
+        |cluster, failed, running| {
+            cluster.node(failed.node).relay().refuse();
+            cluster.node(failed.node).relay().cut();
+            running.continue_load();
+            cluster.node(failed.node).relay().pass();
         },
         |_, _| {},
     );
-    world.hit(
-        "the way to it stalls",
-        Bound::Outage,
-        |cluster, victim, running| {
-            cluster.node(victim.node).relay().stall();
-            running.a_while();
-            cluster.node(victim.node).relay().pass();
+    cluster_testbed.run_on_primary(
+        "connections to a primary stall",
+        AdmissionBound::Outage,
+        |cluster, failed, running| {
+            cluster.node(failed.node).relay().stall();
+            running.continue_load();
+            cluster.node(failed.node).relay().pass();
         },
         |_, _| {},
     );
-    report_judged("a primary that is cut off");
+    report_judged("an unreachable primary");
 }
 
-/// A trial where there is no cluster.
-fn without_cluster(
-    stage: &mut Stage,
+/// A trial of a fault without a cluster.
+fn run_without_cluster(
+    testbed: &mut Testbed,
     name: &'static str,
-    hits: Hits,
-    bound: Bound,
-    mut fault: impl FnMut(&Running<'_>),
+    scope: FaultScope,
+    bound: AdmissionBound,
+    mut fault: impl FnMut(&RunningTrial<'_>),
 ) {
-    tried(|number| {
-        let trial = Trial { name, callers: callers(&format!("{name} {number}")), hits, bound };
-        stage.run(&trial, |running| fault(running))
+    run_until_sound(|number| {
+        let trial = Trial { name, callers: callers(&format!("{name} {number}")), scope, bound };
+        testbed.run(&trial, |running| fault(running))
     });
 }
 
 #[test]
-fn slow_one_redis() {
+fn slow_servers_tolerate_faults_of_one_redis() {
     machine::alone();
     let mut redis = Redis::start();
-    let mut stage = Stage::on(&redis.url());
-    let stage = &mut stage;
-    without_cluster(stage, "one Redis, no fault", Hits::Nobody, Bound::Exact, |running| running.a_while());
-    without_cluster(stage, "kill -9, then start again", Hits::Everybody, Bound::OutageAndLoss, |running| {
-        redis.kill();
-        running.a_while();
-        redis.restart();
+    let mut testbed = Testbed::new(&redis.url());
+    let testbed = &mut testbed;
+    run_without_cluster(testbed, "one Redis, no fault", FaultScope::None, AdmissionBound::Exact, |running| {
+        running.continue_load()
     });
-    without_cluster(stage, "SIGSTOP, then SIGCONT", Hits::Everybody, Bound::Outage, |running| {
+    run_without_cluster(
+        testbed,
+        "kill -9, then start again",
+        FaultScope::All,
+        AdmissionBound::OutageAndLoss,
+        |running| {
+            redis.kill();
+            running.continue_load();
+            redis.restart();
+        },
+    );
+    run_without_cluster(testbed, "SIGSTOP, then SIGCONT", FaultScope::All, AdmissionBound::Outage, |running| {
         redis.pause();
-        running.a_while();
+        running.continue_load();
         redis.resume();
     });
-    without_cluster(stage, "FLUSHALL", Hits::Everybody, Bound::Loss, |_| drop(redis.inline("FLUSHALL")));
-    without_cluster(stage, "SCRIPT FLUSH", Hits::Nobody, Bound::Exact, |running| {
+    run_without_cluster(testbed, "FLUSHALL", FaultScope::All, AdmissionBound::Loss, |_| drop(redis.inline("FLUSHALL")));
+    run_without_cluster(testbed, "SCRIPT FLUSH", FaultScope::None, AdmissionBound::Exact, |running| {
         redis.inline("SCRIPT FLUSH");
-        running.a_while();
+        running.continue_load();
     });
     report_judged("one Redis");
 }
 
 #[test]
-fn slow_sentinels_fail_over() {
+fn slow_servers_tolerate_a_failover_by_sentinels() {
     machine::alone();
     let mut sentinel = Sentinel::start();
-    let mut stage = Stage::on(&sentinel.url());
-    let stage = &mut stage;
-    without_cluster(stage, "sentinels, no fault", Hits::Nobody, Bound::Exact, |running| running.a_while());
-    tried(|number| {
+    let mut testbed = Testbed::new(&sentinel.url());
+    let testbed = &mut testbed;
+    run_without_cluster(testbed, "sentinels, no fault", FaultScope::None, AdmissionBound::Exact, |running| {
+        running.continue_load()
+    });
+    run_until_sound(|number| {
         let callers = callers(&format!("killed {number}"));
-        let trial = Trial { name: "kill -9 the primary", callers, hits: Hits::Everybody, bound: Bound::Outage };
+        let trial =
+            Trial { name: "kill -9 the primary", callers, scope: FaultScope::All, bound: AdmissionBound::Outage };
         let primary = sentinel.primary().unwrap();
-        let judged = stage.run(&trial, |_| sentinel.servers[primary].kill());
+        let judged = testbed.run(&trial, |_| sentinel.servers[primary].kill());
         assert_eq!(sentinel.primary(), Some(1 - primary));
         sentinel.servers[primary].restart();
-        // It becomes a replica, for the next time.
-        let follows = |heir: &Redis| heir.inline("INFO replication").contains("state=online").then_some(());
-        assert!(eventually(|| follows(&sentinel.servers[1 - primary])).is_some());
+        // It becomes a replica, for the next attempt.
+        let has_replica = |primary: &Redis| primary.inline("INFO replication").contains("state=online").then_some(());
+        assert!(eventually(|| has_replica(&sentinel.servers[1 - primary])).is_some());
         judged
     });
     report_judged("sentinels");

@@ -1,4 +1,4 @@
-//! One fault under load, and what must hold of it.
+//! A trial: one fault under load, and the bounds that must hold.
 
 use std::cell::RefCell;
 use std::io::{self, Write as _};
@@ -8,107 +8,107 @@ use std::time::Duration;
 use tollgate_core::Source;
 use tollgate_testing::{eventually, number_from_env};
 
-use crate::fleet::figures::{Figures, admitted, most_within};
-use crate::fleet::load::{Answer, Load, Plan, Sample, until_refused};
-use crate::fleet::servers::{Caller, Fleet, Kind, MEMORY};
+use crate::fleet::load::{CheckResult, Load, Plan, Sample, check_until_refused};
+use crate::fleet::servers::{Caller, Fleet, MEMORY, RuleKind};
+use crate::fleet::statistics::{LoadStatistics, admitted, max_admitted_within};
 
-/// Where trials take place: servers on the store that fails, and one that has nothing to do with it and shows what the machine
-/// itself does to answers meanwhile.
-pub(crate) struct Stage {
+/// The servers of trials: those on the store that fails, and a bystander with counters in memory, whose latency shows the effect
+/// of the machine itself.
+pub(crate) struct Testbed {
     fleet: Fleet,
     bystander: Fleet,
-    /// The run without a fault, and its bystander's. It comes first, and takes longer than the servers need to hear of each other:
+    /// The trial without a fault, and its bystander's. It comes first, and takes longer than the servers need to count each other:
     /// until then each would take more than its share when the store fails.
-    control: Option<[Figures; 2]>,
+    baseline: Option<[LoadStatistics; 2]>,
 }
 
-/// A fault.
+/// A fault, and the callers of its load.
 pub(crate) struct Trial {
     pub(crate) name: &'static str,
     pub(crate) callers: Vec<Caller>,
-    /// The nodes that it hits; the callers of all others must not notice. Without a cluster it hits everybody.
-    pub(crate) hits: Hits,
-    pub(crate) bound: Bound,
+    /// The nodes that fail; callers of other nodes must not be affected.
+    pub(crate) scope: FaultScope,
+    pub(crate) bound: AdmissionBound,
 }
 
-/// Whom a fault hits.
+/// The callers that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hits {
-    Nobody,
-    Everybody,
+pub(crate) enum FaultScope {
+    None,
+    All,
     Node(usize),
 }
 
-/// What may be let pass of the callers that a fault hits.
+/// How many requests of affected callers may be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
-    /// As many as without it.
+pub(crate) enum AdmissionBound {
+    /// As many as without the fault.
     Exact,
-    /// The store was away: as many again, and one for each server that rounds its share up.
+    /// The store was unavailable: as many again, and one for each server that rounds its share up.
     Outage,
-    /// It was away and came back empty.
+    /// The store was unavailable and came back empty.
     OutageAndLoss,
-    /// It was there and lost all it had.
+    /// The store was available and lost its data.
     Loss,
 }
 
-/// A trial that runs.
-pub(crate) struct Running<'t> {
+/// A trial with its load.
+pub(crate) struct RunningTrial<'t> {
     pub(crate) load: Load,
     trial: &'t Trial,
-    /// Those of the fleet; the one after them is the bystander.
+    /// The number of the fleet's servers; the next one is the bystander.
     servers: usize,
 }
 
 /// How long a check waits for the store by default.
 const DEADLINE: Duration = Duration::from_millis(8);
 
-/// What may come on top of it, for one request in a thousand and for the slowest. What the machine itself takes comes besides.
-const MOST_P999: Duration = Duration::from_millis(10);
-const MOST_MAX: Duration = Duration::from_millis(100);
+/// The latency that is allowed beyond the deadline, without that of the machine itself.
+const MAX_EXTRA_P999: Duration = Duration::from_millis(10);
+const MAX_EXTRA: Duration = Duration::from_millis(100);
 
-/// Requests a second, to each server: so few that the servers and not the machine are measured.
+/// Requests a second to each server: so few that the machine does not limit the load.
 const RATE: u64 = 150;
 
-/// Answers in a row from the store after which a server has it back.
-const IN_A_ROW: usize = 8;
+/// How many consecutive results from the store show that a server is connected again.
+const CONSECUTIVE_RESULTS: usize = 8;
 
-/// How often a trial is tried that was not as it should be, and how often one that the machine spoilt.
-const TRIES: usize = 3;
-const SPOILT_TRIES: usize = 2;
+/// How often a trial runs until it is sound, and how often if the machine disturbed it.
+const MAX_ATTEMPTS: usize = 3;
+const MAX_DISTURBED: usize = 2;
 
-/// What was not as it should be, although it may be the machine that did it; what may never be panics.
-pub(crate) struct Flaw {
-    what: String,
-    /// The longest, in microseconds, that the bystander's callers waited meanwhile.
-    machine: u64,
+/// A violation that the machine may have caused. A violation that it can't cause panics.
+pub(crate) struct Violation {
+    message: String,
+    /// The longest latency of the bystander meanwhile, in microseconds.
+    bystander_max: u64,
 }
 
 thread_local! {
-    /// Whether each trial of this test was judged. The first is the one without a fault.
+    /// Whether each trial of this test was judged. The first one has no fault.
     static JUDGED: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The trials of all tests with a fault, and those of them that were judged.
+/// How many trials with a fault there were in all tests, and how many of them were judged.
 static TRIALS: AtomicUsize = AtomicUsize::new(0);
 static JUDGED_TRIALS: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs a trial, given its number, until it is as it should be. One that never is fails, unless the machine itself stood still for
-/// longer than the servers' deadline: that says nothing about them, and the trial is not judged. See [`report_judged`].
+/// Runs a trial, given the number of the attempt, until there is no violation. It fails after the last attempt, unless the machine
+/// itself paused for longer than the servers' deadline: then the trial is not judged. See [`report_judged`].
 #[track_caller]
-pub(crate) fn tried(mut trial: impl FnMut(usize) -> Result<(), Flaw>) {
-    let note = |is_judged| JUDGED.with_borrow_mut(|judged| judged.push(is_judged));
-    let mut spoilt = 0;
-    for number in 0..TRIES {
-        let Err(Flaw { what, machine }) = trial(number) else { return note(true) };
-        println!("  not as it should be: {what}; the server without a store took {machine} µs");
-        spoilt += usize::from(Duration::from_micros(machine) > DEADLINE);
-        if spoilt == SPOILT_TRIES {
+pub(crate) fn run_until_sound(mut trial: impl FnMut(usize) -> Result<(), Violation>) {
+    let record = |is_judged| JUDGED.with_borrow_mut(|judged| judged.push(is_judged));
+    let mut disturbed = 0;
+    for number in 0..MAX_ATTEMPTS {
+        let Err(Violation { message, bystander_max }) = trial(number) else { return record(true) };
+        println!("  violation: {message}; the bystander took {bystander_max} µs");
+        disturbed += usize::from(Duration::from_micros(bystander_max) > DEADLINE);
+        if disturbed == MAX_DISTURBED {
             println!("  not judged: the machine is too busy");
-            return note(false);
+            return record(false);
         }
     }
-    panic!("not once as it should be");
+    panic!("every attempt had a violation");
 }
 
 /// Ends a test: prints how many of its trials were judged, and fails if none with a fault was.
@@ -119,7 +119,7 @@ pub(crate) fn report_judged(test: &str) {
     let judged = with_fault.iter().filter(|judged| **judged).count();
     let all = TRIALS.fetch_add(with_fault.len(), Ordering::Relaxed) + with_fault.len();
     let all_judged = JUDGED_TRIALS.fetch_add(judged, Ordering::Relaxed) + judged;
-    // Not by println!, which is shown only if the test fails.
+    // Unlike println!, this is shown even if the test passes.
     let _ = writeln!(
         io::stderr(),
         "latency under faults, {test}: {judged} of {} trials judged; {all_judged} of {all} in this run so far",
@@ -128,186 +128,193 @@ pub(crate) fn report_judged(test: &str) {
     assert!(judged > 0, "{test}: no trial was judged: the machine is too busy");
 }
 
-impl Stage {
+impl Testbed {
     /// Two servers on this store.
-    pub(crate) fn on(store: &str) -> Stage {
-        Stage { fleet: Fleet::start(store, 2), bystander: Fleet::start(MEMORY, 1), control: None }
+    pub(crate) fn new(store: &str) -> Testbed {
+        Testbed { fleet: Fleet::start(store, 2), bystander: Fleet::start(MEMORY, 1), baseline: None }
     }
 
-    /// Runs a load, does this to the store in the middle, waits until all is as before, and looks at what came of it.
+    /// Runs a load, causes the fault, waits for recovery, and judges the results.
     #[track_caller]
-    pub(crate) fn run(&mut self, trial: &Trial, fault: impl FnOnce(&Running<'_>)) -> Result<(), Flaw> {
-        let asks = trial.callers.iter().map(|caller| caller.ask.clone()).collect();
+    pub(crate) fn run(&mut self, trial: &Trial, fault: impl FnOnce(&RunningTrial<'_>)) -> Result<(), Violation> {
+        let checks = trial.callers.iter().map(|caller| caller.check.clone()).collect();
         let servers = [self.fleet.addresses(), self.bystander.addresses()].concat();
-        let load = Load::start(Plan { rate: RATE * servers.len() as u64, servers, asks });
-        let running = Running { load, trial, servers: self.fleet.len() };
-        running.a_while();
-        let before = running.load.so_far().len();
+        let load = Load::start(Plan { rate: RATE * servers.len() as u64, servers, checks });
+        let running = RunningTrial { load, trial, servers: self.fleet.len() };
+        running.continue_load();
+        let before = running.load.samples().len();
         fault(&running);
-        running.until_back();
-        let outage = running.load.so_far().split_off(before);
-        running.a_while();
+        running.wait_for_recovery();
+        let outage = running.load.samples().split_off(before);
+        running.continue_load();
         let all = running.load.stop();
-        let (samples, beside): (Vec<Sample>, Vec<Sample>) =
+        let (samples, bystander): (Vec<Sample>, Vec<Sample>) =
             all.into_iter().partition(|sample| sample.server < self.fleet.len());
-        let figures = [Figures::of(&samples), Figures::of(&beside)];
-        println!("{:26} {}; {}", trial.name, figures[0], trial.summary(&samples, &outage));
-        println!("{:26} {}", "  a server beside it", figures[1]);
-        let times = self.judge_times(&figures);
+        let statistics = [LoadStatistics::from_samples(&samples), LoadStatistics::from_samples(&bystander)];
+        println!("{:26} {}; {}", trial.name, statistics[0], trial.summary(&samples, &outage));
+        println!("{:26} {}", "  the bystander", statistics[1]);
+        let latency = self.judge_latency(&statistics);
         let counts = trial.judge_counts(&samples, &self.fleet);
-        self.control.get_or_insert(figures.clone());
-        times.and(counts).map_err(|what| Flaw { what, machine: figures[1].max })
+        self.baseline.get_or_insert(statistics.clone());
+        latency.and(counts).map_err(|message| Violation { message, bystander_max: statistics[1].max })
     }
 
     #[track_caller]
-    fn judge_times(&self, [figures, beside]: &[Figures; 2]) -> Result<(), String> {
-        assert!(figures.errors.is_empty(), "callers saw errors: {:?}", &figures.errors[..figures.errors.len().min(5)]);
-        let control = self.control.as_ref();
-        let most = |more: Duration, machine: fn(&Figures) -> u64| {
-            let control = control.map_or(0, |[control, _]| machine(control));
-            (DEADLINE + more).as_micros() as u64 + machine(beside).max(control)
+    fn judge_latency(&self, [statistics, bystander]: &[LoadStatistics; 2]) -> Result<(), String> {
+        let errors = &statistics.errors;
+        assert!(errors.is_empty(), "requests failed: {:?}", &errors[..errors.len().min(5)]);
+        let baseline = self.baseline.as_ref();
+        let allowed = |extra: Duration, latency: fn(&LoadStatistics) -> u64| {
+            let baseline = baseline.map_or(0, |[baseline, _]| latency(baseline));
+            (DEADLINE + extra).as_micros() as u64 + latency(bystander).max(baseline)
         };
-        let (p999, max) = (most(MOST_P999, |figures| figures.p999), most(MOST_MAX, |figures| figures.max));
-        match (figures.p999 <= p999, figures.max <= max) {
+        let (p999, max) =
+            (allowed(MAX_EXTRA_P999, |statistics| statistics.p999), allowed(MAX_EXTRA, |statistics| statistics.max));
+        match (statistics.p999 <= p999, statistics.max <= max) {
             (true, true) => Ok(()),
-            (false, _) => Err(format!("p99.9 is {} µs, at most {p999} are good", figures.p999)),
-            (_, false) => Err(format!("the slowest took {} µs, at most {max} are good", figures.max)),
+            (false, _) => Err(format!("p99.9 is {} µs; the bound is {p999}", statistics.p999)),
+            (_, false) => Err(format!("the slowest request took {} µs; the bound is {max}", statistics.max)),
         }
     }
 }
 
-impl Running<'_> {
-    /// Goes on for a while: `FLEET_SECONDS`, or so long that something happens.
-    pub(crate) fn a_while(&self) {
+impl RunningTrial<'_> {
+    /// Continues the load for `FLEET_SECONDS`, or for one and a half seconds.
+    pub(crate) fn continue_load(&self) {
         let seconds = number_from_env("FLEET_SECONDS");
         let rate = RATE * (self.servers as u64 + 1);
-        self.load.until_more(seconds.map_or(rate * 3 / 2, |seconds| rate * seconds));
+        self.load.wait_for_more(seconds.map_or(rate * 3 / 2, |seconds| rate * seconds));
     }
 
-    /// Waits until every server answers again from the store to those who were hit.
+    /// Waits until every server decides about affected callers by the store again.
     #[track_caller]
-    fn until_back(&self) {
-        let since = self.load.so_far().len();
-        let is_back = |server: usize, samples: &[Sample]| {
-            let hit = samples.iter().rev().filter(|sample| sample.server == server && self.trial.is_hit(sample.ask));
-            let last: Vec<&Sample> = hit.take(IN_A_ROW).collect();
-            last.len() == IN_A_ROW
-                && !last.iter().any(|sample| sample.answer.is_without_store())
-                && last.iter().any(|sample| matches!(sample.answer, Answer::Decided { source: Source::Store, .. }))
+    fn wait_for_recovery(&self) {
+        let since = self.load.samples().len();
+        let has_recovered = |server: usize, samples: &[Sample]| {
+            let affected =
+                samples.iter().rev().filter(|sample| sample.server == server && self.trial.is_affected(sample.check));
+            let last: Vec<&Sample> = affected.take(CONSECUTIVE_RESULTS).collect();
+            last.len() == CONSECUTIVE_RESULTS
+                && !last.iter().any(|sample| sample.result.is_without_store())
+                && last.iter().any(|sample| matches!(sample.result, CheckResult::Decided { source: Source::Store, .. }))
         };
-        if self.trial.callers.iter().enumerate().any(|(ask, _)| self.trial.is_hit(ask)) {
-            let all = |samples: Vec<Sample>| (0..self.servers).all(|server| is_back(server, &samples[since..]));
-            let back = eventually(|| all(self.load.so_far()).then_some(()));
-            assert!(back.is_some(), "{}: the store did not come back by itself", self.trial.name);
+        if self.trial.callers.iter().enumerate().any(|(check, _)| self.trial.is_affected(check)) {
+            let all = |samples: Vec<Sample>| (0..self.servers).all(|server| has_recovered(server, &samples[since..]));
+            let recovered = eventually(|| all(self.load.samples()).then_some(()));
+            assert!(recovered.is_some(), "{}: the servers did not reconnect to the store", self.trial.name);
         }
     }
 }
 
 impl Trial {
-    fn is_hit(&self, ask: usize) -> bool {
-        match self.hits {
-            Hits::Nobody => false,
-            Hits::Everybody => true,
-            Hits::Node(node) => self.callers[ask].home.is_some_and(|(_, home)| home == node),
+    fn is_affected(&self, check: usize) -> bool {
+        match self.scope {
+            FaultScope::None => false,
+            FaultScope::All => true,
+            FaultScope::Node(node) => self.callers[check].home.is_some_and(|(_, home)| home == node),
         }
     }
 
-    /// The most that were let pass, beside what may be; and when the store was back.
+    /// The most requests of a caller that were admitted, by kind of rule; and how long the store was unavailable.
     fn summary(&self, samples: &[Sample], outage: &[Sample]) -> String {
         let mut worst: Vec<String> = Vec::new();
         for kind in &crate::fleet::servers::KINDS {
-            let asks =
-                (0..self.callers.len()).filter(|ask| self.callers[*ask].ask.kind == kind.name && self.is_hit(*ask));
-            if let Some(most) = asks.map(|ask| passed(kind, samples, ask)).max() {
+            let is_of_kind = |check: &usize| self.callers[*check].check.kind == kind.name && self.is_affected(*check);
+            let checks = (0..self.callers.len()).filter(is_of_kind);
+            if let Some(most) = checks.map(|check| max_admitted(kind, samples, check)).max() {
                 worst.push(format!("{most} of {}", kind.limit));
             }
         }
-        let first = outage.iter().find(|sample| sample.answer.is_without_store());
-        let last = outage.iter().rfind(|sample| sample.answer.is_without_store());
-        let away = first.zip(last).map(|(first, last)| (last.ended - first.begun) as f64 / 1e6);
-        let away = away.map_or(String::new(), |seconds| format!("; without it for {seconds:.1} s"));
+        let first = outage.iter().find(|sample| sample.result.is_without_store());
+        let last = outage.iter().rfind(|sample| sample.result.is_without_store());
+        let outage = first.zip(last).map(|(first, last)| (last.ended - first.started) as f64 / 1e6);
+        let outage = outage.map_or(String::new(), |seconds| format!("; without the store for {seconds:.1} s"));
         match worst.is_empty() {
-            true if samples.iter().any(|sample| sample.answer.is_without_store()) => "exact but for those".to_owned(),
+            true if samples.iter().any(|sample| sample.result.is_without_store()) => {
+                "exact except for those".to_owned()
+            }
             true => "exact".to_owned(),
-            false => format!("passed {}{away}", worst.join(", ")),
+            false => format!("admitted {}{outage}", worst.join(", ")),
         }
     }
 
-    /// Panics if more passed than may, or fewer. That a caller was answered without the store although his shard was well is an
-    /// error.
+    /// Panics if too many or too few requests were admitted. Decisions without the store about callers of a healthy shard are a
+    /// violation.
     #[track_caller]
     fn judge_counts(&self, samples: &[Sample], fleet: &Fleet) -> Result<(), String> {
         let mut judged = Ok(());
-        for (ask, caller) in self.callers.iter().enumerate() {
-            let (is_hit, kind) = (self.is_hit(ask), Kind::of(&caller.ask));
-            let mut tally = Tally::of(kind, samples, ask);
-            let without = tally.without;
-            let is_exact = !is_hit && kind.period.is_none();
+        for (check, caller) in self.callers.iter().enumerate() {
+            let (is_affected, kind) = (self.is_affected(check), RuleKind::find(&caller.check));
+            let mut tally = ResultTally::from_samples(kind, samples, check);
+            let without_store = tally.without_store;
+            let is_exact = !is_affected && kind.period.is_none();
             if is_exact {
-                tally.add(&until_refused(&fleet.addresses(), &caller.ask, 2 * kind.limit));
+                tally.add(&check_until_refused(&fleet.addresses(), &caller.check, 2 * kind.limit));
             }
-            let passed = tally.passed;
-            let bound = if is_hit { self.bound } else { Bound::Exact };
-            let most = bound.most(kind.limit, fleet.len(), tally.local);
-            assert!(passed <= most, "{}: {caller:?}: {passed} passed, at most {most} may", self.name);
-            let is_short = is_exact && passed < kind.limit && tally.without == 0;
-            assert!(!is_short, "{}: {caller:?}: only {passed} passed", self.name);
-            let noticed = without > 0 || !matches!(bound, Bound::Outage | Bound::OutageAndLoss);
-            assert!(noticed, "{}: {caller:?} did not notice it", self.name);
-            if !is_hit && without * 100 > tally.asked {
-                judged = Err(format!("{}: {without} of {} answers without the store", caller.ask.user, tally.asked));
+            let admitted = tally.admitted;
+            let bound = if is_affected { self.bound } else { AdmissionBound::Exact };
+            let max = bound.max_admitted(kind.limit, fleet.len(), tally.local);
+            assert!(admitted <= max, "{}: {caller:?}: {admitted} admitted, the bound is {max}", self.name);
+            let is_short = is_exact && admitted < kind.limit && tally.without_store == 0;
+            assert!(!is_short, "{}: {caller:?}: only {admitted} admitted", self.name);
+            let has_effect =
+                without_store > 0 || !matches!(bound, AdmissionBound::Outage | AdmissionBound::OutageAndLoss);
+            assert!(has_effect, "{}: {caller:?} was not affected", self.name);
+            if !is_affected && without_store * 100 > tally.checks {
+                let (user, checks) = (&caller.check.user, tally.checks);
+                judged = Err(format!("{user}: {without_store} of {checks} decisions without the store"));
             }
         }
         judged
     }
 }
 
-/// What one caller was answered.
-struct Tally {
-    asked: usize,
-    /// Let pass, in all or in the worst period.
-    passed: usize,
-    /// Answered without the store.
-    without: usize,
-    /// Those of them that were let pass. A machine that stands still for a deadline is an outage to a server.
+/// The results of one caller's checks.
+struct ResultTally {
+    checks: usize,
+    /// Admitted, in all or in the worst period.
+    admitted: usize,
+    /// Decided without the store.
+    without_store: usize,
+    /// Admitted without the store. To a server, a machine that pauses for a deadline is an outage.
     local: usize,
 }
 
-impl Tally {
-    fn of(kind: &Kind, samples: &[Sample], ask: usize) -> Tally {
-        let answers: Vec<Answer> =
-            samples.iter().filter(|sample| sample.ask == ask).map(|sample| sample.answer.clone()).collect();
-        let mut tally = Tally { asked: answers.len(), passed: 0, without: 0, local: 0 };
-        tally.add(&answers);
-        Tally { passed: passed(kind, samples, ask), ..tally }
+impl ResultTally {
+    fn from_samples(kind: &RuleKind, samples: &[Sample], check: usize) -> ResultTally {
+        let own = samples.iter().filter(|sample| sample.check == check);
+        let results: Vec<CheckResult> = own.map(|sample| sample.result.clone()).collect();
+        let mut tally = ResultTally { checks: results.len(), admitted: 0, without_store: 0, local: 0 };
+        tally.add(&results);
+        ResultTally { admitted: max_admitted(kind, samples, check), ..tally }
     }
 
-    fn add(&mut self, answers: &[Answer]) {
-        for answer in answers {
-            self.passed += usize::from(answer.is_allowed());
-            self.without += usize::from(answer.is_without_store());
-            self.local += usize::from(answer.is_without_store() && answer.is_allowed());
+    fn add(&mut self, results: &[CheckResult]) {
+        for result in results {
+            self.admitted += usize::from(result.is_allowed());
+            self.without_store += usize::from(result.is_without_store());
+            self.local += usize::from(result.is_without_store() && result.is_allowed());
         }
     }
 }
 
-/// How many were let pass, in all or in the worst period.
-fn passed(kind: &Kind, samples: &[Sample], ask: usize) -> usize {
-    let own = samples.iter().filter(|sample| sample.ask == ask);
+/// How many requests were admitted, in all or in the worst period.
+fn max_admitted(kind: &RuleKind, samples: &[Sample], check: usize) -> usize {
+    let own = samples.iter().filter(|sample| sample.check == check);
     match kind.period {
-        Some(period) => most_within(own, period),
+        Some(period) => max_admitted_within(own, period),
         None => admitted(own),
     }
 }
 
-impl Bound {
-    /// Of a limit, by so many servers, which by themselves let so many pass.
-    fn most(self, limit: usize, servers: usize, local: usize) -> usize {
+impl AdmissionBound {
+    /// The bound for a limit, this many servers, and `local` requests that they admitted without the store.
+    fn max_admitted(self, limit: usize, servers: usize, local: usize) -> usize {
         match self {
-            Bound::Exact => limit + local,
-            Bound::Loss => 2 * limit + local,
-            Bound::Outage => 2 * limit + servers,
-            Bound::OutageAndLoss => 3 * limit + servers,
+            AdmissionBound::Exact => limit + local,
+            AdmissionBound::Loss => 2 * limit + local,
+            AdmissionBound::Outage => 2 * limit + servers,
+            AdmissionBound::OutageAndLoss => 3 * limit + servers,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ways from Envoy to Tollgate other than plain TCP.
+//! Connections from Envoy to Tollgate other than plain TCP.
 
 use std::fs;
 use std::path::Path;
@@ -6,39 +6,39 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
-use super::{Config, builder};
-use crate::clients::tools;
+use super::{EnvoyConfig, builder};
+use crate::clients::deploy;
 
 #[test]
-fn a_unix_socket() {
+fn envoy_connects_over_a_unix_socket() {
     let builder = builder();
     let socket = builder.home().join("grpc.sock").display().to_string();
     let _server = builder.args(&["--grpc", &format!("unix:{socket}")]).start();
-    let cluster = tools::replaced(&tools::deployed("envoy/cluster-unix.yaml"), "/run/tollgate/grpc.sock", &socket);
-    let envoy = Config::new("127.0.0.1:1").with_cluster("tollgate_unix", cluster).start();
+    let cluster = deploy::replace(&deploy::read("envoy/cluster-unix.yaml"), "/run/tollgate/grpc.sock", &socket);
+    let envoy = EnvoyConfig::new("127.0.0.1:1").with_cluster("tollgate_unix", cluster).start();
     assert_eq!(envoy.statuses(4, "/public", &[]), [200, 200, 200, 429]);
 }
 
-/// A certificate authority and what it signed, as files.
+/// A certificate authority and certificates that it signed, as files.
 struct Certificates(TempDir);
 
 impl Certificates {
     fn new() -> Certificates {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let mut authority = CertificateParams::default();
-        // One that is called like what it signs would be taken for that.
+        // The name must differ from those of the signed certificates.
         authority.distinguished_name.push(DnType::CommonName, "the authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        fs::write(directory.path().join("ca.pem"), authority.pem()).unwrap();
         for name in ["tollgate", "envoy", "stranger"] {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new([format!("{name}.internal")]).unwrap();
             let certificate = params.signed_by(&key, &authority).unwrap();
-            fs::write(folder.path().join(format!("{name}.pem")), certificate.pem()).unwrap();
-            fs::write(folder.path().join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+            fs::write(directory.path().join(format!("{name}.pem")), certificate.pem()).unwrap();
+            fs::write(directory.path().join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
         }
-        Certificates(folder)
+        Certificates(directory)
     }
 
     fn path(&self, name: &str) -> String {
@@ -46,17 +46,17 @@ impl Certificates {
     }
 }
 
-/// Envoy's side, with the certificate of `who`.
-fn cluster(certificates: &Certificates, who: &str, address: &str) -> String {
+/// The cluster configuration of Envoy, with the certificate of this name.
+fn cluster(certificates: &Certificates, name: &str, address: &str) -> String {
     let port = address.rsplit(':').next().unwrap();
-    let text = tools::deployed("envoy/cluster-mtls.yaml");
-    let text = tools::replaced(&text, "port_value: 8081}", &format!("port_value: {port}}}"));
-    let text = tools::replaced(&text, "/etc/envoy/envoy", &certificates.path(who));
-    tools::replaced(&text, "/etc/envoy/", &format!("{}/", Path::new(&certificates.path("")).display()))
+    let text = deploy::read("envoy/cluster-mtls.yaml");
+    let text = deploy::replace(&text, "port_value: 8081}", &format!("port_value: {port}}}"));
+    let text = deploy::replace(&text, "/etc/envoy/envoy", &certificates.path(name));
+    deploy::replace(&text, "/etc/envoy/", &format!("{}/", Path::new(&certificates.path("")).display()))
 }
 
 #[test]
-fn tls_with_certificates_on_both_sides() {
+fn envoy_connects_with_mutual_tls() {
     let certificates = Certificates::new();
     let [cert, key, ca] = ["tollgate.pem", "tollgate-key.pem", "ca.pem"].map(|name| certificates.path(name));
     let server = builder()
@@ -65,15 +65,15 @@ fn tls_with_certificates_on_both_sides() {
         .start();
     let address = server.address("grpc");
     let known =
-        Config::new(address).fail_closed().with_cluster("tollgate_mtls", cluster(&certificates, "envoy", address));
+        EnvoyConfig::new(address).fail_closed().with_cluster("tollgate_mtls", cluster(&certificates, "envoy", address));
     let known = known.start();
     assert_eq!(known.statuses(4, "/public", &[]), [200, 200, 200, 429]);
 
-    // A certificate of the same authority, for somebody else.
+    // A certificate of the same authority for another name.
     let other = cluster(&certificates, "stranger", address);
-    let other = Config::new(address).fail_closed().with_cluster("tollgate_mtls", other).start();
+    let other = EnvoyConfig::new(address).fail_closed().with_cluster("tollgate_mtls", other).start();
     assert_eq!(other.statuses(2, "/public", &[]), [503; 2]);
-    // And none.
-    let plain = Config::new(address).fail_closed().start();
+    // No certificate.
+    let plain = EnvoyConfig::new(address).fail_closed().start();
     assert_eq!(plain.statuses(2, "/public", &[]), [503; 2]);
 }

@@ -1,4 +1,4 @@
-//! What stands behind Envoy here: a model that says what its answers cost, and counts how many it works on at a time.
+//! A model behind Envoy, which reports the cost of its responses and counts concurrent requests.
 
 use std::io::{self, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,105 +8,105 @@ use std::time::Duration;
 
 use crate::clients::http::{Head, read_head};
 
-/// How long a request stays that nobody lets go: longer than any test.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The maximum time that a request is held: longer than any test.
+const MAX_HOLD: Duration = Duration::from_secs(300);
 
-/// It serves until the tests end.
+/// An HTTP server that runs until the tests end.
 pub(super) struct Model {
     pub(super) address: String,
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Desk {
-    work: Mutex<Work>,
-    opened: Condvar,
+struct SharedState {
+    state: Mutex<ModelState>,
+    released: Condvar,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Work {
-    /// Whether requests stay until they are let go.
-    shut: bool,
-    /// How long they stay otherwise.
-    takes: Duration,
-    /// How many have come.
-    pub(super) came: usize,
-    /// How many are being worked on, and were at most.
-    inside: usize,
-    pub(super) most: usize,
+pub(super) struct ModelState {
+    /// Whether requests are held until they are released.
+    holds: bool,
+    /// The duration of a request otherwise.
+    duration: Duration,
+    /// How many requests have arrived.
+    pub(super) arrived: usize,
+    /// How many requests are running, and the maximum so far.
+    running: usize,
+    pub(super) max_running: usize,
 }
 
 impl Model {
     pub(super) fn new() -> Model {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, desk) = (listener.local_addr().unwrap().to_string(), Arc::<Desk>::default());
-        let shared = desk.clone();
+        let (address, shared) = (listener.local_addr().unwrap().to_string(), Arc::<SharedState>::default());
+        let model = Model { address, shared: shared.clone() };
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let desk = shared.clone();
-                thread::spawn(move || desk.serve(stream));
+                let shared = shared.clone();
+                thread::spawn(move || shared.serve(stream));
             }
         });
-        Model { address, desk }
+        model
     }
 
-    /// Keeps the requests that come from now on.
-    pub(super) fn shut(&self) {
-        self.desk.work.lock().unwrap().shut = true;
+    /// Holds the requests that arrive from now on.
+    pub(super) fn hold(&self) {
+        self.shared.state.lock().unwrap().holds = true;
     }
 
-    /// Lets all go. From now on each stays for so long.
-    pub(super) fn open(&self, takes: Duration) {
-        let mut work = self.desk.work.lock().unwrap();
-        (work.shut, work.takes) = (false, takes);
-        self.desk.opened.notify_all();
+    /// Releases all requests. From now on each takes this long.
+    pub(super) fn release(&self, duration: Duration) {
+        let mut state = self.shared.state.lock().unwrap();
+        (state.holds, state.duration) = (false, duration);
+        self.shared.released.notify_all();
     }
 
-    pub(super) fn work(&self) -> Work {
-        *self.desk.work.lock().unwrap()
+    pub(super) fn state(&self) -> ModelState {
+        *self.shared.state.lock().unwrap()
     }
 }
 
-impl Desk {
-    /// `x-spend` says how many tokens an answer costs; a path with `stream` is answered in pieces, the first of them at once.
+impl SharedState {
+    /// `x-spend` is the cost of the response in tokens. The response to a path with `stream` is sent in chunks, the first at once.
     fn serve(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut stream = BufReader::new(stream);
         while let Some(head) = read_head(&mut stream)? {
             head.body(&mut stream)?;
-            let spent = head.header("x-spend");
+            let cost = head.header("x-spend");
             if head.first.contains("stream") {
                 stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")?;
                 stream.get_mut().write_all(b"Transfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")?;
-                self.work();
+                self.run();
                 stream.get_mut().write_all(b"5\r\nlast\n\r\n0\r\n\r\n")?;
                 continue;
             }
-            self.work();
-            stream.get_mut().write_all(answer(&head, spent).as_bytes())?;
+            self.run();
+            stream.get_mut().write_all(response(&head, cost).as_bytes())?;
         }
         Ok(())
     }
 
-    /// Who has left is not inside any more, before its answer is on its way.
-    fn work(&self) {
-        let mut work = self.work.lock().unwrap();
-        work.came += 1;
-        work.inside += 1;
-        work.most = work.most.max(work.inside);
-        let takes = work.takes;
-        let (mut work, _) = match work.shut {
-            true => self.opened.wait_timeout_while(work, LONGEST, |work| work.shut).unwrap(),
-            false => self.opened.wait_timeout(work, takes).unwrap(),
+    /// Runs a request. It no longer counts as running before its response is sent.
+    fn run(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.arrived += 1;
+        state.running += 1;
+        state.max_running = state.max_running.max(state.running);
+        let duration = state.duration;
+        let (mut state, _) = match state.holds {
+            true => self.released.wait_timeout_while(state, MAX_HOLD, |state| state.holds).unwrap(),
+            false => self.released.wait_timeout(state, duration).unwrap(),
         };
-        work.inside -= 1;
+        state.running -= 1;
     }
 }
 
-fn answer(head: &Head, spent: Option<&str>) -> String {
-    let usage = spent.map(|spent| format!(r#","usage":{{"total_tokens":{spent}}}"#)).unwrap_or_default();
-    let body = format!(r#"{{"asked":"{}"{usage}}}"#, head.first);
-    let tokens = spent.map(|spent| format!("X-Tokens: {spent}\r\n")).unwrap_or_default();
+fn response(head: &Head, cost: Option<&str>) -> String {
+    let usage = cost.map(|cost| format!(r#","usage":{{"total_tokens":{cost}}}"#)).unwrap_or_default();
+    let body = format!(r#"{{"request":"{}"{usage}}}"#, head.first);
+    let tokens = cost.map(|cost| format!("X-Tokens: {cost}\r\n")).unwrap_or_default();
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{tokens}Content-Length: {length}\r\n\r\n{body}")
 }

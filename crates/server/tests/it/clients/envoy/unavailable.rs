@@ -1,11 +1,11 @@
-//! Tollgate out of reach.
+//! Requests while Tollgate is unavailable.
 
-use super::{Config, Envoy, server};
+use super::{Envoy, EnvoyConfig, server};
 
 #[test]
-fn requests_pass_where_envoy_fails_open() {
+fn requests_pass_if_envoy_fails_open() {
     let mut server = server();
-    let envoy = Envoy::before(&server);
+    let envoy = Envoy::start(&server);
     assert_eq!(envoy.statuses(4, "/public", &[]), [200, 200, 200, 429]);
     assert!(server.stop().success());
     let passed = envoy.get("/public", &[]);
@@ -14,12 +14,12 @@ fn requests_pass_where_envoy_fails_open() {
 }
 
 #[test]
-fn requests_are_refused_where_envoy_fails_closed() {
+fn requests_are_refused_if_envoy_fails_closed() {
     let mut server = server();
-    let envoy = Config::new(server.address("grpc")).fail_closed().start();
+    let envoy = EnvoyConfig::new(server.address("grpc")).fail_closed().start();
     assert_eq!(envoy.statuses(4, "/public", &[]), [200, 200, 200, 429]);
     assert!(server.stop().success());
     assert_eq!(envoy.statuses(3, "/public", &[]), [503; 3]);
-    // What is not asked about does not depend on it.
+    // Routes without rate limits do not depend on it.
     assert_eq!(envoy.get("/other", &[]).status, 200);
 }

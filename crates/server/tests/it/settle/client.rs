@@ -1,4 +1,4 @@
-//! One who asks, over a connection of its own.
+//! A client of one server, with a connection of its own.
 
 use bytes::Bytes;
 use http::Request;
@@ -11,28 +11,28 @@ use tokio::net::TcpStream;
 pub(crate) const CHECK: &str = "/v1/ratelimit/check";
 pub(crate) const SETTLE: &str = "/v1/ratelimit/settle";
 
-/// A caller of one server.
-pub(crate) struct Caller {
+/// A client of one server.
+pub(crate) struct CheckClient {
     address: String,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// What it was told.
+/// The response to a check or a settlement.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct CheckResponse {
     pub(crate) status: u16,
     pub(crate) body: Value,
-    /// Whether it was told before.
+    /// Whether it is the stored response of an earlier request.
     pub(crate) is_replay: bool,
 }
 
-impl Caller {
-    pub(crate) fn of(address: &str) -> Caller {
-        Caller { address: address.to_owned(), connection: None }
+impl CheckClient {
+    pub(crate) fn new(address: &str) -> CheckClient {
+        CheckClient { address: address.to_owned(), connection: None }
     }
 
-    /// Asks, with an idempotency key if there is one. None if the server is gone.
-    pub(crate) async fn post(&mut self, path: &str, key: Option<&str>, body: String) -> Option<Told> {
+    /// Sends a request, with an idempotency key if there is one. `None` if the server is unavailable.
+    pub(crate) async fn try_send(&mut self, path: &str, key: Option<&str>, body: String) -> Option<CheckResponse> {
         let mut request = Request::post(path).header("host", &self.address).header("content-type", "application/json");
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
@@ -44,35 +44,35 @@ impl Caller {
             tokio::spawn(connection);
             self.connection = Some(sender);
         }
-        let answer = self.connection.as_mut()?.send_request(request).await.ok()?;
-        let (head, body) = answer.into_parts();
+        let response = self.connection.as_mut()?.send_request(request).await.ok()?;
+        let (head, body) = response.into_parts();
         let body = body.collect().await.ok()?.to_bytes();
-        Some(Told {
+        Some(CheckResponse {
             status: head.status.as_u16(),
             body: serde_json::from_slice(&body).unwrap_or_default(),
             is_replay: head.headers.contains_key("idempotent-replayed"),
         })
     }
 
-    /// The same of a server that is there.
-    pub(crate) async fn ask(&mut self, path: &str, key: Option<&str>, body: String) -> Told {
-        self.post(path, key, body).await.expect("a server that answers")
+    /// Sends a request to a server that must respond.
+    pub(crate) async fn send(&mut self, path: &str, key: Option<&str>, body: String) -> CheckResponse {
+        self.try_send(path, key, body).await.expect("the server responds")
     }
 }
 
-impl Told {
+impl CheckResponse {
     pub(crate) fn receipt(&self) -> &str {
         self.body["receipt"].as_str().unwrap_or_else(|| panic!("no receipt in {self:?}"))
     }
 }
 
-/// What says how a request ended.
-pub(crate) fn settling(receipt: &str, outcome: &str, cost: Option<u64>) -> String {
+/// The body of a settlement.
+pub(crate) fn settle_body(receipt: &str, outcome: &str, cost: Option<u64>) -> String {
     let cost = cost.map(|cost| format!(r#","cost":{cost}"#)).unwrap_or_default();
     format!(r#"{{"receipt":"{receipt}","outcome":"{outcome}"{cost}}}"#)
 }
 
-/// A runtime for many callers, which have this thread.
+/// A runtime on the calling thread, for many clients.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
