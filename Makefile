@@ -61,16 +61,27 @@ demo: setup dashboard-if-possible ## Start a server with example traffic
 # something takes run alone (crates/testing/src/machine.rs).
 export RUST_TEST_THREADS ?= 8
 
+# `cargo clippy` is `cargo check` with this wrapper around the compiler. Around the build of the tests it lints what it compiles, so
+# that everything is compiled once. A Rust that came without rustup may lack clippy: then the tests still run.
+clippy := $(shell cargo clippy --version 2>/dev/null)
+linting = $(if $(clippy),RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS="$(subst $(space),__CLIPPY_HACKERY__,$(deny_warnings))__CLIPPY_HACKERY__")
+empty :=
+space := $(empty) $(empty)
+
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
-test: setup-tests test-dashboard lint-fast ## Run formatting, clippy and all tests
-	cargo test --all-features --no-fail-fast --quiet --doc
-	cargo test --all-features --no-fail-fast --lib --bins --examples --tests
+test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
+	@$(if $(clippy),,echo "clippy is missing, lints are not checked (rustup component add clippy)")
+	$(linting) cargo test --all-features --no-fail-fast --quiet --doc
+	$(linting) cargo test --all-features --no-fail-fast --lib --bins --examples --tests
 
 .PHONY: test-long
-test-long: setup-tests test-dashboard ## Run all tests, with the random runs as long as they should be before a release
+test-long: setup-tests test-dashboard ## Run all tests with longer random runs, and those of builds without optional features
 	SCRIPT_CLAIMS=120000 cargo test --all-features --no-fail-fast --lib --bins --examples --tests -- \
 		--include-ignored --skip pictures_are_taken
+	cargo test -p tollgate-server --no-default-features --lib --bins
+	for feature in redis postgres otlp top openapi dashboard; do \
+		cargo clippy --quiet -p tollgate-server --profile test --no-default-features --features $$feature -- $(deny_warnings); done
 
 .PHONY: test-fast
 test-fast: setup-tests dashboard ## Run the tests except those named slow_…, without lints
@@ -82,14 +93,10 @@ lint: setup ## Run formatting, clippy and documentation, with warnings as errors
 	cargo clippy --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
-# A Rust that came without rustup may lack either tool: then the tests still run. By the profile of the tests, so that what
-# dependencies compile in C is compiled once.
-.PHONY: lint-fast
-lint-fast: setup
+.PHONY: format
+format: setup
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
 	else echo "rustfmt is missing, formatting is not checked (rustup component add rustfmt)"; fi
-	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --quiet --profile test --all-targets --all-features -- $(deny_warnings); \
-	else echo "clippy is missing, lints are not checked (rustup component add clippy)"; fi
 
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
 bench_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)

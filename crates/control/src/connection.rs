@@ -1,15 +1,18 @@
 //! One connection to either database.
 
 use std::path::Path;
+#[cfg(feature = "postgres")]
 use std::str::FromStr;
 use std::time::Duration;
 
+#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlStr};
 use tokio_stream::StreamExt;
 
 use crate::error::{DbError, Fault};
+#[cfg(feature = "postgres")]
 use crate::location::DbLocation;
 use crate::sink::{RecordSink, read_record};
 use crate::statement::{Row, Statement};
@@ -26,6 +29,7 @@ const ROW_BUFFER: usize = 1_024;
 
 /// The settings of each PostgreSQL session. A server that is frozen or cut off in the middle of a write must not block all other
 /// writers. And a plan that was made for an empty table must not stay in use while the table grows.
+#[cfg(feature = "postgres")]
 const SESSION_SETTINGS: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
                        SET plan_cache_mode = force_custom_plan";
 
@@ -33,6 +37,7 @@ const SESSION_SETTINGS: &str = "SET lock_timeout = '5s'; SET idle_in_transaction
 #[derive(Debug)]
 pub(crate) enum Connection {
     Sqlite(SqliteConnection),
+    #[cfg(feature = "postgres")]
     Postgres(PgConnection),
 }
 
@@ -40,6 +45,7 @@ pub(crate) enum Connection {
 #[derive(Clone)]
 pub(crate) enum ConnectionOptions {
     Sqlite(SqliteConnectOptions),
+    #[cfg(feature = "postgres")]
     Postgres(PgConnectOptions),
 }
 
@@ -57,12 +63,22 @@ impl ConnectionOptions {
         ConnectionOptions::Sqlite(options)
     }
 
+    #[cfg(feature = "postgres")]
     pub(crate) fn postgres(url: &str) -> Result<ConnectionOptions, DbError> {
         postgres_options(url).map(ConnectionOptions::Postgres)
     }
 
+    #[cfg(not(feature = "postgres"))]
+    pub(crate) fn postgres(_: &str) -> Result<ConnectionOptions, DbError> {
+        Err(DbError::Invalid(
+            "this binary was built without PostgreSQL: name an SQLite file, or build with the feature `postgres`"
+                .to_owned(),
+        ))
+    }
+
     pub(crate) async fn connect(&self) -> Result<Connection, Fault> {
         match self {
+            #[cfg(feature = "postgres")]
             ConnectionOptions::Postgres(options) => {
                 let mut connection = Connection::Postgres(options.connect().await?);
                 connection.script(SESSION_SETTINGS).await?;
@@ -80,6 +96,7 @@ impl ConnectionOptions {
 }
 
 /// The options in a URL. The error does not repeat the URL: it may have a password.
+#[cfg(feature = "postgres")]
 pub(crate) fn postgres_options(url: &str) -> Result<PgConnectOptions, DbError> {
     let scheme = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let options = PgConnectOptions::from_str(url).ok().filter(|_| scheme);
@@ -93,20 +110,24 @@ pub(crate) fn postgres_options(url: &str) -> Result<PgConnectOptions, DbError> {
 /// Evaluates an expression for each row of a statement. Each row has a deadline, the whole result has none.
 macro_rules! each_row {
     ($connection:expr, $statement:expr, $row:ident => $do:expr) => {
-        each_row!(@match $connection, $statement, $row => $do, Sqlite sqlite, Postgres postgres)
-    };
-    (@match $connection:expr, $statement:expr, $row:ident => $do:expr, $($kind:ident $query:ident),*) => {
         match $connection {
-            $(Connection::$kind(connection) => {
-                let mut rows = $statement.$query().fetch(connection);
-                while let Some(row) = tokio::time::timeout(OPERATION_TIMEOUT, rows.next()).await.map_err(|_| Fault::Timeout)? {
-                    let row = row?;
-                    let $row = Row::$kind(&row);
-                    $do;
-                }
-            })*
+            Connection::Sqlite(connection) => {
+                each_row!(@fetch $statement.sqlite().fetch(connection), $row, Row::Sqlite => $do)
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(connection) => {
+                each_row!(@fetch $statement.postgres().fetch(connection), $row, Row::Postgres => $do)
+            }
         }
     };
+    (@fetch $fetch:expr, $row:ident, $kind:path => $do:expr) => {{
+        let mut rows = $fetch;
+        while let Some(row) = tokio::time::timeout(OPERATION_TIMEOUT, rows.next()).await.map_err(|_| Fault::Timeout)? {
+            let row = row?;
+            let $row = $kind(&row);
+            $do;
+        }
+    }};
 }
 
 impl Connection {
@@ -137,6 +158,7 @@ impl Connection {
     pub(crate) async fn run(&mut self, statement: &Statement<'_>) -> Result<u64, Fault> {
         Ok(match self {
             Connection::Sqlite(connection) => statement.sqlite().execute(connection).await?.rows_affected(),
+            #[cfg(feature = "postgres")]
             Connection::Postgres(connection) => statement.postgres().execute(connection).await?.rows_affected(),
         })
     }
@@ -146,6 +168,7 @@ impl Connection {
         let script = sqlx::raw_sql(SqlStr::from_static(sql));
         match self {
             Connection::Sqlite(connection) => script.execute(connection).await.map(drop)?,
+            #[cfg(feature = "postgres")]
             Connection::Postgres(connection) => script.execute(connection).await.map(drop)?,
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! A handle on the database, and what all its operations share: connections, transactions, deadlines and the latest generation.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -16,8 +16,9 @@ use crate::statement::{Row, Statement};
 pub struct Db(Arc<DbInner>);
 
 /// A [`Db`] that does not keep its connections open.
+#[cfg(feature = "postgres")]
 #[derive(Debug)]
-pub(crate) struct WeakDb(Weak<DbInner>);
+pub(crate) struct WeakDb(std::sync::Weak<DbInner>);
 
 #[derive(Debug)]
 struct DbInner {
@@ -103,6 +104,7 @@ impl Db {
         self.0.writer.as_ref().unwrap_or(&self.0.readers)
     }
 
+    #[cfg(feature = "postgres")]
     pub(crate) fn downgrade(&self) -> WeakDb {
         WeakDb(Arc::downgrade(&self.0))
     }
@@ -171,6 +173,7 @@ impl Db {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl WeakDb {
     /// The database, unless all its handles are dropped.
     pub(crate) fn upgrade(&self) -> Option<Db> {

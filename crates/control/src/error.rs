@@ -131,6 +131,16 @@ const TRANSIENT_CODES: [&str; 3] = ["55P03", "25P03", "25006"];
 /// SQLite's: busy, locked, a full disk, a file that can't be read, written or opened. The lower byte of its codes.
 const TRANSIENT_IN_SQLITE: [u32; 5] = [5, 6, 10, 13, 14];
 
+#[cfg(feature = "postgres")]
+fn is_from_postgres(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn is_from_postgres(_: &dyn sqlx::error::DatabaseError) -> bool {
+    false
+}
+
 impl Fault {
     /// Whether the same operation may work later, without a change to Tollgate or its settings.
     pub(crate) fn is_transient(&self) -> bool {
@@ -139,12 +149,11 @@ impl Fault {
             Fault::NewerSchema { .. } | Fault::Corrupt(_) | Fault::TooOld => false,
             Fault::Database(sqlx::Error::Database(error)) => {
                 let code = error.code().unwrap_or_default();
-                match error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
-                    Some(_) => {
-                        TRANSIENT_CLASSES.iter().any(|class| code.starts_with(class))
-                            || TRANSIENT_CODES.contains(&code.as_ref())
-                    }
-                    None => code.parse::<u32>().is_ok_and(|code| TRANSIENT_IN_SQLITE.contains(&(code & 0xff))),
+                if is_from_postgres(&**error) {
+                    TRANSIENT_CLASSES.iter().any(|class| code.starts_with(class))
+                        || TRANSIENT_CODES.contains(&code.as_ref())
+                } else {
+                    code.parse::<u32>().is_ok_and(|code| TRANSIENT_IN_SQLITE.contains(&(code & 0xff)))
                 }
             }
             // Wrong settings, certificates and values stay wrong.

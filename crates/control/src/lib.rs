@@ -15,6 +15,7 @@ mod db;
 mod decisions;
 mod error;
 mod follow;
+#[cfg(feature = "postgres")]
 mod listen;
 mod location;
 mod migrate;

@@ -2,9 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
-
-use sqlx::postgres::PgConnectOptions;
 
 /// Where the database is.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,7 +19,10 @@ impl fmt::Display for DbLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DbLocation::File(path) => write!(f, "{}", path.display()),
-            DbLocation::Postgres(url) => match PgConnectOptions::from_str(url) {
+            #[cfg(not(feature = "postgres"))]
+            DbLocation::Postgres(_) => f.write_str("PostgreSQL"),
+            #[cfg(feature = "postgres")]
+            DbLocation::Postgres(url) => match url.parse::<sqlx::postgres::PgConnectOptions>() {
                 Ok(options) => {
                     let database = options.get_database().unwrap_or(options.get_username());
                     write!(f, "postgres://{}:{}/{database}", options.get_host(), options.get_port())

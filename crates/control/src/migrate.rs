@@ -8,24 +8,29 @@ use crate::statement::Statement;
 const MIGRATIONS: [Migration; 3] = [
     Migration {
         sqlite: include_str!("../migrations/sqlite/0001_records.sql"),
+        #[cfg(feature = "postgres")]
         postgres: include_str!("../migrations/postgres/0001_records.sql"),
     },
     Migration {
         sqlite: include_str!("../migrations/sqlite/0002_servers.sql"),
+        #[cfg(feature = "postgres")]
         postgres: include_str!("../migrations/postgres/0002_servers.sql"),
     },
     Migration {
         sqlite: include_str!("../migrations/sqlite/0003_decisions.sql"),
+        #[cfg(feature = "postgres")]
         postgres: include_str!("../migrations/postgres/0003_decisions.sql"),
     },
 ];
 
 struct Migration {
     sqlite: &'static str,
+    #[cfg(feature = "postgres")]
     postgres: &'static str,
 }
 
 /// Servers migrate one after the other, under this lock. Its number is arbitrary.
+#[cfg(feature = "postgres")]
 const LOCK: &str = "BEGIN; SELECT pg_advisory_xact_lock(8083447812)";
 
 /// Runs the migrations that are missing. Any number of servers may call it at the same time.
@@ -38,6 +43,7 @@ pub(crate) async fn migrate(connection: &mut Connection) -> Result<(), Fault> {
         Connection::Sqlite(_) => {
             ("BEGIN IMMEDIATE", "CREATE TABLE IF NOT EXISTS tollgate_schema (version BIGINT PRIMARY KEY)")
         }
+        #[cfg(feature = "postgres")]
         Connection::Postgres(_) => (LOCK, "CREATE TABLE IF NOT EXISTS tollgate_schema (version BIGINT PRIMARY KEY)"),
     };
     connection.script(begin).await?;
@@ -47,6 +53,7 @@ pub(crate) async fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(MIGRATIONS.len() - missing) {
         let script = match connection {
             Connection::Sqlite(_) => migration.sqlite,
+            #[cfg(feature = "postgres")]
             Connection::Postgres(_) => migration.postgres,
         };
         connection.script(script).await?;
@@ -61,6 +68,7 @@ pub(crate) async fn migrate(connection: &mut Connection) -> Result<(), Fault> {
 async fn count_missing(connection: &mut Connection) -> Result<usize, Fault> {
     let table_exists = match connection {
         Connection::Sqlite(_) => "SELECT count(*) FROM sqlite_master WHERE name = 'tollgate_schema'",
+        #[cfg(feature = "postgres")]
         Connection::Postgres(_) => "SELECT count(to_regclass('tollgate_schema'))",
     };
     if select_number(connection, table_exists).await? == 0 {

@@ -3,6 +3,7 @@
 use crate::connection::OPERATION_TIMEOUT;
 use crate::db::Db;
 use crate::error::DbError;
+#[cfg(feature = "postgres")]
 use crate::listen;
 use crate::location::DbLocation;
 use crate::pool::Pool;
@@ -26,6 +27,7 @@ impl Db {
             (Ok(()), _) | (Err(DbError::Unavailable(_)), DbLocation::Postgres(_)) => {}
             (Err(error), _) => return Err(error),
         }
+        #[cfg(feature = "postgres")]
         if let DbLocation::Postgres(url) = db.location() {
             listen::start(url, db.downgrade())?;
         }

@@ -4,6 +4,7 @@
 //! (SQLite accepts `$1` as well, but looks each one up among all names of the statement.)
 
 use sqlx::database::HasStatementCache;
+#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
@@ -109,6 +110,7 @@ impl<'a> Statement<'a> {
     }
 
     /// The statement for PostgreSQL.
+    #[cfg(feature = "postgres")]
     pub(crate) fn postgres(&self) -> Query<'static, Postgres, PgArguments> {
         let mut parts = self.sql.split('?');
         let mut sql = parts.next().unwrap_or_default().to_owned();
@@ -141,8 +143,19 @@ impl<'a> Statement<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Row<'r> {
     Sqlite(&'r SqliteRow),
+    #[cfg(feature = "postgres")]
     Postgres(&'r PgRow),
 }
+
+/// A type that columns of both databases decode to.
+#[cfg(feature = "postgres")]
+trait Column<'r>: Decode<'r, Sqlite> + Decode<'r, Postgres> {}
+#[cfg(feature = "postgres")]
+impl<'r, T: Decode<'r, Sqlite> + Decode<'r, Postgres>> Column<'r> for T {}
+#[cfg(not(feature = "postgres"))]
+trait Column<'r>: Decode<'r, Sqlite> {}
+#[cfg(not(feature = "postgres"))]
+impl<'r, T: Decode<'r, Sqlite>> Column<'r> for T {}
 
 impl<'r> Row<'r> {
     /// A number. Only numbers that are not negative are stored.
@@ -165,10 +178,11 @@ impl<'r> Row<'r> {
         self.get(column)
     }
 
-    fn get<T: Decode<'r, Sqlite> + Decode<'r, Postgres>>(self, column: usize) -> Result<T, Fault> {
+    fn get<T: Column<'r>>(self, column: usize) -> Result<T, Fault> {
         // The migrations of this crate define the columns' types.
         Ok(match self {
             Row::Sqlite(row) => row.try_get_unchecked(column)?,
+            #[cfg(feature = "postgres")]
             Row::Postgres(row) => row.try_get_unchecked(column)?,
         })
     }

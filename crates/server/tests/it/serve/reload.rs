@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use tollgate_testing::{Server, eventually};
+use tollgate_testing::{Server, eventually, until};
 
 use crate::http::{get, post};
 use crate::new_server;
@@ -125,23 +127,25 @@ async fn slow_reloads_under_load_fail_no_request() {
     let server = new_server().rules(&with_amount(1_000_000)).listen(&["grpc", "http", "admin"]).start();
     let client = grpc::client(&server).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let asking = |number: u32| {
-        let (mut client, stopped) = (client.clone(), stopped.clone());
+    let passed = Arc::new(AtomicU32::new(0));
+    let check = |number: u32| {
+        let (mut client, stopped, passed) = (client.clone(), stopped.clone(), passed.clone());
         tokio::spawn(async move {
-            let mut passed = 0u32;
             while !*stopped.borrow() {
                 let (allowed, _) = grpc::check(&mut client, &format!("u{number}")).await;
                 assert!(allowed);
-                passed += 1;
+                passed.fetch_add(1, Ordering::Relaxed);
             }
-            passed
         })
     };
-    let tasks: Vec<_> = (0..8).map(asking).collect();
+    let tasks: Vec<_> = (0..8).map(check).collect();
     let server = tokio::task::spawn_blocking(move || {
         for amount in 1_000_001..=1_000_030 {
             server.write_rules(&with_amount(amount));
             wait_for_amount(&server, u64::from(amount));
+            // Requests go on after each reload, however busy the machine is.
+            let before = passed.load(Ordering::Relaxed);
+            until("checks after a reload", || passed.load(Ordering::Relaxed) >= before + 20);
         }
         server
     })
@@ -149,7 +153,7 @@ async fn slow_reloads_under_load_fail_no_request() {
     .unwrap();
     stop.send_replace(true);
     for task in tasks {
-        assert!(task.await.unwrap() > 100);
+        task.await.unwrap();
     }
     assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_rules_reloads_total{result=\"bad\"} 0"));
 }
