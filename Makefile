@@ -50,7 +50,7 @@ test-dashboard: dashboard ## Test the dashboard's logic; the server's tests run 
 
 .PHONY: pictures
 pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
-	cargo test -p tollgate-server --test it -- --ignored dashboard::
+	cargo test -p tollgate-server --test end_to_end -- --ignored dashboard::
 
 .PHONY: demo
 demo: setup dashboard-if-possible ## Start a server with example traffic
@@ -70,10 +70,11 @@ space := $(empty) $(empty)
 
 # Documentation tests come before the others, so that what ends the output is the summary of tests that are most of them.
 .PHONY: test
+test: export CARGO_INCREMENTAL = 0
 test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
 	@$(if $(clippy),,echo "clippy is missing, lints are not checked (rustup component add clippy)")
 	$(linting) cargo test --all-features --no-fail-fast --quiet --doc
-	$(linting) cargo test --all-features --no-fail-fast --lib --bins --examples --tests
+	$(linting) scripts/test.sh --all-features
 
 .PHONY: test-long
 test-long: setup-tests test-dashboard ## Run all tests with longer random runs, and those of builds without optional features

@@ -12,7 +12,7 @@ pub(crate) const CLOCK: &str = "crates/store/src/clock.rs";
 pub(crate) const TEST_TIME: &str = "crates/testing/src/time.rs";
 
 /// The longest that a source file may be. Half of it is a better length.
-pub(crate) const MOST_LINES: usize = 600;
+pub(crate) const MAX_LINES: usize = 600;
 
 /// What core may use: zones, a keyed hash, short lists without an allocation.
 const CORE_MAY_USE: [&str; 3] = ["jiff", "siphasher", "smallvec"];
@@ -210,8 +210,8 @@ pub(crate) fn is_pure(_: &str, text: &str) -> Findings {
 
 pub(crate) fn is_short(_: &str, text: &str) -> Findings {
     match text.lines().count() {
-        ..=MOST_LINES => Findings::new(),
-        lines => vec![format!(": {lines} lines, at most {MOST_LINES}: look for the second idea in it")],
+        ..=MAX_LINES => Findings::new(),
+        lines => vec![format!(": {lines} lines, at most {MAX_LINES}: look for the second idea in it")],
     }
 }
 

@@ -93,9 +93,6 @@ fn modules_of_a_crate_depend_one_way() {
     let crates: BTreeSet<_> = sources.iter().filter_map(|file| file.path.split("/src/").next()).collect();
     assert!(crates.len() > 10, "{crates:?}");
     let cycle = |name: &&str| {
-        if modules::PENDING.contains(name) {
-            return None;
-        }
         let prefix = format!("{name}/src/");
         let own = sources.iter().filter_map(|file| Some((file.path.strip_prefix(&prefix)?, &*file.text)));
         let path = modules::cycle(&modules::uses(own))?;
@@ -108,14 +105,14 @@ fn modules_of_a_crate_depend_one_way() {
 #[test]
 fn a_name_is_that_of_one_or_two_types() {
     let files = house::files();
-    let sources = files.iter().filter(|file| file.is_production() && !names::is_pending(&file.path));
+    let sources = files.iter().filter(|file| file.is_production());
     let findings = names::repeated_types(sources.map(|file| (&*file.path, &*file.text)));
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }
 
 #[test]
 fn words_are_those_of_the_glossary() {
-    hold(|file| file.is_prose_or_code() && !names::is_pending(&file.path), names::uses_the_glossary);
+    hold(File::is_prose_or_code, names::uses_the_glossary);
 }
 
 /// Runs a check on all files that it is for, of which there must be some, and shows all that it finds.

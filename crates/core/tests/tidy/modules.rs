@@ -8,9 +8,6 @@ use crate::source::code;
 /// own affair.
 pub(crate) type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Crates with circles that are still to be cut. Nothing is added here.
-pub(crate) const PENDING: [&str; 0] = [];
-
 /// The modules of a crate and what they use, from the paths (below `src/`) and texts of its sources.
 pub(crate) fn uses<'f>(files: impl Iterator<Item = (&'f str, &'f str)> + Clone) -> Uses {
     let modules: BTreeSet<_> = files.clone().filter_map(|(path, _)| module(path)).collect();

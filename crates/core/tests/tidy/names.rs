@@ -18,14 +18,6 @@ const REPLACED: [(&str, &str); 6] = [
     ("wanted", "required, requested, expected"),
 ];
 
-/// Where names and words are still to be replaced. Nothing is added here.
-pub(crate) const PENDING: [&str; 0] = [];
-
-/// Whether a file is among those whose names and words are still to be replaced.
-pub(crate) fn is_pending(path: &str) -> bool {
-    PENDING.iter().any(|folder| path.starts_with(folder))
-}
-
 /// Types that are declared under one name more often than [`MAX_SAME_NAME`], with where.
 pub(crate) fn repeated_types<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> Findings {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -130,8 +130,8 @@ fn purity() {
 
 #[test]
 fn lengths() {
-    let longest = "x\n".repeat(checks::MOST_LINES);
-    let too_long = "x\n".repeat(checks::MOST_LINES + 1);
+    let longest = "x\n".repeat(checks::MAX_LINES);
+    let too_long = "x\n".repeat(checks::MAX_LINES + 1);
     check(checks::is_short, &[(&longest, 0), (&too_long, 1)]);
 }
 

