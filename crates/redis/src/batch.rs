@@ -96,7 +96,7 @@ impl Batch {
                 Value::ServerError(error) => {
                     script_misses.extend(claims.filter_map(|claim| refused(claim, &error, &self.node)))
                 }
-                _ => failed(claims, &Failure::Refused(format!("{}: an invalid answer", self.node))),
+                _ => failed(claims, &Failure::Interrupted(format!("{}: an invalid answer", self.node))),
             }
         }
         drop(claims);
@@ -106,9 +106,13 @@ impl Batch {
         self.claims = script_misses;
     }
 
-    /// The outcome of the claims is unknown.
-    pub(super) fn fail(&mut self, failure: &Failure) {
-        failed(self.claims.drain(..), failure);
+    /// The round trip failed: the outcome of the claims is unknown.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        let failure = match failure {
+            Failure::Unreachable(reason) => Failure::Interrupted(reason),
+            other => other,
+        };
+        failed(self.claims.drain(..), &failure);
     }
 }
 
@@ -152,7 +156,7 @@ fn settled(
     batch: &mut AnswerBatch,
 ) {
     let Some(ScriptReply { at, unsound, answers }) = ScriptReply::parse(&bytes, count) else {
-        return failed(claims, &Failure::Refused(format!("{node}: the script's answer cannot be read")));
+        return failed(claims, &Failure::Interrupted(format!("{node}: the script's answer cannot be read")));
     };
     if unsound > 0 {
         TransportCounters::add(&counters.unsound, usize::from(unsound));

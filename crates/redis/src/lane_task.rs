@@ -155,7 +155,7 @@ impl LaneTask {
                 true
             }
             Err(failure) => {
-                self.batch.fail(&failure);
+                self.batch.fail(failure);
                 false
             }
         }

@@ -73,7 +73,7 @@ impl<'s> ClaimSender<'s> {
                     packet = back;
                     error
                 }
-                Err(_) => return Err(Failure::Unreachable(format!("{}: the connection was closed", lane.node()))),
+                Err(_) => return Err(Failure::Interrupted(format!("{}: the connection was closed", lane.node()))),
             };
             self.apply_error(&error)?;
             let previous = std::mem::replace(&mut mode, CallMode::Shared);

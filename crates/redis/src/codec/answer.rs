@@ -85,7 +85,7 @@ pub(crate) fn read(
         Some(PENDING_VERDICT) => return Err(Failure::Pending),
         _ => None,
     };
-    read.ok_or_else(|| Failure::Refused(UNREADABLE.to_owned()))
+    read.ok_or_else(|| Failure::Interrupted(UNREADABLE.to_owned()))
 }
 
 fn in_ticks(rest: &mut ByteReader<'_>, claim: &Claim<'_>, settlement: &mut Settlement) -> Option<()> {

@@ -139,16 +139,27 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         claim.is_repeatable() && self.local.owes(&claim.claim())
     }
 
-    /// Sends a claim from the outbox. Except for settlements, which are idempotent, it is sent at most once: if the
-    /// outcome is unknown, it is dropped.
+    /// Sends a claim from the outbox, or a debit of units that were counted here. Except for settlements, which are
+    /// idempotent, it is settled at most once: if the outcome is unknown, it is dropped. If it was certainly not settled,
+    /// it waits again.
     async fn send_deferred(&self, claim: DeferredClaim) {
         if claim.is_repeatable() {
             return self.redeliver(&claim).await;
         }
         let Some(location) = claim.key().map(|key| self.inner.locate(&key)) else { return };
         let deadline = self.config.deadline;
-        if self.call(location, &claim.claim(), claim.record(), deadline, &mut Settlement::default()).await.is_err() {
-            self.outbox.count_dropped();
+        let sent = self.call(location, &claim.claim(), claim.record(), deadline, &mut Settlement::default()).await;
+        match sent {
+            Ok(()) => {}
+            Err(failure) if failure.is_unsettled() => self.wait_again(claim),
+            Err(_) => self.outbox.count_dropped(),
+        }
+    }
+
+    /// Stores a claim that was not settled until it can be sent again: a debit as a debt of its counter.
+    fn wait_again(&self, claim: DeferredClaim) {
+        if !self.local.owe_again(&claim) {
+            self.outbox.push(claim);
         }
     }
 }

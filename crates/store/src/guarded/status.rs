@@ -111,7 +111,7 @@ impl From<&Failure> for UnavailableReason {
     fn from(failure: &Failure) -> UnavailableReason {
         match failure {
             Failure::Timeout | Failure::Pending => UnavailableReason::Timeout,
-            Failure::Unreachable(_) => UnavailableReason::Unreachable,
+            Failure::Unreachable(_) | Failure::Interrupted(_) => UnavailableReason::Unreachable,
             Failure::Refused(_) => UnavailableReason::Refused,
         }
     }

@@ -119,20 +119,30 @@ pub struct TransportStats {
 pub enum Failure {
     /// The shard did not answer in time.
     Timeout,
-    /// The shard cannot be reached, or the connection broke.
+    /// The shard cannot be reached. It did not receive the claim.
     Unreachable(String),
-    /// The shard answered with an error.
+    /// The connection broke, or the answer cannot be read. The shard may have settled the claim.
+    Interrupted(String),
+    /// The shard answered with an error, and did not settle the claim.
     Refused(String),
     /// Another caller is settling the same claim, and there is no verdict yet. The shard works.
     Pending,
 }
 
 impl Failure {
+    /// Whether it is certain that the shard did not settle the claim.
+    pub fn is_unsettled(&self) -> bool {
+        match self {
+            Failure::Unreachable(_) | Failure::Refused(_) | Failure::Pending => true,
+            Failure::Timeout | Failure::Interrupted(_) => false,
+        }
+    }
+
     /// The name in metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Failure::Timeout => "timeout",
-            Failure::Unreachable(_) => "unreachable",
+            Failure::Unreachable(_) | Failure::Interrupted(_) => "unreachable",
             Failure::Refused(_) => "refused",
             Failure::Pending => "pending",
         }
@@ -143,7 +153,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Timeout => f.write_str("no answer in time"),
-            Failure::Unreachable(reason) | Failure::Refused(reason) => f.write_str(reason),
+            Failure::Unreachable(reason) | Failure::Interrupted(reason) | Failure::Refused(reason) => {
+                f.write_str(reason)
+            }
             Failure::Pending => f.write_str("the same claim is being settled"),
         }
     }

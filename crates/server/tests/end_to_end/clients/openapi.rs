@@ -52,7 +52,7 @@ fn slow_responses_conform_to_the_openapi_document_with_token_authentication() {
 }
 
 fn assert_conformance(server: &Server, args: &[&str]) {
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/schemathesis.toml");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/clients/schemathesis.toml");
     let home = TempDir::new().unwrap();
     let output = Command::new(programs::in_environment("bin/schemathesis"))
         .args(["--config-file".as_ref(), config.as_os_str()])

@@ -126,6 +126,17 @@ impl Local {
         debits
     }
 
+    /// Adds the units of a debit that the store did not receive to what its counter owes. Returns false if the claim is
+    /// not a debit of a counter that is still here.
+    pub(super) fn owe_again(&self, claim: &DeferredClaim) -> bool {
+        let [charge] = &*claim.charges else { return false };
+        if charge.ask != Ask::Regardless {
+            return false;
+        }
+        let table_key = self.table_key(&charge.key.key());
+        self.lock(table_key.table).owe_again(table_key.key, claim.id, charge.units, claim.until)
+    }
+
     fn table_key(&self, key: &Key<'_>) -> TableKey {
         let partition = key.partition(self.secret);
         TableKey { table: partition as usize & (self.tables.len() - 1), key: key.hash(self.secret, partition) }

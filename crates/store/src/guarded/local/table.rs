@@ -118,6 +118,17 @@ impl LocalTable {
         }
     }
 
+    /// Adds the units of a debit that was not received to the debt. Returns false if the counter is gone.
+    pub(super) fn owe_again(&mut self, key: u128, by: ClaimId, units: u64, until: Timestamp) -> bool {
+        let Some(counter) = self.counters.get_mut(&key) else { return false };
+        self.in_debt += usize::from(!counter.debt.is_some());
+        match &mut counter.debt {
+            Debt::Units(debt) => *debt = debt.saturating_add(units),
+            Debt::Holds(holds) => holds.push_front((by, until)),
+        }
+        true
+    }
+
     /// Adds debits until there are `max` of them. Removes stale counters.
     pub(super) fn take_debits(
         &mut self,

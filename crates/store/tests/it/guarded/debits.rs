@@ -75,6 +75,28 @@ async fn a_debit_that_fails_is_not_repeated_and_local_memory_still_counts() {
     assert!(!admitted.admits, "sent units still count here: {admitted:?}");
 }
 
+/// While the breaker is still closed, debits are sent to a shard that does not receive them.
+#[tokio::test(start_paused = true)]
+async fn a_debit_that_was_not_received_is_sent_again() {
+    for fault in [ShardFault::Unreachable, ShardFault::Error] {
+        for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::Concurrency] {
+            let mut server = Server::with(1, GuardConfig { cool_down: 500 * MS, ..GuardConfig::default() });
+            let rule = Rule::new("rule", 20, algorithm, OnFailure::Local);
+            server.node(0).set_fault(fault);
+            server.run();
+            for _ in 0..3 {
+                assert_eq!(server.one(rule.take("x", 1)).await.source, Source::Local);
+                server.pass(100 * MS).await;
+            }
+            assert_eq!((server.guard.status().owed, server.guard.status().dropped), (1, 0));
+            come_back(&server).await;
+            server.pass(200 * MS).await;
+            assert_eq!((server.guard.status().owed, server.guard.status().dropped), (0, 0));
+            assert_eq!(server.shards.peek(&rule.take("x", 0)).remaining, 17, "{fault:?}, {:?}", rule.limit.algorithm());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn debits_are_paced() {
     let (mut server, rule) = (Server::new(1), Rule::ten(OnFailure::Local));
