@@ -3,6 +3,7 @@
 //! The configuration is one value that is swapped atomically: a handshake uses the one that it began with, and established
 //! connections are not affected.
 
+mod der;
 mod load;
 pub mod sans;
 #[cfg(test)]

@@ -7,7 +7,8 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use super::der;
 
 /// A subject alternative name. CAs restrict the kinds differently, so an e-mail address never matches a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,19 +43,20 @@ impl San {
 
     /// The names of a certificate; `None` if it can't be parsed.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Vec<San>> {
-        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-        let names = certificate.subject_alternative_name().ok()?;
-        Some(names.iter().flat_map(|names| &names.value.general_names).filter_map(San::from_general_name).collect())
+        let names = der::subject_alt_names(certificate)?;
+        Some(names.into_iter().filter_map(|(tag, bytes)| San::from_general_name(tag, bytes)).collect())
     }
 
-    fn from_general_name(name: &GeneralName<'_>) -> Option<San> {
-        match name {
-            GeneralName::DNSName(name) => Some(San::Dns(name.to_ascii_lowercase())),
-            GeneralName::URI(uri) => Some(San::Uri((*uri).to_owned())),
-            GeneralName::RFC822Name(address) => Some(San::Email((*address).to_owned())),
-            GeneralName::IPAddress(bytes) => {
-                let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-                v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok().map(San::Ip)
+    /// A name by its tag in `GeneralName` (RFC 5280). `None` for other kinds, and for texts that are not ASCII.
+    fn from_general_name(tag: u8, bytes: &[u8]) -> Option<San> {
+        let text = || std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
+        match tag {
+            0x81 => text().map(|address| San::Email(address.to_owned())),
+            0x82 => text().map(|name| San::Dns(name.to_ascii_lowercase())),
+            0x86 => text().map(|uri| San::Uri(uri.to_owned())),
+            0x87 => {
+                let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+                v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok().map(San::Ip)
             }
             _ => None,
         }

@@ -436,3 +436,33 @@ fn errors_name_the_file_and_a_remedy() {
     fs::remove_file(folder.path("cert.pem")).unwrap();
     assert!(folder.error(&[]).starts_with("cert.pem: can't be read: "), "{}", folder.error(&[]));
 }
+
+#[test]
+fn names_of_certificates_are_read_and_malformed_ones_are_none() {
+    let ca = Ca::new("ca");
+    let sans = [
+        dns("A.example"),
+        uri("spiffe://a/b"),
+        SanType::Rfc822Name("a@b".try_into().unwrap()),
+        SanType::IpAddress("192.0.2.7".parse().unwrap()),
+        SanType::IpAddress("2001:db8::7".parse().unwrap()),
+    ];
+    let names = ["a.example", "spiffe://a/b", "a@b", "192.0.2.7", "2001:db8::7"].map(San::parse);
+    let pem = ca.sign(&sans).cert;
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    assert_eq!(San::from_certificate(&certificate), Some(names.to_vec()));
+    let without = CertificateDer::from_pem_slice(ca.sign(&[]).cert.as_bytes()).unwrap().into_owned();
+    assert_eq!(San::from_certificate(&without), Some(Vec::new()));
+    for length in 0..certificate.len() {
+        assert_eq!(San::from_certificate(&certificate[..length].to_vec().into()), None, "{length}");
+    }
+    // Damage is never more than another list of names, or none.
+    for at in 0..certificate.len() {
+        for damage in [0, 0x7f, 0x80, 0x84, 0xff] {
+            let mut bytes = certificate.to_vec();
+            bytes[at] = damage;
+            let read = San::from_certificate(&bytes.into()).unwrap_or_default();
+            assert!(read.len() <= sans.len(), "{at}: {read:?}");
+        }
+    }
+}
