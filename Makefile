@@ -80,7 +80,7 @@ test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
 test-long: setup-tests test-dashboard ## Run all tests with longer random runs, and those of builds without optional features
 	SCRIPT_CLAIMS=120000 cargo test --all-features --no-fail-fast --lib --bins --examples --tests -- \
 		--include-ignored --skip pictures_are_taken
-	cargo test -p tollgate-server --no-default-features --lib --bins
+	cargo test -p tollgate-server -p tollgate-control -p tollgate-telemetry --no-default-features --lib --bins
 	for feature in redis postgres otlp top openapi dashboard; do \
 		cargo clippy --quiet -p tollgate-server --profile test --no-default-features --features $$feature -- $(deny_warnings); done
 

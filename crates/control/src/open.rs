@@ -47,3 +47,15 @@ impl Db {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(feature = "postgres")))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_the_feature_postgres_a_url_is_an_error_with_a_remedy() {
+        let location = DbLocation::Postgres("postgres://ann:s3cret@127.0.0.1/d".to_owned());
+        let error = Db::open(location).await.unwrap_err().to_string();
+        assert!(error.contains("name an SQLite file") && !error.contains("s3cret"), "{error}");
+    }
+}

@@ -86,3 +86,25 @@ pub(super) fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     let why = |error| format!("{setting}: {} can't be read: {error}; name a readable file", path.display());
     read.map(|_| bytes).map_err(why)
 }
+
+#[cfg(all(test, not(feature = "redis")))]
+mod tests {
+    use super::*;
+    use crate::config::RedisAccess;
+
+    #[test]
+    fn without_the_feature_redis_an_address_is_an_error_with_a_remedy() {
+        let access = RedisAccess { user: None, password: None, ca: None, certificate: None };
+        let settings = RedisSettings {
+            address: "redis://127.0.0.1:6379".parse().unwrap(),
+            access,
+            prefix: "tg:".to_owned(),
+            pool: 1,
+            deadline: std::time::Duration::from_millis(8),
+            cool_down: std::time::Duration::from_secs(1),
+            last_resort: None,
+        };
+        let error = open_redis(&settings).unwrap_err();
+        assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");
+    }
+}

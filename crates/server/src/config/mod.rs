@@ -42,11 +42,12 @@ pub use origin::ConfigProblem;
 #[cfg(test)]
 use settings::{
     AdminSettings, ClientAuthSettings, ClientCertificate, ControlSettings, GrpcSettings, HttpSettings,
-    IdempotencySettings, Percent, RedisAccess, RespSettings, ResponseHeaders,
+    IdempotencySettings, Percent, RespSettings, ResponseHeaders,
 };
 pub use settings::{
     ControlPlace, DataAuth, DataSettings, DecisionLogPlace, ListenSettings, LogFormat, ObserveSettings, PasswordSource,
-    ReceiptKeySource, RedisSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
+    ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings,
+    WorkerSettings,
 };
 
 /// The settings at the start.

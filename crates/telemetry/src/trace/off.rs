@@ -74,3 +74,16 @@ impl SettleSpan {
         match self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_feature_otlp_an_endpoint_is_an_error_with_a_remedy() {
+        let settings =
+            OtlpSettings { endpoint: "http://127.0.0.1:4317".to_owned(), ratio: 1.0, service_name: "t".to_owned() };
+        let error = Tracer::start(&settings, &TraceMetrics::default()).unwrap_err();
+        assert!(error.contains("remove it") && error.contains("the feature `otlp`"), "{error}");
+    }
+}
