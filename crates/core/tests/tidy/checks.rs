@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("tollgate-http", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate", "tollgate-testing"]),
     ("tollgate-observe", &["tollgate-core", "tollgate-rules", "tollgate"]),
-    ("tollgate-telemetry", &["tollgate-core", "tollgate-store"]),
+    ("tollgate-telemetry", &["tollgate-core", "tollgate-store", "tollgate-testing"]),
     ("tollgate-net", &["tollgate-telemetry"]),
     ("tollgate-proto", &[]),
     ("tollgate-openapi-stub", &[]),

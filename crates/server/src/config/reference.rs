@@ -1,8 +1,6 @@
 //! Generates `docs/settings.md` from the table; a test compares them.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use super::envoy::{COMPOSED_VARIABLES, DIRECT_VARIABLES, UNSUPPORTED};
 use super::table::{Setting, SettingKind, SettingScope, table};
@@ -115,11 +113,5 @@ fn notes(setting: &Setting) -> String {
 
 #[test]
 fn the_settings_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/settings.md is out of date; regenerate it with UPDATE_DOCS=1");
+    tollgate_testing::assert_generated("settings.md", &page());
 }

@@ -124,6 +124,8 @@ impl LocalTable {
         self.in_debt += usize::from(!counter.debt.is_some());
         match &mut counter.debt {
             Debt::Units(debt) => *debt = debt.saturating_add(units),
+            // The oldest is dropped at the bound, as when one is added.
+            Debt::Holds(holds) if holds.len() as u64 >= Limit::MAX_ENTRIES => {}
             Debt::Holds(holds) => holds.push_front((by, until)),
         }
         true

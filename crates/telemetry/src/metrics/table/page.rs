@@ -1,8 +1,6 @@
 //! Generates `docs/metrics.md` from the table.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use super::{GROUPS, MetricKind};
 
@@ -49,13 +47,7 @@ fn kind_name(kind: MetricKind) -> &'static str {
 
 #[test]
 fn the_metrics_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/metrics.md is out of date; regenerate it with UPDATE_DOCS=1");
+    tollgate_testing::assert_generated("metrics.md", &page());
 }
 
 #[test]
