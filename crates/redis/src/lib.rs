@@ -21,6 +21,8 @@ mod lane;
 mod lane_task;
 mod liveness;
 mod names;
+#[cfg(feature = "perf")]
+pub mod perf;
 mod script;
 mod send;
 mod stats;

@@ -101,6 +101,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("tollgate-testing", &[]),
+    (
+        "tollgate-perf",
+        &[
+            "tollgate",
+            "tollgate-http",
+            "tollgate-net",
+            "tollgate-observe",
+            "tollgate-proto",
+            "tollgate-redis",
+            "tollgate-rules",
+            "tollgate-store",
+            "tollgate-telemetry",
+            "tollgate-wire",
+        ],
+    ),
 ];
 
 const CLOCK_READS: [&str; 9] = [

@@ -1,0 +1,148 @@
+//! Whole decisions in process: resolve, settle, verdict.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use tollgate::control::{Controls, Record, RecordKind};
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Timestamp, poll_once};
+use tollgate_observe::{Observer, ObserverConfig};
+
+use super::Iteration;
+
+/// Callers who take turns: few, so that what is counted is not the growth of a table.
+pub(super) const CALLERS: usize = 500;
+
+pub(super) const ONE_LIMIT: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: 1000000/day, algorithm: gcra}
+";
+
+pub(super) const FOUR_LIMITS: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: 1000000/day, algorithm: gcra}
+  - {name: b, key: [api_key], limit: 1000000/hour, algorithm: sliding_window}
+  - {name: c, key: [api_key], limit: 5000000/week, algorithm: fixed_window}
+  - {name: d, key: [api_key], limit: 2000000/hour, algorithm: token_bucket}
+";
+
+const REFUSING: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: 1/day, algorithm: sliding_window}
+";
+
+const TIERS: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: {free: 1000000/day, pro: 2000000/day}, algorithm: gcra}
+";
+
+const OVERRIDE: &str = r#"{"tier":"pro","overrides":[{"rule":"a","requests_per_unit":5000000,"unit":"day"}]}"#;
+
+pub(super) fn one_limit() -> Iteration {
+    checks(limiter(ONE_LIMIT))
+}
+
+pub(super) fn four_limits() -> Iteration {
+    checks(limiter(FOUR_LIMITS))
+}
+
+pub(super) fn refused() -> Iteration {
+    checks(limiter(REFUSING))
+}
+
+pub(super) fn others_overrides() -> Iteration {
+    checks(with_overrides("other"))
+}
+
+pub(super) fn own_override() -> Iteration {
+    checks(with_overrides("user"))
+}
+
+pub(super) fn counted() -> Iteration {
+    checks(witnessed(ONE_LIMIT, ObserverConfig { keys: false, ..ObserverConfig::default() }))
+}
+
+pub(super) fn observed() -> Iteration {
+    checks(witnessed(ONE_LIMIT, ObserverConfig::default()))
+}
+
+pub(super) fn four_observed() -> Iteration {
+    checks(witnessed(FOUR_LIMITS, ObserverConfig::default()))
+}
+
+pub(super) fn ruleset(text: &str) -> Ruleset {
+    match Ruleset::from_text(text, 1) {
+        Ok((rules, _)) => rules,
+        Err(problems) => unreachable!("the rules are sound: {problems:?}"),
+    }
+}
+
+/// The names of the callers, as long as usual API keys.
+pub(super) fn callers() -> Vec<String> {
+    (0..CALLERS).map(|number| format!("user-{number:011}")).collect()
+}
+
+fn limiter(rules: &str) -> Limiter<MemoryStore<ManualClock>> {
+    let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
+    Limiter::new(ruleset(rules), MemoryConfig::default().build_with(clock.clone())).with_clock(clock)
+}
+
+fn witnessed(rules: &str, config: ObserverConfig) -> Limiter<MemoryStore<ManualClock>> {
+    limiter(rules).with_witness(Arc::new(Observer::new(config)))
+}
+
+fn with_overrides(callers: &str) -> Limiter<MemoryStore<ManualClock>> {
+    let limiter = limiter(TIERS);
+    let mut controls = Controls::default();
+    for number in 0..CALLERS {
+        let name = format!("{callers}-{number:011}");
+        let document = Some(OVERRIDE.into());
+        let record =
+            Record { generation: 1, kind: RecordKind::Quota, domain: "api".into(), name: (&*name).into(), document };
+        if let Err(error) = controls.apply(&record) {
+            unreachable!("the record is sound: {error:?}");
+        }
+    }
+    limiter.install_tenants(controls.tenants().clone());
+    limiter
+}
+
+/// A check for a caller that was not seen before, so many times.
+pub(crate) fn new_keys(keys: usize) -> Iteration {
+    let (limiter, mut number) = (limiter(ONE_LIMIT), 0);
+    let check = move |caller: &str| check(&limiter, caller);
+    let mut name = String::with_capacity(32);
+    Box::new(move || {
+        number = (number + 1) % keys;
+        name.clear();
+        let _ = write!(name, "user-{number:011}");
+        check(&name);
+    })
+}
+
+/// A check for each caller in turn, as a wire makes it.
+fn checks(limiter: Limiter<MemoryStore<ManualClock>>) -> Iteration {
+    let (callers, mut next) = (callers(), 0);
+    Box::new(move || {
+        next = (next + 1) % callers.len();
+        check(&limiter, &callers[next]);
+    })
+}
+
+/// One check, as a wire makes it.
+fn check(limiter: &Limiter<MemoryStore<ManualClock>>, caller: &str) {
+    let entries = [("api_key", caller)];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request { domain: Some("api"), descriptors: &descriptors, cost: 1, ..Request::default() };
+    let decision = poll_once(limiter.check_request(&request));
+    assert!(matches!(decision, Some(Ok(_))), "a check in memory is decided at once");
+    black_box(decision);
+}
