@@ -6,35 +6,37 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tollgate_core::{Algorithm, Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
 use tollgate_rules::tenants::Block;
-use tollgate_rules::{AppliedTerms, Domain, MatchedRules, ResolvedBy, Rule, Ruleset};
+use tollgate_rules::{AppliedTerms, Domain, MatchedRules, ResolvedBy, Rule};
 
+use crate::in_force::RulesInForce;
 use crate::receipt::Receipt;
 
 /// Whether a request may pass, with every limit that applied.
 pub struct Decision {
     /// The rules that were in force. Names and limits are looked up in them, not copied.
-    pub(crate) rules: RulesRef,
+    pub(crate) in_force: RulesRef,
     pub(crate) matched: MatchedRules,
     pub(crate) verdict: Verdict,
     pub(crate) settlement: Settlement,
     pub(crate) receipt: Option<Box<Receipt>>,
 }
 
-/// A reference to a ruleset, which stays valid when other rules are installed.
+/// A reference to the rules in force, which stays valid when others are installed.
 pub(crate) enum RulesRef {
     /// Borrowed for one decision.
-    Loaded(Guard<Arc<Ruleset>>),
+    Loaded(Guard<Arc<RulesInForce>>),
     /// Owned by a session, for many decisions.
-    Shared(Arc<Ruleset>),
+    Shared(Arc<RulesInForce>),
 }
 
 impl Deref for RulesRef {
-    type Target = Ruleset;
+    type Target = RulesInForce;
 
-    fn deref(&self) -> &Ruleset {
+    #[inline]
+    fn deref(&self) -> &RulesInForce {
         match self {
-            RulesRef::Loaded(rules) => rules,
-            RulesRef::Shared(rules) => rules,
+            RulesRef::Loaded(in_force) => in_force,
+            RulesRef::Shared(in_force) => in_force,
         }
     }
 }
@@ -70,9 +72,10 @@ impl Outcome<'_> {
 
 impl Decision {
     /// An empty decision by these rules.
-    pub(crate) fn new(rules: RulesRef) -> Decision {
+    #[inline]
+    pub(crate) fn new(in_force: RulesRef) -> Decision {
         Decision {
-            rules,
+            in_force,
             matched: MatchedRules::default(),
             verdict: Verdict::default(),
             settlement: Settlement::default(),
@@ -119,7 +122,7 @@ impl Decision {
 
     /// The generation of the ruleset that was in force.
     pub fn generation(&self) -> u64 {
-        self.rules.generation()
+        self.in_force.rules.generation()
     }
 
     /// The limit that refused the request.
@@ -185,7 +188,7 @@ impl Decision {
 
     /// The domain of the request.
     pub fn domain(&self) -> &Domain {
-        &self.rules.domains()[self.matched.domain]
+        &self.in_force.rules.domains()[self.matched.domain]
     }
 
     fn outcome(&self, at: usize) -> Option<Outcome<'_>> {

@@ -18,12 +18,12 @@ impl<S: Store> Limiter<S> {
 
     /// Gives back everything that a decision took, in one claim, and updates its readings.
     async fn give_back(&self, request: &Request<'_>, decision: &mut Decision) {
-        let Decision { rules, matched, settlement, receipt, .. } = decision;
+        let Decision { in_force, matched, settlement, receipt, .. } = decision;
         let id = receipt.take().map_or_else(ids::next, |receipt| receipt.id);
         let (arena, mut again) = (LimitArena::default(), MatchedRules::default());
         let mut claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
         // The same rules resolved the same request before: this can't fail.
-        let _ = self.resolve(rules, request, &arena, &mut claim, &mut again);
+        let _ = self.resolve(in_force, request, &arena, &mut claim, &mut again);
         if (&again.applied, &again.limits) != (&matched.applied, &matched.limits) {
             // The caller's limits have just changed: what was taken under the old ones is not given back.
             return;

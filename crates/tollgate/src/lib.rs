@@ -18,6 +18,7 @@ mod decision;
 mod delay_refusal;
 mod explain;
 mod ids;
+mod in_force;
 mod limiter;
 mod peek;
 mod receipt;

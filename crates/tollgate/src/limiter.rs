@@ -5,8 +5,8 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
@@ -24,16 +24,18 @@ use tollgate_store::{Clock, MemoryConfig, MemoryStore, Store, SystemClock};
 use crate::decision::{Decision, RulesRef};
 use crate::explain::Explanation;
 use crate::ids;
+use crate::in_force::RulesInForce;
 use crate::receipt::Receipt;
 use crate::witness::{CheckTimer, Witness, WitnessHandle};
 
 /// Decides requests by the rules in force.
 pub struct Limiter<S> {
-    rules: ArcSwap<Ruleset>,
-    /// The callers' tiers, overrides and blocks.
-    tenants: ArcSwap<Tenants>,
-    /// How many rulesets were installed: tells a session when to load the rules again.
+    /// One pointer for everything that a check reads, because loading a shared pointer costs more than following one.
+    in_force: ArcSwap<RulesInForce>,
+    /// How often something was installed: tells a session when to load it again.
     installed: AtomicU64,
+    /// Held while something is installed, so that of two changes at the same time none is lost.
+    installing: Mutex<()>,
     store: S,
     /// How long results under an idempotency key are stored.
     once_retention: Span,
@@ -79,9 +81,9 @@ impl<S: Store> Limiter<S> {
     /// A limiter with these rules on this store.
     pub fn new(rules: Ruleset, store: S) -> Limiter<S> {
         Limiter {
-            rules: ArcSwap::from_pointee(rules),
-            tenants: ArcSwap::default(),
+            in_force: ArcSwap::from_pointee(RulesInForce { rules: Arc::new(rules), tenants: Arc::default() }),
             installed: AtomicU64::new(0),
+            installing: Mutex::default(),
             store,
             once_retention: DEFAULT_ONCE_RETENTION,
             clock: Box::new(SystemClock::default()),
@@ -109,13 +111,15 @@ impl<S: Store> Limiter<S> {
 
     /// The callers' tiers, overrides and blocks. They may be changed at any time.
     pub fn tenants(&self) -> Arc<Tenants> {
-        self.tenants.load_full()
+        self.in_force.load().tenants.clone()
     }
 
     /// Replaces the tenants atomically.
     pub fn install_tenants(&self, tenants: Arc<Tenants>) {
-        tenants.prepare(&self.rules.load());
-        self.tenants.store(tenants);
+        self.replace(|before| {
+            tenants.prepare(&before.rules);
+            RulesInForce { rules: before.rules.clone(), tenants }
+        });
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
@@ -124,14 +128,27 @@ impl<S: Store> Limiter<S> {
 
     /// Installs other rules. Requests in progress finish by the old ones; counters are unaffected.
     pub fn install(&self, rules: Ruleset) {
-        self.tenants.load().prepare(&rules);
-        self.rules.store(Arc::new(rules));
+        self.replace(|before| {
+            before.tenants.prepare(&rules);
+            RulesInForce { rules: Arc::new(rules), tenants: before.tenants.clone() }
+        });
+    }
+
+    fn replace(&self, change: impl FnOnce(&RulesInForce) -> RulesInForce) {
+        let _installing = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&self.in_force.load());
+        self.in_force.store(Arc::new(changed));
         self.installed.fetch_add(1, Ordering::Release);
     }
 
     /// The rules in force.
     pub fn rules(&self) -> Arc<Ruleset> {
-        self.rules.load_full()
+        self.in_force.load().rules.clone()
+    }
+
+    /// The rules in force and the tenants.
+    pub(crate) fn in_force(&self) -> Arc<RulesInForce> {
+        self.in_force.load_full()
     }
 
     /// The store of the counters.
@@ -174,7 +191,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`check_request`](Limiter::check_request).
     pub async fn check_within(&self, request: &Request<'_>, timeout: Option<Span>) -> Result<Decision, RequestError> {
-        let mut decision = Decision::new(RulesRef::Loaded(self.rules.load()));
+        let mut decision = Decision::new(RulesRef::Loaded(self.in_force.load()));
         self.decide(request, Settling::InStore { timeout }, &mut decision).await?;
         Ok(decision)
     }
@@ -184,7 +201,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`check_request`](Limiter::check_request).
     pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
-        let mut decision = Decision::new(RulesRef::Loaded(self.rules.load()));
+        let mut decision = Decision::new(RulesRef::Loaded(self.in_force.load()));
         // The future never waits, so the first poll completes it.
         let decided = poll_once(self.decide(request, Settling::ByPolicy(Source::Shed), &mut decision));
         decided.unwrap_or(Ok(()))?;
@@ -201,9 +218,10 @@ impl<S: Store> Limiter<S> {
         let mut timer = CheckTimer::start(self.witness.as_ref());
         let caller_digest = request.once.map(|_| CallerDigest::from_request(request));
         let arena = LimitArena::default();
-        let Decision { rules, matched, settlement, .. } = &mut *decision;
+        let Decision { in_force, matched, settlement, .. } = &mut *decision;
+        let rules = &*in_force.rules;
         let mut claim = Claim { id: ids::for_request(request), charges: SmallVec::new(), once: None, timeout: None };
-        let sound = self.resolve(rules, request, &arena, &mut claim, matched)?;
+        let sound = self.resolve(in_force, request, &arena, &mut claim, matched)?;
         match settling {
             Settling::InStore { timeout } => {
                 claim.timeout = timeout;
@@ -249,10 +267,10 @@ impl<S: Store> Limiter<S> {
 
     /// Explains what every rule of the domain does with the request, and reads the counters. Consumes nothing.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, RequestError> {
-        let rules = self.rules.load();
-        let arena = LimitArena::default();
+        let in_force = self.in_force.load();
+        let (rules, arena) = (&in_force.rules, LimitArena::default());
         let (resolved, fates) = {
-            let known = TenantContext { tenants: &self.tenants.load(), now: &|| self.clock.now(), arena: &arena };
+            let known = TenantContext { tenants: &in_force.tenants, now: &|| self.clock.now(), arena: &arena };
             let resolved = rules.resolve_for_tenant(request, ids::next(), &known)?;
             let fates = rules.explain_resolved(request, &resolved, Some(&known))?;
             (resolved, fates)
@@ -268,15 +286,15 @@ impl<S: Store> Limiter<S> {
     /// limiter must not be the outage.
     pub(crate) fn resolve<'a>(
         &self,
-        rules: &'a Ruleset,
+        in_force: &'a RulesInForce,
         request: &Request<'a>,
         arena: &'a LimitArena,
         claim: &mut Claim<'a>,
         matched: &mut MatchedRules,
     ) -> Result<bool, RequestError> {
         let resolve = || {
-            let known = TenantContext { tenants: &self.tenants.load(), now: &|| self.clock.now(), arena };
-            rules.resolve_into(request, Some(&known), claim, matched)
+            let known = TenantContext { tenants: &in_force.tenants, now: &|| self.clock.now(), arena };
+            in_force.rules.resolve_into(request, Some(&known), claim, matched)
         };
         match catch_unwind(AssertUnwindSafe(resolve)) {
             Ok(resolved) => resolved.map(|()| true),
@@ -325,7 +343,7 @@ impl std::error::Error for RulesError {}
 
 impl<S> fmt::Debug for Limiter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("tenants", &*self.tenants.load()).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("tenants", &self.in_force.load().tenants).finish_non_exhaustive()
     }
 }
 
