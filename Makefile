@@ -127,8 +127,9 @@ run_bench = TOLLGATE=$(bench_built)/dist/tollgate THROTTLECRAB=$(throttlecrab) R
 	cargo run --profile dist --manifest-path bench/Cargo.toml --
 
 .PHONY: bench
-bench: bench-built $(throttlecrab) $(peers_in_go) ## Benchmark Tollgate and its peers
-	$(run_bench)
+bench: bench-built perf-built $(throttlecrab) $(peers_in_go) ## Benchmark Tollgate and its peers, and write the results to docs/benchmarks.md
+	$(run_bench) | tee $(bench_built)/bench.log
+	@$(perf_built) report $(bench_built)/bench.log
 
 .PHONY: bench-server
 bench-server: bench-built $(throttlecrab) ## Benchmark the running server and its peers, without the library

@@ -33,7 +33,7 @@ pub fn run() {
     ]);
     let median: Vec<f64> = times.iter().map(|times| times.median()).collect();
     verdict("tollgate to governor, 1 thread", median[1] / median[0], 1.0);
-    verdict("tollgate to governor, 2 threads", median[5] / median[4], 1.2);
+    verdict("tollgate to governor, 2 threads", median[5] / median[4], 1.0);
     verdict("four limits to one", median[2] / median[1], 2.0);
     verdict("tollgate to limitador", median[1] / median[3], 1.0 / 15.0);
 }

@@ -47,7 +47,7 @@ pub fn run() {
     ]);
     let median: Vec<f64> = times.iter().map(|times| times.median()).collect();
     more("for callers without one", median[1] - median[0], 50.0);
-    more("for callers with one", median[2] - median[0], 200.0);
+    more("for callers with one", median[2] - median[0], 120.0);
     load();
 }
 

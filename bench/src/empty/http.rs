@@ -1,11 +1,11 @@
-//! `POST /v1/ratelimit/check` that reads the body and gives everybody the same answer.
+//! `POST /v1/ratelimit/check` that reads the body and gives everybody the same answer, with the headers of ours.
 
 use axum::extract::State;
 use axum::routing::post;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use bytes::Bytes;
-use http::{HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
@@ -18,14 +18,25 @@ struct CheckBody {
     cost: u64,
 }
 
-pub async fn axum(listener: TcpListener, length: usize) {
-    let app = Router::new().route("/v1/ratelimit/check", post(check)).with_state(answer(length));
+/// Serves an answer of this length, with these headers besides those that every answer of HTTP has.
+pub async fn axum(listener: TcpListener, length: usize, headers: HeaderMap) {
+    let app = Router::new().route("/v1/ratelimit/check", post(check)).with_state((headers, answer(length)));
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
     axum::serve(listener, app).await.expect("axum serves");
 }
 
-async fn check(State(answer): State<Bytes>, Json(_): Json<CheckBody>) -> ([(HeaderName, &'static str); 1], Bytes) {
-    ([(header::CONTENT_TYPE, "application/json")], answer)
+async fn check(State((headers, answer)): State<(HeaderMap, Bytes)>, Json(_): Json<CheckBody>) -> (HeaderMap, Bytes) {
+    (headers, answer)
+}
+
+/// Headers as they are in an argument, a line each.
+pub fn headers(text: &str) -> HeaderMap {
+    let parsed = |line: &str| {
+        let (name, value) = line.split_once(": ").expect("a header");
+        let name = HeaderName::try_from(name).expect("a name");
+        (name, HeaderValue::try_from(value).expect("a value"))
+    };
+    text.lines().map(parsed).collect()
 }
 
 /// JSON of this length.

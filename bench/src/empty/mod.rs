@@ -8,7 +8,7 @@ use std::future::Future;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-/// The argument with which this program becomes an empty server: `empty NAME`, and for HTTP the length of its answers.
+/// The argument with which this program becomes an empty server: `empty NAME`, and for HTTP the length and the headers of its answers.
 pub const CHILD: &str = "empty";
 
 /// Serves until the process is ended.
@@ -20,9 +20,9 @@ pub fn run(arguments: &[String]) {
         // As many threads as it has cores, which is one: which one is an argument.
         ["tonic-threads"] => serve(&mut threads, "grpc", grpc::tonic),
         ["hyper"] => serve(&mut one_thread, "grpc", grpc::hyper),
-        ["axum", length] => {
-            let length = length.parse().expect("the length of an answer");
-            serve(&mut one_thread, "http", move |listener| http::axum(listener, length));
+        ["axum", length, headers] => {
+            let (length, headers) = (length.parse().expect("the length of an answer"), http::headers(headers));
+            serve(&mut one_thread, "http", move |listener| http::axum(listener, length, headers));
         }
         _ => panic!("there is no empty server {arguments:?}"),
     }

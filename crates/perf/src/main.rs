@@ -4,6 +4,7 @@
 //! ```text
 //! tollgate-perf            fail if a path needs more than its budget allows
 //! tollgate-perf --update   write the budgets anew
+//! tollgate-perf report LOG write the output of `make bench` to docs/benchmarks.md
 //! ```
 //!
 //! Instruction counts do not depend on the load of the machine, so a change that costs 3 % is seen at once. They say
@@ -14,18 +15,21 @@ mod callgrind;
 mod client;
 mod memory;
 mod paths;
+mod report;
 mod server;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use budgets::{Budgets, Figure};
+use report::Run;
 
 /// The argument with which this program runs one path under valgrind.
 const RUN_PATH: &str = "run-path";
 /// The argument with which this program measures memory, in a process of its own.
 const RUN_MEMORY: &str = "run-memory";
 
+const BENCHMARKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
 const BUDGETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/budgets.txt");
 
 fn main() -> ExitCode {
@@ -34,9 +38,10 @@ fn main() -> ExitCode {
     let done = match arguments[..] {
         [] => compare(),
         ["--update"] => update(),
+        ["report", log] => report(Path::new(log)),
         [RUN_PATH, name] => paths::run(name),
         [RUN_MEMORY] => memory::run(),
-        _ => Err("usage: tollgate-perf [--update]".to_owned()),
+        _ => Err("usage: tollgate-perf [--update | report LOG]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,6 +70,28 @@ fn compare() -> Result<(), String> {
 fn update() -> Result<(), String> {
     let figures = measure()?;
     Budgets::new(callgrind::compiler()?, figures).write(Path::new(BUDGETS))
+}
+
+/// Writes the output of benchmarks to the page about them.
+fn report(log: &Path) -> Result<(), String> {
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let page = Path::new(BENCHMARKS);
+    let run = Run {
+        commit: printed("git", &["describe", "--always", "--dirty"])?,
+        date: printed("date", &["-u", "+%Y-%m-%d"])?,
+        processor: printed(
+            "sh",
+            &["-c", "echo $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"],
+        )?,
+    };
+    let written = report::replace_results(&read(page)?, &run, &read(log)?)?;
+    std::fs::write(page, written).map_err(|error| format!("{}: {error}", page.display()))
+}
+
+/// What a command prints.
+fn printed(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(command).args(arguments).output().map_err(|error| format!("{command}: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Every figure, instructions first.
