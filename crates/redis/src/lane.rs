@@ -26,6 +26,8 @@ pub(super) struct Lane {
     /// Signals that the connection was made or lost.
     changed: Notify,
     driven: AtomicBool,
+    /// The server has not answered a round trip although its answer was looked for.
+    overdue: AtomicBool,
 }
 
 struct LaneQueue {
@@ -104,6 +106,7 @@ impl Lane {
             wake: Notify::new(),
             changed: Notify::new(),
             driven: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
         }
     }
 
@@ -192,6 +195,16 @@ impl Lane {
         }
     }
 
+    /// Records whether a round trip takes long although this process looked for its answer.
+    pub(super) fn set_overdue(&self, overdue: bool) {
+        self.overdue.store(overdue, Ordering::Release);
+    }
+
+    /// Whether a claim without an answer waits for the server, and not only for this process to be scheduled.
+    pub(super) fn waits_for_server(&self) -> bool {
+        self.overdue.load(Ordering::Acquire) || !matches!(self.queue().state, LinkState::Up(_))
+    }
+
     /// Requests a check of the connection, or an attempt to connect, now.
     pub(super) fn request_check(&self) {
         self.queue().check_requested = true;
@@ -220,6 +233,7 @@ impl Lane {
 
     /// The connection was made.
     pub(super) fn link_up(&self, link: Link) {
+        self.set_overdue(false);
         self.queue().state = LinkState::Up(link);
         self.changed.notify_waiters();
     }

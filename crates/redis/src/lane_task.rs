@@ -3,6 +3,7 @@
 //! One round trip is in progress at a time. Claims that arrive meanwhile are the next batch; nothing waits for a
 //! timer.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ enum ServeEnd {
 /// An exponential backoff.
 pub(super) struct Backoff(Duration);
 
+/// An answer that was not there after this time is overdue. Shorter than the deadlines of claims, and longer than a
+/// healthy server takes.
+const OVERDUE_AFTER: Duration = Duration::from_millis(2);
 /// A connection without an answer for this time is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval at which a connection and the server's settings are checked.
@@ -149,7 +153,12 @@ impl LaneTask {
                 BatchCommands::Many(commands) => link.send_all(&commands).await,
             }
         };
-        match timeout(STALL_TIMEOUT, sent).await.unwrap_or(Err(Failure::Timeout)) {
+        tokio::pin!(sent);
+        let answers = match timeout(OVERDUE_AFTER, &mut sent).await {
+            Ok(answers) => answers,
+            Err(_) => self.wait_longer(sent).await,
+        };
+        match answers {
             Ok(answers) => {
                 self.batch.read(answers, &self.shared.counters);
                 true
@@ -159,6 +168,30 @@ impl LaneTask {
                 false
             }
         }
+    }
+}
+
+impl LaneTask {
+    /// Waits for the answers of a round trip that takes long.
+    async fn wait_longer<T>(&self, sent: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::pin!(sent);
+        // After a pause of this process, the answers may have arrived together with the timer. Other tasks, such as the
+        // one that reads them, run before this one continues.
+        tokio::task::yield_now().await;
+        let mut is_late = false;
+        let answers = timeout(
+            STALL_TIMEOUT,
+            poll_fn(|context| {
+                let polled = sent.as_mut().poll(context);
+                if polled.is_pending() && !std::mem::replace(&mut is_late, true) {
+                    self.lane.set_overdue(true);
+                }
+                polled
+            }),
+        )
+        .await;
+        self.lane.set_overdue(false);
+        answers.unwrap_or(Err(Failure::Timeout))
     }
 }
 

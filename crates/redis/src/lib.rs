@@ -225,9 +225,9 @@ impl Sharded for RedisStore {
     ) -> Result<(), Failure> {
         let packet = Box::new(Packet::new(claim, record, &self.shared.names, self.shared.now()));
         let mut sender = ClaimSender::new(&self.shared, location.slot);
-        let answer = match tokio::time::timeout(timeout, sender.settle(packet)).await {
-            Ok(settled) => settled?,
-            Err(_) => return Err(sender.timeout_failure()),
+        let answer = match sender.settle_within(packet, timeout).await {
+            Some(settled) => settled?,
+            None => return Err(sender.timeout_failure(location.shard)),
         };
         let bytes = answer.bytes.get(answer.range).unwrap_or_default();
         codec::read(answer.at, bytes, claim, settlement)

@@ -1,8 +1,12 @@
 //! Sends a claim to the node of its slot, and again if an answer proves that it did not run.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::Shared;
@@ -10,7 +14,8 @@ use super::codec::Packet;
 use super::dispatch::{AnswerPart, ClaimAnswer, Dispatcher};
 use super::error_reply::{ErrorReply, Remedy, ResendReason};
 use super::lane::{CallMode, PushError, QueuedClaim};
-use tollgate_store::sharded::Failure;
+use super::topology::ShardOwner;
+use tollgate_store::sharded::{Failure, ShardId};
 
 /// The maximum number of times that a claim is sent.
 const MAX_ATTEMPTS: u32 = 8;
@@ -21,24 +26,56 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct ClaimSender<'s> {
     shared: &'s Shared,
     slot: u16,
+    /// The hash of the claim's partition, which determines its lane.
+    hash: u64,
     /// The last error reply of a node that is not ready. More informative than a timeout.
     last_refusal: Option<String>,
 }
 
 impl<'s> ClaimSender<'s> {
     pub(super) fn new(shared: &'s Shared, slot: u16) -> ClaimSender<'s> {
-        ClaimSender { shared, slot, last_refusal: None }
+        ClaimSender { shared, slot, hash: 0, last_refusal: None }
     }
 
     /// The failure to report when the time is over.
-    pub(super) fn timeout_failure(self) -> Failure {
-        self.last_refusal.map_or(Failure::Timeout, Failure::Refused)
+    pub(super) fn timeout_failure(self, shard: ShardId) -> Failure {
+        if let Some(refusal) = self.last_refusal {
+            return Failure::Refused(refusal);
+        }
+        match self.shared.topology.shard(shard) {
+            ShardOwner::Node(peer) if peer.lane(self.hash).is_some_and(|lane| !lane.waits_for_server()) => {
+                Failure::Late
+            }
+            _ => Failure::Timeout,
+        }
+    }
+
+    /// Sends a claim until there is an answer. `None` if there is none in time.
+    pub(super) async fn settle_within(
+        &mut self,
+        packet: Box<Packet>,
+        timeout: Duration,
+    ) -> Option<Result<AnswerPart, Failure>> {
+        let mut settled = pin!(self.settle(packet));
+        if let Ok(answer) = tokio::time::timeout(timeout, &mut settled).await {
+            return Some(answer);
+        }
+        // After a pause of this process, the answer may have arrived together with the timer. The task that distributes
+        // answers runs before this one continues.
+        yield_now().await;
+        poll_fn(|context| {
+            Poll::Ready(match settled.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            })
+        })
+        .await
     }
 
     /// Sends a claim until there is an answer. If this is dropped before the claim was sent, nothing is charged.
     pub(super) async fn settle(&mut self, mut packet: Box<Packet>) -> Result<AnswerPart, Failure> {
         let topology = &self.shared.topology;
-        let hash = packet.partition();
+        self.hash = packet.partition();
         let mut mode = CallMode::Shared;
         let mut redirect = None;
         let mut pause = FIRST_PAUSE;
@@ -47,7 +84,7 @@ impl<'s> ClaimSender<'s> {
                 Some(node) => topology.peer_at(&node)?,
                 None => topology.route(self.slot).await?,
             };
-            let Some(lane) = peer.lane(hash) else { break };
+            let Some(lane) = peer.lane(self.hash) else { break };
             let (answer, answered) = oneshot::channel();
             match lane.push(QueuedClaim {
                 packet,

@@ -41,7 +41,7 @@ fn in_memory(sources: &ScrapeSources) -> GuardStatus {
     let shard = ShardStatus {
         name: MEMORY.to_owned(),
         circuit: Circuit::Closed,
-        errors: vec![("timeout", 0), ("unreachable", 0), ("refused", 0)],
+        errors: vec![("timeout", 0), ("unreachable", 0), ("refused", 0), ("late", 0)],
         last_error: None,
         warning: None,
     };

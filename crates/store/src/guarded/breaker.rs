@@ -1,10 +1,13 @@
 //! A breaker for each shard. A shard that failed repeatedly is not called until a probe succeeds.
+//!
+//! Failures count in relation to answers: a shard is failing if at least half of its calls fail again and again, or if
+//! no call was answered for a second. A call that had no answer because this process was not scheduled does not count
+//! as a failure of the shard.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tollgate_core::{Span, Timestamp};
 
 use super::status::Circuit;
@@ -12,14 +15,18 @@ use crate::sharded::{Failure, ShardId};
 
 /// The maximum number of shards with a breaker of their own. Further shards share breakers.
 pub(super) const MAX_SHARDS: usize = 1_024;
-/// This number of failures opens a breaker …
-const FAILURES: usize = 5;
-/// … if they occur within this time.
-const WINDOW: Span = Span::from_secs(10);
+/// This number of incidents opens a breaker …
+const INCIDENTS: u32 = 5;
+/// … if they occur within this time, and at least half of the calls since the first of them failed.
+const WINDOW: Span = Span::from_secs(1);
+/// A breaker also opens if all calls failed for this time …
+const OUTAGE: Span = Span::from_secs(1);
+/// … with no more than this time between two failures. Longer ago says nothing about now.
+const MAX_GAP: Span = Span::from_secs(10);
 /// The maximum length of a stored error, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 /// The counted reasons, as returned by `Failure::reason`. A pending claim is not a failure.
-const REASONS: [&str; 3] = ["timeout", "unreachable", "refused"];
+const REASONS: [&str; 4] = ["timeout", "unreachable", "refused", "late"];
 
 /// The breakers of all shards.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub(super) struct Breakers(Box<[Breaker]>);
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     circuit: AtomicU8,
+    /// The number of answers, counted only while the breaker is suspicious.
+    answered: AtomicU64,
     errors: [AtomicU64; REASONS.len()],
     history: Mutex<History>,
 }
@@ -37,16 +46,42 @@ pub(super) struct Breaker {
 struct History {
     /// The shard that failed last, which is the one to probe.
     shard: Option<ShardId>,
-    /// The times of the counted failures.
-    failures: SmallVec<[Timestamp; FAILURES]>,
+    recent: RecentFailures,
+    outage: Outage,
     /// Since when it is open, and for how long.
     open_since: (Timestamp, Span),
     last_error: Option<String>,
 }
 
+/// The failures within a window that begins with one.
+///
+/// When a shard stalls, all waiting claims fail together. That is one incident: a failure within one deadline of the
+/// last incident belongs to it.
+#[derive(Debug, Default)]
+struct RecentFailures {
+    began: Timestamp,
+    failed: u64,
+    incidents: u32,
+    last_incident: Timestamp,
+    /// The number of answers when the window began.
+    answered_before: u64,
+}
+
+/// A time without any answer.
+#[derive(Debug, Default)]
+struct Outage {
+    /// The first and the last failure.
+    since: Timestamp,
+    last: Timestamp,
+    /// The number of answers at the last failure.
+    answered: u64,
+}
+
 const CLOSED: u8 = 0;
-const OPEN: u8 = 1;
-const HALF_OPEN: u8 = 2;
+/// Closed after a failure. Answers are counted, because failures only matter in relation to them.
+const SUSPICIOUS: u8 = 1;
+const OPEN: u8 = 2;
+const HALF_OPEN: u8 = 3;
 
 impl Breakers {
     pub(super) fn new() -> Breakers {
@@ -64,21 +99,26 @@ impl Breakers {
 
 impl Breaker {
     pub(super) fn is_closed(&self) -> bool {
-        self.circuit.load(Ordering::Acquire) == CLOSED
+        self.circuit.load(Ordering::Acquire) <= SUSPICIOUS
     }
 
     pub(super) fn circuit(&self) -> Circuit {
         match self.circuit.load(Ordering::Acquire) {
-            CLOSED => Circuit::Closed,
+            CLOSED | SUSPICIOUS => Circuit::Closed,
             OPEN => Circuit::Open,
             _ => Circuit::HalfOpen,
         }
     }
 
-    /// Counts a failure and returns whether it opened the breaker, which then stays open for the cool-down.
-    ///
-    /// When a shard stalls, all waiting claims fail together. That is one incident: a failure within one deadline of
-    /// the last counted failure is not counted again.
+    /// Counts an answer.
+    pub(super) fn record_answer(&self) {
+        if self.circuit.load(Ordering::Relaxed) == SUSPICIOUS {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a failure and returns whether it opened the breaker, which then stays open for the cool-down. Failures
+    /// less than `incident` apart are one incident.
     pub(super) fn record_failure(
         &self,
         shard: ShardId,
@@ -93,13 +133,15 @@ impl Breaker {
         self.errors[reason].fetch_add(1, Ordering::Relaxed);
         let mut history = self.history();
         history.note(shard, failure);
-        // After the clock was set back, the times of earlier failures are meaningless.
-        history.failures.retain(|at| *at <= now && now.since(*at) < WINDOW);
-        if !self.is_closed() || history.failures.last().is_some_and(|last| now.since(*last) < incident) {
+        if !self.is_closed() {
             return false;
         }
-        history.failures.push(now);
-        let opens = history.failures.len() >= FAILURES;
+        self.circuit.store(SUSPICIOUS, Ordering::Release);
+        let answered = self.answered.load(Ordering::Relaxed);
+        let is_outage = history.outage.add(now, answered);
+        // A late failure says nothing about the shard, except that there was no answer.
+        let is_failing = *failure != Failure::Late && history.recent.add(now, answered, incident);
+        let opens = is_outage || is_failing;
         if opens {
             history.open_since = (now, cool_down);
             self.circuit.store(OPEN, Ordering::Release);
@@ -110,8 +152,13 @@ impl Breaker {
     /// The shard to probe now, if its cool-down is over. The cool-down starts again with the probe, so that there is
     /// another probe if this one never completes.
     pub(super) fn due(&self, now: Timestamp) -> Option<ShardId> {
-        if self.is_closed() {
-            return None;
+        match self.circuit.load(Ordering::Acquire) {
+            CLOSED => return None,
+            SUSPICIOUS => {
+                self.calm_down(now);
+                return None;
+            }
+            _ => {}
         }
         let mut history = self.history();
         let (since, cool_down) = history.open_since;
@@ -122,12 +169,21 @@ impl Breaker {
         Some(shard)
     }
 
+    /// Ends the suspicion when the last failure is long ago.
+    fn calm_down(&self, now: Timestamp) {
+        let history = self.history();
+        if history.outage.is_over(now) {
+            // Unless it has opened meanwhile.
+            let _ = self.circuit.compare_exchange(SUSPICIOUS, CLOSED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     /// Records the result of a probe: the breaker closes, or stays open for another cool-down.
     pub(super) fn record_probe(&self, shard: ShardId, result: &Result<(), Failure>, now: Timestamp, cool_down: Span) {
         let mut history = self.history();
         match result {
             Ok(()) => {
-                history.failures.clear();
+                (history.recent, history.outage) = Default::default();
                 self.circuit.store(CLOSED, Ordering::Release);
             }
             Err(failure) => {
@@ -152,6 +208,37 @@ impl Breaker {
 
     fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RecentFailures {
+    /// Adds a failure and returns whether the shard fails too often.
+    fn add(&mut self, now: Timestamp, answered: u64, incident: Span) -> bool {
+        // After the clock was set back, the times of earlier failures are meaningless.
+        if self.incidents == 0 || now < self.began || now.since(self.began) >= WINDOW {
+            *self = RecentFailures { began: now, answered_before: answered, ..RecentFailures::default() };
+        }
+        self.failed += 1;
+        if self.incidents == 0 || now.since(self.last_incident) >= incident {
+            self.incidents += 1;
+            self.last_incident = now;
+        }
+        self.incidents >= INCIDENTS && self.failed >= answered.saturating_sub(self.answered_before)
+    }
+}
+
+impl Outage {
+    /// Adds a failure and returns whether there has been no answer for too long.
+    fn add(&mut self, now: Timestamp, answered: u64) -> bool {
+        if self.answered != answered || self.is_over(now) {
+            *self = Outage { since: now, last: now, answered };
+        }
+        self.last = now;
+        now.since(self.since) >= OUTAGE
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        now < self.last || now.since(self.last) >= MAX_GAP
     }
 }
 
@@ -223,10 +310,64 @@ mod tests {
         let long_ago = START.before(Span::from_secs(3_600));
         assert_eq!(opened(START).due(long_ago), Some(SHARD));
         let breaker = Breaker::default();
-        (0..4).for_each(|failed| assert!(!fail(&breaker, START.after(Span::from_secs(failed)))));
+        (0..4).for_each(|failed| assert!(!fail(&breaker, START.after(Span::from_micros(failed * 8_000)))));
         for failed in 0..5u64 {
             assert_eq!(fail(&breaker, long_ago.after(Span::from_micros(failed * 8_000))), failed == 4);
         }
+    }
+
+    #[test]
+    fn failures_count_in_relation_to_answers() {
+        for (answers, opens) in [(0, true), (1, true), (2, false), (100, false)] {
+            let breaker = Breaker::default();
+            let mut opened = false;
+            for at in 0..100 {
+                opened |= fail(&breaker, START.after(Span::from_micros(at * 8_000)));
+                (0..answers).for_each(|_| breaker.record_answer());
+            }
+            assert_eq!((opened, !breaker.is_closed()), (opens, opens), "{answers} answers for each failure");
+        }
+    }
+
+    #[test]
+    fn a_second_without_any_answer_opens_it_however_few_calls_there_are() {
+        let seconds = |seconds| START.after(Span::from_secs(seconds));
+        let breaker = Breaker::default();
+        assert!(!fail(&breaker, START) && fail(&breaker, seconds(3)));
+        let breaker = Breaker::default();
+        assert!(!fail(&breaker, START) && !fail(&breaker, seconds(10)), "too long ago");
+        breaker.record_answer();
+        assert!(!fail(&breaker, seconds(13)), "there was an answer");
+        assert!(fail(&breaker, seconds(14)));
+    }
+
+    #[test]
+    fn failures_of_this_process_do_not_open_it_unless_nothing_else_happens() {
+        let late = |breaker: &Breaker, at| {
+            let now = START.after(Span::from_micros(at));
+            breaker.record_failure(SHARD, &Failure::Late, now, INCIDENT, COOL_DOWN)
+        };
+        let breaker = Breaker::default();
+        for at in 0..1_000 {
+            assert!(!late(&breaker, at * 20_000));
+            breaker.record_answer();
+        }
+        let breaker = Breaker::default();
+        let opened = (0..100).find(|at| late(&breaker, at * 20_000));
+        assert_eq!(opened, Some(50), "after a second without any answer");
+    }
+
+    #[test]
+    fn answers_are_counted_only_after_a_failure() {
+        let breaker = Breaker::default();
+        let counted = || {
+            breaker.record_answer();
+            breaker.answered.load(Ordering::Relaxed)
+        };
+        assert_eq!(counted(), 0);
+        assert!(!fail(&breaker, START));
+        assert_eq!((breaker.due(START.after(Span::from_secs(9))), counted()), (None, 1));
+        assert_eq!((breaker.due(START.after(Span::from_secs(10))), counted()), (None, 1), "the failure is long ago");
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct Guarded<S, C = SystemClock> {
 const RESPONSE_MARGIN: Duration = Duration::from_millis(3);
 /// With less time than this the store is not called.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+/// A timer that fires this much too late was held up by this machine: timers are exact to a millisecond.
+const TIMER_SLACK: Duration = Duration::from_millis(3);
 /// The pause before a claim that another caller is settling is sent again.
 const PENDING_RETRY: Duration = Duration::from_millis(1);
 
@@ -179,7 +181,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         Err(Failure::Pending)
     }
 
-    /// Calls a location and records a failure in its breaker.
+    /// Calls a location and records the outcome in its breaker.
     async fn call(
         &self,
         location: Location,
@@ -188,23 +190,30 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
+        let began = self.clock.now();
         let answer = self.inner.settle_at(location, claim, record, timeout, settlement).await;
-        if let Err(failure) = &answer {
-            // A timeout much shorter than the deadline says little about the shard. Otherwise impatient callers could
-            // open its breaker.
-            let is_inconclusive = *failure == Failure::Timeout && timeout < self.config.deadline / 2;
-            if !is_inconclusive {
-                self.note_failure(location.shard, failure);
-            }
+        match &answer {
+            Ok(()) | Err(Failure::Pending) => self.breakers.for_shard(location.shard).record_answer(),
+            Err(failure) => self.note_failure(location.shard, failure, timeout, began),
         }
         answer
     }
 
     #[cold]
-    fn note_failure(&self, shard: ShardId, failure: &Failure) {
+    fn note_failure(&self, shard: ShardId, failure: &Failure, timeout: Duration, began: Timestamp) {
+        let now = self.clock.now();
+        let failure = match failure {
+            // A timeout much shorter than the deadline says little about the shard. Otherwise impatient callers could
+            // open its breaker.
+            Failure::Timeout | Failure::Late if timeout < self.config.deadline / 2 => return,
+            Failure::Timeout if Duration::from_micros(now.since(began).as_micros()) > timeout + TIMER_SLACK => {
+                &Failure::Late
+            }
+            failure => failure,
+        };
         let incident = Span::from_micros(u64::try_from(self.config.deadline.as_micros()).unwrap_or(u64::MAX));
         let cool_down = jittered(self.config.cool_down);
-        if self.breakers.for_shard(shard).record_failure(shard, failure, self.clock.now(), incident, cool_down) {
+        if self.breakers.for_shard(shard).record_failure(shard, failure, now, incident, cool_down) {
             tracing::warn!(shard = self.name(shard), error = %failure, "the breaker of a store shard opened after repeated failures");
         }
     }

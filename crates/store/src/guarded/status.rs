@@ -110,7 +110,7 @@ impl UnavailableReason {
 impl From<&Failure> for UnavailableReason {
     fn from(failure: &Failure) -> UnavailableReason {
         match failure {
-            Failure::Timeout | Failure::Pending => UnavailableReason::Timeout,
+            Failure::Timeout | Failure::Late | Failure::Pending => UnavailableReason::Timeout,
             Failure::Unreachable(_) | Failure::Interrupted(_) => UnavailableReason::Unreachable,
             Failure::Refused(_) => UnavailableReason::Refused,
         }

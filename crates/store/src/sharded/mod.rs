@@ -119,6 +119,8 @@ pub struct TransportStats {
 pub enum Failure {
     /// The shard did not answer in time.
     Timeout,
+    /// There was no answer in time because this process was not scheduled. The shard may have answered.
+    Late,
     /// The shard cannot be reached. It did not receive the claim.
     Unreachable(String),
     /// The connection broke, or the answer cannot be read. The shard may have settled the claim.
@@ -134,7 +136,7 @@ impl Failure {
     pub fn is_unsettled(&self) -> bool {
         match self {
             Failure::Unreachable(_) | Failure::Refused(_) | Failure::Pending => true,
-            Failure::Timeout | Failure::Interrupted(_) => false,
+            Failure::Timeout | Failure::Late | Failure::Interrupted(_) => false,
         }
     }
 
@@ -142,6 +144,7 @@ impl Failure {
     pub fn reason(&self) -> &'static str {
         match self {
             Failure::Timeout => "timeout",
+            Failure::Late => "late",
             Failure::Unreachable(_) | Failure::Interrupted(_) => "unreachable",
             Failure::Refused(_) => "refused",
             Failure::Pending => "pending",
@@ -153,6 +156,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Timeout => f.write_str("no answer in time"),
+            Failure::Late => f.write_str("no answer in time, because this server was not scheduled"),
             Failure::Unreachable(reason) | Failure::Interrupted(reason) | Failure::Refused(reason) => {
                 f.write_str(reason)
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Claim, OnFailure, Source, Span};
+use tollgate_core::{Algorithm, Claim, OnFailure, Source, Span};
 use tollgate_store::{Circuit, Level};
 
 use crate::guarded::world::{Rule, Server, claim, skip};
@@ -25,7 +25,7 @@ async fn five_failures_open_it_and_then_nothing_is_sent() {
     assert!(!server.one(deny.take(&value, 1)).await.admits);
     assert_eq!(server.node(1).calls(), 5, "a shard with an open breaker was called");
     let status = server.guard.status();
-    assert_eq!(status.shards[1].errors, [("timeout", 0), ("unreachable", 5), ("refused", 0)]);
+    assert_eq!(status.shards[1].errors, [("timeout", 0), ("unreachable", 5), ("refused", 0), ("late", 0)]);
     assert_eq!(status.shards[1].last_error.as_deref(), Some("the shard is set to be unreachable"));
     assert_eq!(status.shards[0].last_error, None);
     // The other shards are as exact as before.
@@ -74,10 +74,67 @@ async fn failures_far_apart_do_not_open_it() {
         server.node(0).set_fault(ShardFault::Error);
         server.one(deny.take("x", 1)).await;
         server.node(0).set_fault(ShardFault::None);
-        skip(server.shards.clock(), 2_500 * MS);
+        server.one(deny.take("x", 0)).await;
+        skip(server.shards.clock(), 500 * MS);
     }
     assert_eq!(server.circuit(0), Circuit::Closed);
     assert_eq!(server.guard.status().shards[0].errors[2], ("refused", 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_rare_open_it_too() {
+    let (server, deny) = (Server::new(1), Rule::ten(OnFailure::Deny));
+    server.node(0).set_fault(ShardFault::Unreachable);
+    server.one(deny.take("x", 1)).await;
+    skip(server.shards.clock(), 2_500 * MS);
+    assert_eq!(server.circuit(0), Circuit::Closed);
+    server.one(deny.take("x", 1)).await;
+    assert_eq!(server.circuit(0), Circuit::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hiccups_among_many_answers_refuse_only_the_calls_that_they_meet() {
+    let server = Server::new(1);
+    let deny = Rule::new("many", 100_000, Algorithm::FixedWindow, OnFailure::Deny);
+    for hiccup in 0..50 {
+        for _ in 0..20 {
+            let reading = server.one(deny.take("x", 1)).await;
+            assert_eq!((reading.admits, reading.source), (true, Source::Store), "after {hiccup} hiccups");
+            skip(server.shards.clock(), MS);
+        }
+        server.node(0).set_fault(ShardFault::Stalled);
+        for _ in 0..10 {
+            assert_eq!(server.one(deny.take("x", 1)).await.source, Source::Assumed, "its own call had no answer");
+        }
+        server.node(0).set_fault(ShardFault::None);
+        skip(server.shards.clock(), 10 * MS);
+    }
+    assert_eq!(server.circuit(0), Circuit::Closed);
+    assert_eq!(server.guard.status().shards[0].errors[0], ("timeout", 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_not_scheduled_does_not_blame_the_shard() {
+    let server = Server::new(1);
+    let deny = Rule::new("many", 100_000, Algorithm::FixedWindow, OnFailure::Deny);
+    for pause in 0..50 {
+        server.node(0).set_fault(ShardFault::Stalled);
+        for _ in 0..3 {
+            // The timer of eight milliseconds fires after thirty.
+            let paused = async {
+                tokio::time::sleep(MS).await;
+                skip(server.shards.clock(), 30 * MS);
+            };
+            let (reading, ()) = tokio::join!(server.one(deny.take("x", 1)), paused);
+            assert_eq!(reading.source, Source::Assumed);
+        }
+        server.node(0).set_fault(ShardFault::None);
+        let reading = server.one(deny.take("x", 1)).await;
+        assert_eq!((reading.admits, reading.source), (true, Source::Store), "after {pause} pauses");
+    }
+    assert_eq!(server.circuit(0), Circuit::Closed);
+    let errors = server.guard.status().shards[0].errors.clone();
+    assert_eq!((errors[0], errors[3]), (("timeout", 0), ("late", 150)));
 }
 
 #[tokio::test(start_paused = true)]

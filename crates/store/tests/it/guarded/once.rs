@@ -154,7 +154,7 @@ async fn a_claim_that_somebody_else_does_not_finish_is_refused_for_now() {
         assert_eq!(answer, (false, Wait::For(Reading::RETRY_AFTER), Source::Store));
     }
     let status = server.guard.status();
-    assert_eq!(status.shards[0].errors, [("timeout", 0), ("unreachable", 0), ("refused", 0)]);
+    assert_eq!(status.shards[0].errors, [("timeout", 0), ("unreachable", 0), ("refused", 0), ("late", 0)]);
     // The record is pending for at most a second.
     skip(server.shards.clock(), 1_000 * MS);
     assert_eq!(server.settle(&order.claim(1, 7)).await.replay, Replay::First);

@@ -293,8 +293,8 @@ Gauge tollgate_circuit_state [shard]
     "Circuit of a shard of the store: 0 closed (claims are sent), 1 half-open (it is being probed), 2 open (it failed too often and gets no claims)"
     "2: check that node and the network; `/readyz` has the reason"
 Counter tollgate_store_errors_total [shard reason]
-    "Claims that a shard of the store did not settle, by shard and reason: timeout, unreachable, refused (an error response)"
-    "`timeout` alone: a slow node; `refused`: see the log of the node"
+    "Claims that a shard of the store did not settle, by shard and reason: timeout, unreachable, refused (an error response), late (this server was not scheduled in time)"
+    "`timeout` alone: a slow node; `refused`: see the log of the node; `late`: this server needs more processor time"
 Counter tollgate_failopen_total [reason]
     "Requests that passed although the store did not count all of them, by reason: open (the circuit is), timeout, unreachable, refused, shed (too many checks at once), panic; includes those that local memory counted"
     "Requests that may have passed against the rules; rules that must deny instead have `policy: security`"
