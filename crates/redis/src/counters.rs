@@ -10,8 +10,8 @@ use std::time::Duration;
 use tollgate_core::{Claim, Settlement, Source};
 use tollgate_store::sharded::TransportStats;
 use tollgate_store::{
-    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture, SettleFuture, SharedStatus,
-    SharedStore, Store,
+    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture, SavedGuard, SettleFuture,
+    SharedStatus, SharedStore, Store, SystemClock,
 };
 
 use crate::driver::StoreDriver;
@@ -78,8 +78,21 @@ impl RedisCounters {
     /// # Errors
     /// If a setting is invalid. An unavailable Redis is not an error.
     pub fn new(config: RedisConfig, guard: GuardConfig) -> Result<RedisCounters, OpenError> {
+        RedisCounters::restored(config, guard, None)
+    }
+
+    /// Like [`new`](Self::new), with the state that was [saved](Self::save) before a restart. While Redis is unavailable,
+    /// limits then stay as they were, instead of starting afresh with each restart.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn restored(
+        config: RedisConfig,
+        guard: GuardConfig,
+        saved: Option<&SavedGuard>,
+    ) -> Result<RedisCounters, OpenError> {
         let redis = config.build().map_err(OpenError::Config)?;
-        let guarded = Arc::new(Guarded::new(redis, guard));
+        let guarded = Arc::new(Guarded::restored(redis, guard, SystemClock::default(), saved));
         let driver = StoreDriver::start(guarded.clone()).map_err(OpenError::Thread)?;
         Ok(RedisCounters { store: DenyCache::new(guarded), level: AtomicU8::new(0), _driver: driver })
     }
@@ -93,6 +106,12 @@ impl RedisCounters {
     /// The state of Redis, and the number of claims that passed without it.
     pub fn status(&self) -> GuardStatus {
         self.store.inner().status()
+    }
+
+    /// The state to restore after a restart: the number of servers, and what is left of the counters. Worth saving when
+    /// the process stops, and from time to time while Redis is unavailable.
+    pub fn save(&self) -> SavedGuard {
+        self.store.inner().save()
     }
 
     /// The traffic to Redis.
@@ -137,6 +156,10 @@ impl SharedStore for RedisCounters {
 
     fn wait_until_ready(&self, timeout: Duration) -> ReadyFuture<'_> {
         Box::pin(RedisCounters::wait_until_ready(self, timeout))
+    }
+
+    fn save(&self) -> SavedGuard {
+        RedisCounters::save(self)
     }
 
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {

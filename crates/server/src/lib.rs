@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod config;
+mod outage_state;
 mod serve;
 mod snapshots;
 mod store_health;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_core::{Claim, Settlement, Source};
 
 use crate::Store;
-use crate::guarded::{GuardStatus, Level};
+use crate::guarded::{GuardStatus, Level, SavedGuard};
 use crate::memory::MemoryStore;
 use crate::sharded::TransportStats;
 
@@ -44,6 +44,9 @@ pub trait SharedStore: Debug + Send + Sync {
 
     /// Waits until the store answers, but no longer than the timeout.
     fn wait_until_ready(&self, timeout: Duration) -> ReadyFuture<'_>;
+
+    /// The state to pass to the store after a restart, for the case that the shards are unavailable then.
+    fn save(&self) -> SavedGuard;
 
     /// The value that all servers of this store have under a name: the proposal, unless another server proposed a
     /// value before. The error says why there is none.

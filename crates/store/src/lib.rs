@@ -20,7 +20,7 @@ pub mod sharded;
 pub use clock::{Clock, ManualClock, Stopwatch, StopwatchMark, SystemClock};
 pub use counters::{AgreeFuture, Counters, ReadyFuture, SettleFuture, SharedStatus, SharedStore};
 pub use deny_cache::DenyCache;
-pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
+pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
 
 /// Settles claims.

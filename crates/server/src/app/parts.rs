@@ -26,6 +26,7 @@ use super::rules::{LoadedRules, RulesFollower};
 use super::store::CounterStore;
 use super::{control, observability};
 use crate::config::{DataSettings, ServerSettings};
+use crate::outage_state::OutageState;
 use crate::snapshots::Snapshots;
 
 /// The components of a server.
@@ -52,11 +53,12 @@ pub(super) struct Components {
     pub(super) traces: Option<TraceGuard>,
 }
 
-/// Counters in memory, which are saved when the server has stopped.
+/// Counters in memory, or the state for an outage of a shared store, which are saved when the server has stopped.
 #[derive(Clone)]
 pub(super) struct SavedCounters {
     limiter: Arc<Limiter<Counters>>,
     snapshots: Option<Snapshots>,
+    outage: Option<OutageState>,
     /// Locked until all is written.
     _data: Option<Arc<DataDir>>,
 }
@@ -79,7 +81,8 @@ impl Components {
         let loaded = control::load(&foundation, runtime).map_err(one)?;
         let layer = LayerHandle::new(loaded.controls.layer(SystemClock::default().now()));
         let (ruleset, rules) = LoadedRules::build(&foundation, layer)?;
-        let CounterStore { counters, snapshots, shared } = CounterStore::build(&foundation, &mut tasks).map_err(one)?;
+        let CounterStore { counters, snapshots, outage, shared } =
+            CounterStore::build(&foundation, &mut tasks).map_err(one)?;
         let waits = !counters.never_waits();
         let observability = observability::build(&foundation, loaded.db.as_ref(), waits).map_err(one)?;
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
@@ -126,7 +129,7 @@ impl Components {
             health: foundation.health,
             tasks,
             deregistration,
-            saved: SavedCounters { limiter, snapshots, _data: foundation.data },
+            saved: SavedCounters { limiter, snapshots, outage, _data: foundation.data },
             shared,
             agreement,
             decisions: observability.decisions.clone(),
@@ -136,8 +139,13 @@ impl Components {
 }
 
 impl SavedCounters {
-    /// Writes the last snapshot of the counters.
+    /// Writes the last snapshot of the counters, or the last state for an outage.
     pub(super) fn save(&self) {
+        if let (Some(outage), Some(store)) = (&self.outage, self.limiter.store().shared())
+            && let Err(error) = outage.save(store)
+        {
+            tracing::error!(%error, "saving the state for an outage of the store failed");
+        }
         let Some(snapshots) = &self.snapshots else { return };
         if let Err(error) = snapshots.save_counters(&*self.limiter) {
             let path = snapshots.path();

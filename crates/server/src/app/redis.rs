@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use tollgate_redis::{ClientCert, Password, RedisConfig, RedisCounters};
-use tollgate_store::guarded::GuardConfig;
+use tollgate_store::{GuardConfig, SavedGuard};
 
 use super::store::read;
 use crate::config::{PasswordSource, RedisSettings};
 
 /// # Errors
 /// If the settings can't be used. A Redis that is unavailable is not an error.
-pub(super) fn open(settings: &RedisSettings) -> Result<RedisCounters, String> {
-    let counters = RedisCounters::new(config(settings)?, guard(settings));
+pub(super) fn open(settings: &RedisSettings, saved: Option<&SavedGuard>) -> Result<RedisCounters, String> {
+    let counters = RedisCounters::restored(config(settings)?, guard(settings), saved);
     counters.map_err(|error| format!("the settings of Redis are invalid: {error}"))
 }
 
@@ -44,6 +44,7 @@ fn guard(settings: &RedisSettings) -> GuardConfig {
         deadline: settings.deadline,
         cool_down: settings.cool_down,
         last_resort: settings.last_resort,
+        replicas: settings.replicas,
         ..GuardConfig::default()
     }
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate::{Limiter, MemoryConfig};
-use tollgate_store::{Counters, SharedStore};
+use tollgate_store::{Counters, SavedGuard, SharedStore};
 
 use super::component::{Foundation, Tasks};
 use crate::config::{DataSettings, RedisSettings, StoreSettings};
+use crate::outage_state::OutageState;
 use crate::snapshots::{SnapshotReporter, Snapshots};
 use crate::store_health;
 
@@ -21,6 +22,8 @@ pub(super) struct CounterStore {
     pub(super) counters: Counters,
     /// Snapshots of counters in memory, if there is a data directory.
     pub(super) snapshots: Option<Snapshots>,
+    /// The state for an outage of a shared store, if there is a data directory.
+    pub(super) outage: Option<OutageState>,
     /// The store, if it is shared with other servers.
     pub(super) shared: Option<Arc<dyn SharedStore>>,
 }
@@ -42,28 +45,37 @@ impl CounterStore {
                     Some(snapshots) => snapshots.load(memory, health),
                     None => memory.build(),
                 };
-                Ok(CounterStore { counters: store.into(), snapshots, shared: None })
+                Ok(CounterStore { counters: store.into(), snapshots, outage: None, shared: None })
             }
             StoreSettings::Redis(redis) => {
                 if let DataSettings::Directory { is_explicit: true, .. } = settings.data {
-                    tracing::info!("counters are in Redis: the data directory stores only the last good rules");
+                    tracing::info!(
+                        "counters are in Redis: the data directory stores the last good rules, and the state for an outage of Redis"
+                    );
                 }
-                let shared = open_redis(redis)?;
-                let (watched, health) = (shared.clone(), health.clone());
-                tasks.add(move |closing| store_health::watch(watched, health, closing));
-                Ok(CounterStore { counters: Counters::Shared(shared.clone()), snapshots: None, shared: Some(shared) })
+                let outage = data.as_ref().map(|data| OutageState::in_directory(data.path()));
+                let saved = outage.as_ref().and_then(OutageState::load);
+                let shared = open_redis(redis, saved.as_ref())?;
+                let (watched, watched_health) = (shared.clone(), health.clone());
+                tasks.add(move |closing| store_health::watch(watched, watched_health, closing));
+                if let Some(outage) = outage.clone() {
+                    let (store, interval, health) = (shared.clone(), settings.snapshot_interval, health.clone());
+                    tasks.add(move |closing| outage.save_periodically(store, interval, health, closing));
+                }
+                let counters = Counters::Shared(shared.clone());
+                Ok(CounterStore { counters, snapshots: None, outage, shared: Some(shared) })
             }
         }
     }
 }
 
 #[cfg(feature = "redis")]
-fn open_redis(settings: &RedisSettings) -> Result<Arc<dyn SharedStore>, String> {
-    Ok(Arc::new(super::redis::open(settings)?))
+fn open_redis(settings: &RedisSettings, saved: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
+    Ok(Arc::new(super::redis::open(settings, saved)?))
 }
 
 #[cfg(not(feature = "redis"))]
-fn open_redis(_: &RedisSettings) -> Result<Arc<dyn SharedStore>, String> {
+fn open_redis(_: &RedisSettings, _: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
     Err("store: this binary was built without Redis; write memory, or build it with the feature `redis`".to_owned())
 }
 
@@ -103,8 +115,9 @@ mod tests {
             deadline: std::time::Duration::from_millis(8),
             cool_down: std::time::Duration::from_secs(1),
             last_resort: None,
+            replicas: 1,
         };
-        let error = open_redis(&settings).unwrap_err();
+        let error = open_redis(&settings, None).unwrap_err();
         assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");
     }
 }

@@ -185,6 +185,8 @@ pub struct RedisSettings {
     pub cool_down: Duration,
     /// Requests per second that may pass uncounted; `None` means no bound.
     pub last_resort: Option<u64>,
+    /// The least number of servers among which limits are divided without Redis.
+    pub replicas: u64,
 }
 
 /// Authentication with Redis.

@@ -24,6 +24,7 @@ impl SettingsReader<'_> {
             SettingKind::Rate { max } => text::rate(text, max),
             _ => Err(mismatch()),
         });
+        let replicas = self.count("replicas");
         let (address, access) = (address?, access?);
         if !self.is_consistent(address.as_ref(), &access) {
             return None;
@@ -37,6 +38,7 @@ impl SettingsReader<'_> {
             deadline: deadline?,
             cool_down: cool_down?,
             last_resort: last_resort?,
+            replicas: replicas?,
         })))
     }
 

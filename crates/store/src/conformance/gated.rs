@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use tollgate_core::{Claim, Settlement, Source, Span};
 
 use crate::guarded::Level;
-use crate::{AgreeFuture, MemoryConfig, MemoryStore, ReadyFuture, SettleFuture, SharedStatus, SharedStore, Store};
+use crate::{
+    AgreeFuture, MemoryConfig, MemoryStore, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store,
+};
 
 /// Counters in memory behind a gate, which is closed at first. Answers wait until the gate is open.
 #[derive(Debug)]
@@ -124,6 +126,10 @@ impl SharedStore for GatedStore {
             let mut open = self.open.subscribe();
             tokio::time::timeout(timeout, open.wait_for(|open| *open)).await.is_ok()
         })
+    }
+
+    fn save(&self) -> SavedGuard {
+        SavedGuard::new(self.status().guard.replicas)
     }
 
     /// Fails while the gate is closed.

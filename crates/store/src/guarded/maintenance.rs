@@ -43,7 +43,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         GuardStatus {
             level: self.level(&shards),
             shards,
-            replicas: self.replicas.load(Ordering::Relaxed),
+            replicas: self.replicas(),
             heartbeat_error: self
                 .heartbeat_error
                 .lock()
@@ -73,13 +73,14 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     async fn send_heartbeats(&self) {
-        let mut history = [1; HEARTBEAT_HISTORY];
+        // After a restart the count from before it stays for as long as one that was heard.
+        let mut history = [self.counted_replicas.load(Ordering::Relaxed); HEARTBEAT_HISTORY];
         for turn in (0..HEARTBEAT_HISTORY).cycle() {
             let beat = self.inner.heartbeat(HEARTBEAT).await;
             // The last known count stays valid until there is a new one.
             if let Ok(replicas) = &beat {
                 history[turn] = *replicas;
-                self.replicas.store(history.into_iter().fold(1, u64::max), Ordering::Relaxed);
+                self.counted_replicas.store(history.into_iter().fold(1, u64::max), Ordering::Relaxed);
             }
             *self.heartbeat_error.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
             tokio::time::sleep(HEARTBEAT).await;
@@ -118,7 +119,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
                 self.outbox.push(claim);
             }
             let max = MAX_SENDS - claims.len();
-            claims.extend(self.local.take_debits(max, self.replicas.load(Ordering::Relaxed), now, is_available));
+            claims.extend(self.local.take_debits(max, self.replicas(), now, is_available));
             join_all(claims.into_iter().map(|claim| self.send_deferred(claim))).await;
             tokio::time::sleep(INTERVAL).await;
         }

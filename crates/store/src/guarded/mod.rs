@@ -14,19 +14,20 @@ mod local;
 mod maintenance;
 mod outbox;
 mod policy;
+mod saved;
 mod settlements;
 mod split;
 mod status;
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{Ask, Claim, Settlement, Source, Span, Timestamp, settle_into};
 
-use crate::Store;
 use crate::clock::{Clock, SystemClock};
 use crate::sharded::{Failure, Location, OnceRecord, ShardId, Sharded};
+use crate::{Store, secret};
 use breaker::{Breakers, jittered};
 use last_resort::LastResort;
 use local::Local;
@@ -34,6 +35,7 @@ use outbox::Outbox;
 use split::ClaimLocations;
 use status::{FailOpen, UnavailableReason};
 
+pub use saved::{SavedGuard, SavedGuardError};
 pub use status::{Circuit, GuardStatus, Level, ShardStatus};
 
 /// The configuration of a guarded store.
@@ -47,6 +49,8 @@ pub struct GuardConfig {
     pub last_resort: Option<u64>,
     /// The maximum number of counters in local memory while shards are unavailable.
     pub local_keys: usize,
+    /// The least number of servers among which limits are divided while shards are unavailable. More if more were seen.
+    pub replicas: u64,
 }
 
 /// A store that answers every claim: from its shards while they answer, otherwise by the charges' policies.
@@ -59,8 +63,8 @@ pub struct Guarded<S, C = SystemClock> {
     local: Local,
     outbox: Outbox,
     last_resort: Option<LastResort>,
-    /// The number of running servers at the last heartbeats.
-    replicas: AtomicU64,
+    /// The number of running servers at the last heartbeats, or before the last restart.
+    counted_replicas: AtomicU64,
     /// The error of the last heartbeat, if it failed.
     heartbeat_error: Mutex<Option<Failure>>,
     fail_open: FailOpen,
@@ -84,6 +88,7 @@ impl Default for GuardConfig {
             cool_down: Duration::from_secs(5),
             last_resort: None,
             local_keys: 100_000,
+            replicas: 1,
         }
     }
 }
@@ -98,19 +103,34 @@ impl<S: Sharded> Guarded<S> {
 impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// Guards a store, using the given clock.
     pub fn with_clock(inner: S, config: GuardConfig, clock: C) -> Self {
-        Guarded {
+        Self::restored(inner, config, clock, None)
+    }
+
+    /// Guards a store, with the state from before a restart.
+    pub fn restored(inner: S, config: GuardConfig, clock: C, saved: Option<&SavedGuard>) -> Self {
+        let secret = saved.map_or_else(secret::random, |saved| saved.secret);
+        let guard = Guarded {
             inner,
             config,
             clock,
             breakers: Breakers::new(),
-            local: Local::new(config.local_keys),
+            local: Local::new(config.local_keys, secret),
             outbox: Outbox::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
-            replicas: AtomicU64::new(1),
+            counted_replicas: AtomicU64::new(saved.map_or(1, |saved| saved.replicas)),
             heartbeat_error: Mutex::default(),
             fail_open: FailOpen::default(),
             uncounted_at: AtomicU64::new(0),
+        };
+        if let Some(saved) = saved {
+            guard.restore(saved, guard.clock.now());
         }
+        guard
+    }
+
+    /// The number of servers among which limits are divided while shards are unavailable.
+    pub fn replicas(&self) -> u64 {
+        self.counted_replicas.load(Ordering::Relaxed).max(self.config.replicas).max(1)
     }
 
     /// The guarded store.
@@ -152,10 +172,10 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(_) => self.call_until_settled(location, claim, OnceRecord::Whole, timeout, settlement).await,
         };
         match answer {
-            Ok(()) => {}
+            Ok(()) => self.local.record(claim, settlement, self.clock.now()),
             Err(Failure::Pending) => policy::refuse_as_pending(claim, self.clock.now(), settlement),
             Err(failure) => {
-                self.answer_by_policy(claim, UnavailableReason::from(&failure), None, Some(location.shard), settlement)
+                self.answer_by_policy(claim, UnavailableReason::from(&failure), None, Some(location.shard), settlement);
             }
         }
     }

@@ -78,16 +78,20 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
         unanswered.reason.get_or_insert(unavailable.reason);
         unanswered.at = now;
-        let local: Charges = charges.iter().copied().filter(|at| counts_locally(&claim.charges[*at])).collect();
+        let refused: SmallVec<[Option<Reading>; 4]> =
+            charges.iter().map(|at| self.known_refusal(&claim.charges[*at], now)).collect();
+        let is_counted =
+            |(at, refused): &(&usize, &Option<Reading>)| refused.is_none() && counts_locally(&claim.charges[**at]);
+        let local: Charges = charges.iter().zip(&refused).filter(is_counted).map(|(at, _)| *at).collect();
         let mut counted = match local.is_empty() {
             true => SmallVec::new(),
-            false => self.local.settle(&part_of(claim, &local), self.replicas.load(Ordering::Relaxed), now),
+            false => self.local.settle(&part_of(claim, &local), self.replicas(), now),
         }
         .into_iter();
-        for at in charges {
+        for (at, refused) in charges.iter().zip(refused) {
             let charge = &claim.charges[*at];
             let found = if local.contains(at) { counted.next().flatten() } else { None };
-            readings[*at] = match found {
+            readings[*at] = match refused.or(found) {
                 Some(reading) => Reading { source: unavailable.source.unwrap_or(Source::Local), ..reading },
                 None => assumed(charge, unavailable),
             };
@@ -97,6 +101,12 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
                 unanswered.uncounted.push(*at);
             }
         }
+    }
+
+    /// The refusal of a charge by the store that still holds. It is an answer, so a policy that admits does not apply.
+    fn known_refusal(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
+        let is_admitted = is_enforced(charge) && charge.on_failure != OnFailure::Deny;
+        if is_admitted { self.local.refusal(charge, now) } else { None }
     }
 
     /// Counts the votes, and the requests that pass uncounted. If the claim does not pass, its units in local memory
@@ -134,7 +144,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         if took.is_empty() {
             return;
         }
-        let returned = self.local.settle(&returns, self.replicas.load(Ordering::Relaxed), unanswered.at);
+        let returned = self.local.settle(&returns, self.replicas(), unanswered.at);
         apply_returns(claim, &took, returned, readings);
     }
 
@@ -155,7 +165,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     #[cold]
     pub(super) fn release(&self, claim: &Claim<'_>) {
         let holds: Charges = (0..claim.charges.len()).filter(|at| is_release(&claim.charges[*at])).collect();
-        self.local.settle(&part_of(claim, &holds), self.replicas.load(Ordering::Relaxed), self.clock.now());
+        self.local.settle(&part_of(claim, &holds), self.replicas(), self.clock.now());
     }
 }
 

@@ -92,6 +92,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(timeout) => self.deliver(claim, once, timeout, settlement).await,
             None => Err(Delivery::NotSent),
         };
+        self.local.record(claim, settlement, self.clock.now());
         if delivery.finish(result) == PushOutcome::Conflict {
             *settlement = Settlement::conflict(claim, since);
         }

@@ -118,6 +118,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             split.give_back(self.time_left(timeout, began)).await;
         }
         settlement.readings = std::mem::take(&mut split.readings);
+        self.local.record(claim, settlement, self.clock.now());
         if let (Some(once), Some(location)) =
             (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.record_location())
         {

@@ -350,6 +350,13 @@ fn redis() -> Vec<Setting> {
             "off",
             "The maximum number of requests per second that pass this server while they can't be counted",
         ),
+        row(
+            GROUP,
+            "replicas",
+            SettingKind::Number { min: 1, max: 100_000 },
+            "1",
+            "The least number of servers among which limits are divided while Redis is unavailable; more if more were seen",
+        ),
     ]
 }
 

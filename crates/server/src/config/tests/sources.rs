@@ -164,6 +164,7 @@ store_pool: 5
 store_deadline: 5ms
 store_cool_down: 1s
 last_resort: 300/second
+replicas: 4
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
 admin_token_file: /run/token
@@ -295,6 +296,7 @@ fn every_setting_can_be_set() {
             deadline: Duration::from_millis(5),
             cool_down: Duration::from_secs(1),
             last_resort: Some(300),
+            replicas: 4,
         })),
         max_keys: 1_000,
         data: DataSettings::Directory { path: "/var/lib/tollgate".into(), is_explicit: true },

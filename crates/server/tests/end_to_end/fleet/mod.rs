@@ -1,8 +1,10 @@
 //! Several servers on one Redis, a Redis Cluster or a primary with sentinels, and the load of tests with faults.
 
 mod exact;
+mod exhausted;
 pub(crate) mod load;
 mod redis_calls;
+mod restarts;
 pub(crate) mod servers;
 pub(crate) mod statistics;
 

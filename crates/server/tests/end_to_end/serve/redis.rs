@@ -100,7 +100,7 @@ async fn all_servers_and_protocols_share_counters_that_survive_a_restart() {
     assert!(!two.home().join("data/counters.snapshot").exists());
     let two = two.restart().listen(&ALL).args(&["--store", &redis.url(), "--store-deadline", "500ms"]).start();
     assert_eq!(grpc::check(&mut grpc::client(&two).await, "u").await, (false, 0));
-    two.wait_for_log("the data directory stores only the last good rules");
+    two.wait_for_log("the data directory stores the last good rules, and the state for an outage of Redis");
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //! this server's share of its limit.
 //!
 //! A counter stays until it is stale, also after its units were sent to the store. This server therefore never admits
-//! more than its share in a period, however often a shard fails and recovers.
+//! more than its share in a period, however often a shard fails and recovers. A counter does not begin at zero but at
+//! this server's share of what the store last said was left.
 
+mod continuation;
+mod last_readings;
 mod table;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
-use tollgate_core::{Ask, Charge, Claim, Key, Limit, Reading, Settlement, StateSlot, Timestamp, settle_into};
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, Key, Limit, OnFailure, Reading, Replay, Settlement, Source, StateSlot, Timestamp,
+    settle_into,
+};
 
 use super::deferred::DeferredClaim;
-use crate::secret;
+use last_readings::LastReadings;
+pub(super) use last_readings::SavedReading;
 use table::LocalTable;
 
 /// The maximum number of tables, each with its own lock. A power of two.
@@ -26,6 +33,7 @@ pub(super) struct Local {
     secret: HashSecret,
     /// A caller's counters share a table, so most claims take one lock.
     tables: Box<[Mutex<LocalTable>]>,
+    readings: LastReadings,
     /// The table with which the next round of debits starts.
     round: AtomicUsize,
 }
@@ -41,12 +49,14 @@ struct TableKey {
 struct LockedTables<'l>(SmallVec<[(usize, MutexGuard<'l, LocalTable>); 2]>);
 
 impl Local {
-    pub(super) fn new(keys: usize) -> Local {
+    /// Counters whose keys are hashed with this secret. Saved readings are valid only with the secret they were saved with.
+    pub(super) fn new(keys: usize, secret: HashSecret) -> Local {
         const KEYS_WORTH_A_TABLE: usize = 1_024;
         let tables = (keys / KEYS_WORTH_A_TABLE).clamp(1, MAX_TABLES).next_power_of_two();
         Local {
-            secret: secret::random(),
+            secret,
             tables: (0..tables).map(|_| Mutex::new(LocalTable::new(keys.div_ceil(tables)))).collect(),
+            readings: LastReadings::new(),
             round: AtomicUsize::new(0),
         }
     }
@@ -55,6 +65,45 @@ impl Local {
     pub(super) fn counts(&self) -> (usize, usize) {
         let counts = (0..self.tables.len()).map(|at| self.lock(at).counts());
         counts.fold((0, 0), |(all, owed), (more, more_owed)| (all + more, owed + more_owed))
+    }
+
+    /// Records the store's answers to a claim.
+    pub(super) fn record(&self, claim: &Claim<'_>, settlement: &Settlement, now: Timestamp) {
+        if settlement.replay != Replay::First {
+            return;
+        }
+        let mut before: Option<(&Key<'_>, u128)> = None;
+        for (charge, reading) in claim.charges.iter().zip(&settlement.readings) {
+            if reading.source != Source::Store || !is_recorded(charge) {
+                continue;
+            }
+            // Most charges of a claim are in one caller's partition, which is hashed once.
+            let partition = match before {
+                Some((other, partition)) if charge.key.shares_partition_with(other) => partition,
+                _ => charge.key.partition(self.secret),
+            };
+            before = Some((&charge.key, partition));
+            self.readings.record(charge.key.hash(self.secret, partition), charge, reading, now);
+        }
+    }
+
+    /// The secret, and all that this server knows of the counters and that still has an effect.
+    pub(super) fn save(&self, replicas: u64, now: Timestamp) -> (HashSecret, Vec<SavedReading>) {
+        for number in 0..self.tables.len() {
+            self.lock(number).for_each_left(replicas, now, |key, limit, left, until| {
+                self.readings.record_local(key, limit, left, until, now);
+            });
+        }
+        (self.secret, self.readings.effective(now))
+    }
+
+    pub(super) fn restore(&self, saved: &[SavedReading], now: Timestamp) {
+        self.readings.restore(saved, now);
+    }
+
+    /// The refusal of a charge that the store refused before, until its wait is over.
+    pub(super) fn refusal(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
+        self.readings.get(self.table_key(&charge.key).key, charge.limit, now)?.refusal(charge, now)
     }
 
     /// Settles a claim atomically, with this server's share of each limit. There is no reading for a charge without a
@@ -69,6 +118,9 @@ impl Local {
         for (at, (charge, table_key)) in claim.charges.iter().zip(&keys).enumerate() {
             if !locked.table(*table_key).ensure_counter(table_key.key, charge, now) {
                 continue;
+            }
+            if let Some(last) = self.readings.get(table_key.key, charge.limit, now) {
+                locked.table(*table_key).continue_from(table_key.key, &last, &shares[at]);
             }
             slots.push(match counted.iter().position(|earlier| keys[*earlier] == *table_key) {
                 Some(earlier) => StateSlot::same_as(earlier),
@@ -161,6 +213,12 @@ impl LockedTables<'_> {
         let at = self.0.partition_point(|(number, _)| *number < table_key.table);
         &mut self.0[at].1
     }
+}
+
+/// Whether local memory might have to count the charge, so that the store's answers to it are worth recording.
+fn is_recorded(charge: &Charge<'_>) -> bool {
+    let may_pass = charge.ask != Ask::Exactly || charge.on_failure != OnFailure::Deny;
+    may_pass && charge.limit.algorithm() != Algorithm::Concurrency
 }
 
 /// This server's share of a limit.

@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use tollgate_core::{Algorithm, Ask, Charge, ClaimId, CounterState, Key, Limit, OwnedKey, Span, StateSlot, Timestamp};
 
+use super::continuation::continue_from;
+use super::last_readings::LastReading;
 use super::share;
 use crate::guarded::deferred::DeferredClaim;
 
@@ -30,6 +32,8 @@ struct LocalCounter {
     limit: Limit,
     state: CounterState,
     stale_at: Timestamp,
+    /// When the store was last read about it, as far as the state knows.
+    read_at: Timestamp,
     debt: Debt,
 }
 
@@ -73,11 +77,43 @@ impl LocalTable {
             state: CounterState::Fresh,
             // Not immediately stale: the rest of this claim must not evict it.
             stale_at: now.after(Span::from_micros(1)),
+            read_at: Timestamp::default(),
             debt,
         };
         self.counters.insert(key, counter);
         self.order.push_back(key);
         true
+    }
+
+    /// Makes a counter continue from the store's last reading, unless it already does.
+    pub(super) fn continue_from(&mut self, key: u128, last: &LastReading, share: &Limit) {
+        if let Some(counter) = self.counters.get_mut(&key).filter(|counter| counter.read_at < last.at) {
+            counter.read_at = last.at;
+            continue_from(&mut counter.state, last, &counter.limit, share);
+            let tick = share.period().tick();
+            let report = counter.state.report(share, tick.at(last.at));
+            counter.stale_at = counter.stale_at.max(tick.start(report.stale_at));
+        }
+    }
+
+    /// Calls `each` with the key, the limit, the units left and the end of every counter that is not stale. The units are
+    /// those that the store would have to have left for this server's share to be what it is.
+    pub(super) fn for_each_left(
+        &mut self,
+        replicas: u64,
+        now: Timestamp,
+        mut each: impl FnMut(u128, &Limit, u64, Timestamp),
+    ) {
+        for (key, counter) in &mut self.counters {
+            if counter.stale_at <= now || counter.limit.algorithm() == Algorithm::Concurrency {
+                continue;
+            }
+            let share = share(&counter.limit, replicas);
+            let tick = counter.state.advance(&share, share.period().tick().at(now)).now;
+            let left = counter.state.available(&share, tick).unwrap_or(0);
+            let left = u128::from(left) * u128::from(counter.limit.quota()) / u128::from(share.quota().max(1));
+            each(*key, &counter.limit, left as u64, counter.stale_at);
+        }
     }
 
     /// Whether the store has not received all units of a counter.

@@ -3,10 +3,12 @@
 mod breakers;
 mod conform;
 mod debits;
+mod exhausted;
 mod once;
 mod parts;
 mod policies;
 mod random;
 mod resets;
+mod restarts;
 mod settlements;
 mod world;

@@ -81,6 +81,13 @@ impl Server {
 
     pub(crate) fn over(shards: MemoryShards<ManualClock>, config: GuardConfig) -> Server {
         let guard = Guarded::with_clock(shards.clone(), config, shards.clock().clone());
+        Server::from_parts(shards, guard)
+    }
+
+    pub(crate) fn from_parts(
+        shards: MemoryShards<ManualClock>,
+        guard: Guarded<MemoryShards<ManualClock>, ManualClock>,
+    ) -> Server {
         Server { shards, guard: guard.into(), task: None }
     }
 
