@@ -162,6 +162,27 @@ pub enum OnFailure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClaimId(pub u128);
 
+impl ClaimId {
+    /// Begins every generated id. An id that is a digest of a caller's name begins like this once in four billion times.
+    const GENERATED: u128 = 0x746f_6c6c << 96;
+    /// The number of bits of the number within a process.
+    const NUMBER_BITS: u32 = 48;
+
+    /// An id that no caller chose and that is never used for another claim. `process` distinguishes processes, `number`
+    /// the claims of one.
+    pub const fn generated(process: u64, number: u64) -> ClaimId {
+        let mask = (1 << Self::NUMBER_BITS) - 1;
+        let (process, number) = ((process & mask) as u128, (number & mask) as u128);
+        ClaimId(Self::GENERATED | process << Self::NUMBER_BITS | number)
+    }
+
+    /// Whether the id is generated. What such a claim took may be returned at any later time: a caller that repeats its
+    /// request gets another id, so it cannot lose what the repetition took.
+    pub const fn is_generated(self) -> bool {
+        self.0 & (u128::MAX << 96) == Self::GENERATED
+    }
+}
+
 /// Makes a claim idempotent. While the record lasts, a claim with the same key gets the first answer again and
 /// changes nothing.
 #[derive(Clone, Debug)]

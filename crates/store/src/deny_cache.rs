@@ -1,8 +1,8 @@
 //! The deny cache: answers repeated requests of callers that are over their limits, for at most a second.
 //!
 //! A caller that is over its limit and keeps sending requests gets the same answer until its wait is over: there is
-//! no room until then, unless units are given back. Counters to which units may be given back (holds, and `strict`
-//! charges) are therefore never cached.
+//! no room until then, unless units are given back. Counters to which units may be given back (holds, `strict` charges,
+//! and those from which the store takes units for a moment) are therefore never cached.
 //!
 //! Operators can also give back units and reset counters. This server then drops its cached denials of these
 //! counters; other servers, and a claim that was refused at the same moment, keep theirs for at most a second.
@@ -127,6 +127,9 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
             claim.charges.iter().zip(&settlement.readings).zip(self.fingerprints(claim))
         {
             let (Some(fingerprint), Some(denial)) = (fingerprint, Denial::new(charge, reading, now)) else { continue };
+            if self.inner.may_be_transient(&charge.key) {
+                continue;
+            }
             // Charges with the same key were refused for their sum.
             if claim.charges.iter().filter(|other| other.key == charge.key).count() == 1 {
                 self.table(fingerprint).insert(fingerprint, denial, now);

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use tollgate_core::{Claim, Reading, Replay, Settlement, Source, Timestamp};
+use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Source, Timestamp};
 
 pub mod clock;
 #[cfg(feature = "conformance")]
@@ -44,6 +44,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Whether a refusal by this counter may end before its wait is over, because the store takes units from it that it
+    /// gives back a moment later.
+    fn may_be_transient(&self, _key: &Key<'_>) -> bool {
+        false
+    }
+
     /// Answers without settling: each charge by its policy, marked with this source. For callers with more claims
     /// than they can settle, and for failures during a settlement.
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
@@ -63,6 +69,10 @@ impl<S: Store> Store for &S {
         S::never_waits(self)
     }
 
+    fn may_be_transient(&self, key: &Key<'_>) -> bool {
+        S::may_be_transient(self, key)
+    }
+
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
         S::assume(self, claim, source, settlement);
     }
@@ -75,6 +85,10 @@ impl<S: Store> Store for std::sync::Arc<S> {
 
     fn never_waits(&self) -> bool {
         S::never_waits(self)
+    }
+
+    fn may_be_transient(&self, key: &Key<'_>) -> bool {
+        S::may_be_transient(self, key)
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {

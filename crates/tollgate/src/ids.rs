@@ -31,12 +31,14 @@ pub(crate) fn next() -> ClaimId {
         number = NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed);
     }
     NEXT.set(number + 1);
-    ClaimId(u128::from(*PROCESS) << 64 | u128::from(number))
+    ClaimId::generated(*PROCESS, number)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use tollgate_core::ClaimId;
 
     #[test]
     fn identifiers_are_unique_across_threads() {
@@ -45,7 +47,7 @@ mod tests {
         let mut seen = HashSet::new();
         for thread in threads {
             for id in thread.join().unwrap() {
-                assert!(seen.insert(id));
+                assert!(ClaimId(id).is_generated() && seen.insert(id));
             }
         }
         assert_eq!(seen.len(), 40_000);

@@ -2,7 +2,8 @@
 
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, OwnedCharge, OwnedKey, Settlement, Span, Timestamp,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, OwnedCharge, OwnedKey, Settlement, Span,
+    Timestamp,
 };
 
 use crate::sharded::OnceRecord;
@@ -22,6 +23,14 @@ pub(super) struct DeferredClaim {
 pub(super) enum DeferredKind {
     /// Returns or debits of one location. Sent at most once: if the outcome is unknown, the claim is dropped.
     Plain,
+    /// The release of holds that a claim of unknown outcome may have taken, and that nobody else can release. It has no
+    /// effect if they are not held, so it may be sent repeatedly.
+    Release {
+        /// It is not sent before this time.
+        not_before: Timestamp,
+        /// Whether the store has confirmed it once.
+        is_confirmed: bool,
+    },
     /// The verdict on an idempotent claim.
     Verdict(Box<DeferredVerdict>),
     /// A settlement. It is idempotent, so it may be sent repeatedly.
@@ -53,6 +62,14 @@ pub(super) struct DeferredOnce {
     pub(super) unknown_since: Option<Timestamp>,
 }
 
+/// A release is sent again this long after it was confirmed: the claim itself may have been under way on another
+/// connection.
+const RELEASE_AGAIN: Span = Span::from_secs(1);
+/// The pause after a release that was not confirmed. Releases alone, without any other call, do not open a breaker.
+const RELEASE_RETRY: Span = Span::from_micros(250_000);
+
+const RELEASE_NOW: DeferredKind = DeferredKind::Release { not_before: Timestamp::from_secs(0), is_confirmed: false };
+
 /// The same on every server, because the names of parts are derived from it.
 const NAMES: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7061_7274_732f_7631);
 
@@ -75,6 +92,21 @@ impl DeferredClaim {
             kind: DeferredKind::Plain,
             until: now.after(effect(claim)),
         }
+    }
+
+    /// The release of the holds that a claim may have taken. The claim returns them.
+    pub(super) fn release(claim: &Claim<'_>, now: Timestamp) -> DeferredClaim {
+        DeferredClaim { kind: RELEASE_NOW, ..DeferredClaim::plain(claim, now) }
+    }
+
+    /// The releases in a claim of unknown outcome: unlike its other charges, they may be sent again.
+    pub(super) fn into_release(mut self) -> Option<DeferredClaim> {
+        let is_release = |charge: &OwnedCharge| {
+            matches!(charge.ask, Ask::Return { .. }) && charge.limit.algorithm() == Algorithm::Concurrency
+        };
+        self.charges.retain(is_release);
+        self.kind = RELEASE_NOW;
+        (self.id.is_generated() && !self.charges.is_empty()).then_some(self)
     }
 
     /// A debit of one counter.
@@ -110,7 +142,7 @@ impl DeferredClaim {
     /// One of the keys; it determines the location.
     pub(super) fn key(&self) -> Option<Key<'_>> {
         match &self.kind {
-            DeferredKind::Plain => self.charges.first().map(|charge| charge.key.key()),
+            DeferredKind::Plain | DeferredKind::Release { .. } => self.charges.first().map(|charge| charge.key.key()),
             DeferredKind::Verdict(verdict) => Some(verdict.key.key()),
             DeferredKind::Settlement(once) => Some(once.key.key()),
         }
@@ -119,7 +151,7 @@ impl DeferredClaim {
     /// The claim to send.
     pub(super) fn claim(&self) -> Claim<'_> {
         let once = match &self.kind {
-            DeferredKind::Plain => None,
+            DeferredKind::Plain | DeferredKind::Release { .. } => None,
             DeferredKind::Verdict(it) => {
                 Some(Once { key: it.key.key(), body: it.body, terms: it.terms, keep: it.keep })
             }
@@ -131,7 +163,7 @@ impl DeferredClaim {
     /// The handling of the claim's record.
     pub(super) fn record(&self) -> OnceRecord<'_> {
         match &self.kind {
-            DeferredKind::Plain => OnceRecord::Whole,
+            DeferredKind::Plain | DeferredKind::Release { .. } => OnceRecord::Whole,
             DeferredKind::Verdict(it) => {
                 OnceRecord::Verdict { settlement: &it.settlement, passed: it.passed, keep: it.keep }
             }
@@ -148,7 +180,7 @@ impl DeferredClaim {
     pub(super) fn body(&self) -> Option<u64> {
         match &self.kind {
             DeferredKind::Settlement(once) => Some(once.body),
-            DeferredKind::Plain | DeferredKind::Verdict(_) => None,
+            DeferredKind::Plain | DeferredKind::Release { .. } | DeferredKind::Verdict(_) => None,
         }
     }
 
@@ -164,7 +196,31 @@ impl DeferredClaim {
         let half = |once: &DeferredOnce| Span::from_micros(once.keep.as_micros() / 2);
         match &self.kind {
             DeferredKind::Settlement(once) => once.unknown_since.is_none_or(|since| now < since.after(half(once))),
+            DeferredKind::Release { not_before, .. } => now >= *not_before,
             DeferredKind::Plain | DeferredKind::Verdict(_) => true,
+        }
+    }
+
+    /// Whether the claim has no other effect if it is sent again.
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self.kind, DeferredKind::Release { .. })
+    }
+
+    /// What is to be sent after the store confirmed the claim.
+    pub(super) fn once_more(mut self, now: Timestamp) -> Option<DeferredClaim> {
+        match &mut self.kind {
+            DeferredKind::Release { not_before, is_confirmed } if !*is_confirmed => {
+                (*not_before, *is_confirmed) = (now.after(RELEASE_AGAIN), true);
+                Some(self)
+            }
+            _ => None,
+        }
+    }
+
+    /// Delays a release that was not confirmed.
+    pub(super) fn retry_later(&mut self, now: Timestamp) {
+        if let DeferredKind::Release { not_before, .. } = &mut self.kind {
+            *not_before = now.after(RELEASE_RETRY);
         }
     }
 

@@ -140,9 +140,9 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         claim.is_repeatable() && self.local.owes(&claim.claim())
     }
 
-    /// Sends a claim from the outbox, or a debit of units that were counted here. Except for settlements, which are
-    /// idempotent, it is settled at most once: if the outcome is unknown, it is dropped. If it was certainly not settled,
-    /// it waits again.
+    /// Sends a claim from the outbox, or a debit of units that were counted here. Except for settlements and releases,
+    /// which are idempotent, it is settled at most once: if the outcome is unknown, it is dropped. If it was certainly not
+    /// settled, it waits again.
     async fn send_deferred(&self, claim: DeferredClaim) {
         if claim.is_repeatable() {
             return self.redeliver(&claim).await;
@@ -151,14 +151,29 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let deadline = self.config.deadline;
         let sent = self.call(location, &claim.claim(), claim.record(), deadline, &mut Settlement::default()).await;
         match sent {
-            Ok(()) => {}
-            Err(failure) if failure.is_unsettled() => self.wait_again(claim),
-            Err(_) => self.outbox.count_dropped(),
+            Ok(()) => {
+                if let Some(claim) = claim.once_more(self.clock.now()) {
+                    self.outbox.push(claim);
+                }
+            }
+            Err(failure) if failure.is_unsettled() || claim.is_release() => self.wait_again(claim),
+            Err(_) => self.drop_unknown(claim),
+        }
+    }
+
+    /// Drops a claim whose outcome is unknown, except for the release of holds.
+    pub(super) fn drop_unknown(&self, claim: DeferredClaim) {
+        match claim.into_release() {
+            Some(release) => {
+                self.outbox.push(release);
+            }
+            None => self.outbox.count_dropped(),
         }
     }
 
     /// Stores a claim that was not settled until it can be sent again: a debit as a debt of its counter.
-    fn wait_again(&self, claim: DeferredClaim) {
+    fn wait_again(&self, mut claim: DeferredClaim) {
+        claim.retry_later(self.clock.now());
         if !self.local.owe_again(&claim) {
             self.outbox.push(claim);
         }

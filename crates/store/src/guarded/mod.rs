@@ -16,24 +16,28 @@ mod outbox;
 mod policy;
 mod saved;
 mod settlements;
+mod shared_scopes;
 mod split;
 mod status;
+mod unknown_holds;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_core::{Ask, Claim, Settlement, Source, Span, Timestamp, settle_into};
+use tollgate_core::{Ask, Claim, Key, Settlement, Source, Span, Timestamp, settle_into};
 
 use crate::clock::{Clock, SystemClock};
 use crate::sharded::{Failure, Location, OnceRecord, ShardId, Sharded};
 use crate::{Store, secret};
 use breaker::{Breakers, jittered};
 use last_resort::LastResort;
-use local::Local;
+use local::{Local, Recorded};
 use outbox::Outbox;
+use shared_scopes::SharedScopes;
 use split::ClaimLocations;
 use status::{FailOpen, UnavailableReason};
+use unknown_holds::UnknownHolds;
 
 pub use saved::{SavedGuard, SavedGuardError};
 pub use status::{Circuit, GuardStatus, Level, ShardStatus};
@@ -62,6 +66,8 @@ pub struct Guarded<S, C = SystemClock> {
     breakers: Breakers,
     local: Local,
     outbox: Outbox,
+    /// The rules of shared counters that were part of claims over several locations.
+    divided: SharedScopes,
     last_resort: Option<LastResort>,
     /// The number of running servers at the last heartbeats, or before the last restart.
     counted_replicas: AtomicU64,
@@ -116,6 +122,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             breakers: Breakers::new(),
             local: Local::new(config.local_keys, secret),
             outbox: Outbox::default(),
+            divided: SharedScopes::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
             counted_replicas: AtomicU64::new(saved.map_or(1, |saved| saved.replicas)),
             heartbeat_error: Mutex::default(),
@@ -167,15 +174,20 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         if !self.breakers.for_shard(location.shard).is_closed() {
             return self.answer_by_policy(claim, UnavailableReason::Open, None, Some(location.shard), settlement);
         }
+        let holds = UnknownHolds::new(self, claim);
         let answer = match claim.once {
             None => self.call(location, claim, OnceRecord::Whole, timeout, settlement).await,
             Some(_) => self.call_until_settled(location, claim, OnceRecord::Whole, timeout, settlement).await,
         };
+        let has_unknown_holds = holds.end(&answer);
         match answer {
-            Ok(()) => self.local.record(claim, settlement, self.clock.now()),
+            Ok(()) => self.local.record(claim, settlement, Recorded::Countable, self.clock.now()),
             Err(Failure::Pending) => policy::refuse_as_pending(claim, self.clock.now(), settlement),
             Err(failure) => {
                 self.answer_by_policy(claim, UnavailableReason::from(&failure), None, Some(location.shard), settlement);
+                if has_unknown_holds {
+                    self.release_unknown(claim, 0..claim.charges.len(), &settlement.readings);
+                }
             }
         }
     }
@@ -268,6 +280,10 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
         if resets {
             self.drop_reset_counters(claim, settlement);
         }
+    }
+
+    fn may_be_transient(&self, key: &Key<'_>) -> bool {
+        self.divided.contains(key)
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {

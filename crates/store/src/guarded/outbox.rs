@@ -51,7 +51,7 @@ impl Outbox {
     pub(super) fn push(&self, claim: DeferredClaim) -> PushOutcome {
         let settlement = match &claim.kind {
             DeferredKind::Settlement(once) => Some((once.queue_name(), once.body, once.unknown_since)),
-            DeferredKind::Plain | DeferredKind::Verdict(_) => None,
+            DeferredKind::Plain | DeferredKind::Release { .. } | DeferredKind::Verdict(_) => None,
         };
         let mut queues = self.queues();
         if let Some((name, body, unknown_since)) = settlement

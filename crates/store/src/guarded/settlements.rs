@@ -27,6 +27,7 @@ use tollgate_core::{Ask, Charge, Claim, Once, Reading, Replay, Settlement, Sourc
 use super::Guarded;
 use super::deferred::{self, DeferredClaim};
 use super::join::join_all;
+use super::local::Recorded;
 use super::outbox::PushOutcome;
 use super::policy::{self, Charges};
 use super::split::ClaimLocations;
@@ -92,7 +93,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             Some(timeout) => self.deliver(claim, once, timeout, settlement).await,
             None => Err(Delivery::NotSent),
         };
-        self.local.record(claim, settlement, self.clock.now());
+        self.local.record(claim, settlement, Recorded::Countable, self.clock.now());
         if delivery.finish(result) == PushOutcome::Conflict {
             *settlement = Settlement::conflict(claim, since);
         }

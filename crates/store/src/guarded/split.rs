@@ -2,16 +2,24 @@
 //!
 //! Each part takes the units that it has room for. If the claim as a whole does not pass, these units are given back:
 //! for a moment less is admitted than could be, never more. Returns that cannot be sent in time go to the outbox,
-//! also if the caller goes away meanwhile. A return of unknown outcome is not repeated.
+//! also if the caller goes away meanwhile. A return of unknown outcome is not repeated, except that of a hold.
+//!
+//! Other callers may meet that moment. It is avoided where it would matter: a claim that asks for more than a limit can
+//! ever hold only peeks at the other parts, and where the last readings leave little room, the parts are settled one
+//! after the other, the one that will probably refuse first. The deny cache does not remember refusals of counters
+//! that several callers share and that were part of such a claim.
 
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait};
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait,
+};
 
 use super::Guarded;
 use super::deferred::{DeferredClaim, DeferredVerdict};
 use super::join::join_all;
+use super::local::{Recorded, Room};
 use super::policy::{self, Charges, UnansweredCharges, Unavailable};
 use super::status::UnavailableReason;
 use crate::clock::Clock;
@@ -33,6 +41,8 @@ struct ClaimPart<'a> {
     claim: Claim<'a>,
     settlement: Settlement,
     outcome: PartOutcome,
+    /// Its units were set to 0, because the claim is refused.
+    is_peek: bool,
 }
 
 #[derive(PartialEq, Eq)]
@@ -104,21 +114,27 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         settlement: &mut Settlement,
     ) {
         let began = self.clock.now();
+        self.divided.add(claim);
         policy::prepare(claim, began, settlement);
         let mut split = Split::new(self, claim, locations, std::mem::take(&mut settlement.readings));
         split.answer_for_open(began);
+        split.peek_if_impossible();
         if let Some(once) = &claim.once
             && split.settle_home(once, timeout, settlement).await
         {
             return;
         }
+        if let Some(first) = split.tightest_part(began) {
+            split.settle_in_order(first, timeout, began).await;
+        }
         split.settle_rest(self.time_left(timeout, began)).await;
+        split.read_refusals(self.time_left(timeout, began)).await;
         settlement.at = split.settled_at().unwrap_or(began);
         if !split.decide() {
             split.give_back(self.time_left(timeout, began)).await;
         }
         settlement.readings = std::mem::take(&mut split.readings);
-        self.local.record(claim, settlement, self.clock.now());
+        self.local.record(claim, settlement, Recorded::All, self.clock.now());
         if let (Some(once), Some(location)) =
             (claim.once.as_ref().filter(|once| once.keep > Span::ZERO), split.record_location())
         {
@@ -135,8 +151,14 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     async fn give_back(&self, it: &mut PartReturn<'_, '_>, left: Duration) {
-        if self.call(it.part.location, &it.claim, OnceRecord::Whole, left, &mut it.settlement).await.is_err() {
-            self.outbox.count_dropped();
+        let sent = self.call(it.part.location, &it.claim, OnceRecord::Whole, left, &mut it.settlement).await;
+        if let Err(failure) = sent {
+            let deferred = DeferredClaim::plain(&it.claim, self.clock.now());
+            if failure.is_unsettled() {
+                self.outbox.push(deferred);
+            } else {
+                self.drop_unknown(deferred);
+            }
         }
     }
 
@@ -175,7 +197,8 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     ) -> Self {
         let part = |(location, charges): (Location, Charges)| {
             let claim = policy::part_of(claim, &charges);
-            ClaimPart { location, charges, claim, settlement: Settlement::default(), outcome: PartOutcome::Unknown }
+            let (settlement, outcome) = (Settlement::default(), PartOutcome::Unknown);
+            ClaimPart { location, charges, claim, settlement, outcome, is_peek: false }
         };
         let parts = locations.into_iter().map(part).collect();
         Split { guard, claim, parts, unanswered: UnansweredCharges::default(), readings, must_return: true }
@@ -209,6 +232,65 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         if is_refused {
             self.peek_only();
         }
+    }
+
+    /// If an enforced charge asks for more than its limit can ever hold, the claim is refused whatever the other parts say,
+    /// so they only peek.
+    fn peek_if_impossible(&mut self) {
+        let is_impossible = |charge: &Charge<'_>| {
+            charge.ask == Ask::Exactly
+                && charge.mode == Mode::Enforce
+                && charge.limit.algorithm() != Algorithm::Concurrency
+                && charge.units > charge.limit.quota()
+        };
+        if !self.claim.charges.iter().any(is_impossible) {
+            return;
+        }
+        for part in self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown) {
+            // A part that refuses by itself takes nothing.
+            if !part.claim.charges.iter().any(is_impossible) {
+                part.peek();
+            }
+        }
+    }
+
+    /// The index of the part to settle first, if the parts should be settled one after the other: by the last readings
+    /// one of them has little room. The part that will probably refuse comes first, else that of the caller: what it
+    /// takes for a moment, only the caller misses.
+    fn tightest_part(&self, now: Timestamp) -> Option<usize> {
+        let mut waiting = self.parts.iter().enumerate().filter(|(_, part)| part.outcome == PartOutcome::Unknown);
+        let room = |part: &ClaimPart<'_>| {
+            let enforced = part.claim.charges.iter().filter(|charge| charge.mode == Mode::Enforce);
+            enforced.filter_map(|charge| self.guard.local.room(charge, now)).min()
+        };
+        let tightest = waiting.clone().filter_map(|(at, part)| Some((room(part)?, at))).min()?;
+        match tightest {
+            (Room::Refuses, at) => Some(at),
+            (Room::Tight, at) => {
+                let is_callers = |part: &ClaimPart<'_>| part.claim.charges.iter().all(|it| it.key.caller().is_some());
+                waiting.find(|(_, part)| is_callers(part)).map(|(own, _)| own).or(Some(at))
+            }
+            (Room::Enough, _) => None,
+        }
+    }
+
+    /// Settles one part before the others. If it refuses, they only peek.
+    async fn settle_in_order(&mut self, first: usize, timeout: Duration, began: Timestamp) {
+        let Some(left) = self.guard.time_left(timeout, began) else { return };
+        let guard = self.guard;
+        let part = &mut self.parts[first];
+        guard.settle_part(part, left).await;
+        if part.outcome == PartOutcome::Settled && !policy::vote(&part.claim, &part.settlement.readings) {
+            self.peek_only();
+        }
+    }
+
+    /// Settles parts again that only peeked, with the charges for which they have no room: these take nothing, and their
+    /// readings say for how long there is no room.
+    async fn read_refusals(&mut self, left: Option<Duration>) {
+        let (guard, claim, Some(left)) = (self.guard, self.claim, left) else { return };
+        let again = self.parts.iter_mut().filter_map(|part| part.charge_without_room(claim).then_some(part));
+        join_all(again.map(|part| guard.settle_part(part, left))).await;
     }
 
     /// Settles the part in the location of the record. Returns true if the answer covers the whole claim, because it
@@ -278,6 +360,11 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
             }
         }
         let passes = self.guard.decide(self.claim, &mut self.unanswered, &mut self.readings);
+        for part in &self.parts {
+            if matches!(&part.outcome, PartOutcome::Failed(failure) if !failure.is_unsettled()) {
+                self.guard.release_unknown(self.claim, part.charges.iter().copied(), &self.readings);
+            }
+        }
         if !passes {
             // A part with room did not know that the claim is refused.
             self.readings.iter_mut().for_each(|reading| reading.delay = Span::ZERO);
@@ -303,10 +390,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 
     /// Sets the units of parts that were not sent yet to 0.
     fn peek_only(&mut self) {
-        for part in self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown) {
-            let asks = part.claim.charges.iter_mut().filter(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
-            asks.for_each(|charge| charge.units = 0);
-        }
+        self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown).for_each(ClaimPart::peek);
     }
 
     /// The time of the settlement, by the clock of the first location that settled.
@@ -321,6 +405,31 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 }
 
 impl<'a> ClaimPart<'a> {
+    /// Sets the units to 0.
+    fn peek(&mut self) {
+        self.is_peek = true;
+        let asks = self.claim.charges.iter_mut().filter(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
+        asks.for_each(|charge| charge.units = 0);
+    }
+
+    /// After a peek: restores the units of the charges that have no room for them. Returns whether there are any. Facts
+    /// and orders were carried out, and are not repeated.
+    fn charge_without_room(&mut self, whole: &Claim<'_>) -> bool {
+        let are_requests = self.claim.charges.iter().all(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
+        if !self.is_peek || self.outcome != PartOutcome::Settled || self.claim.once.is_some() || !are_requests {
+            return false;
+        }
+        let mut is_any = false;
+        for ((charge, reading), at) in self.claim.charges.iter_mut().zip(&self.settlement.readings).zip(&self.charges) {
+            let units = whole.charges[*at].units;
+            if charge.ask == Ask::Exactly && units > reading.remaining {
+                charge.units = units;
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     /// The return of the units that were taken there, if any.
     fn give_back(&self) -> Option<PartReturn<'_, 'a>> {
         let answered: Charges = (0..self.settlement.readings.len().min(self.charges.len())).collect();
@@ -337,9 +446,15 @@ impl<S: Sharded, C: Clock> Drop for Split<'_, '_, S, C> {
             return;
         }
         let now = self.guard.clock.now();
-        for part in self.parts.iter().filter(|part| part.outcome == PartOutcome::Settled) {
-            if let Some(it) = part.give_back() {
-                self.guard.outbox.push(DeferredClaim::plain(&it.claim, now));
+        for part in &self.parts {
+            match part.outcome {
+                PartOutcome::Settled => {
+                    if let Some(it) = part.give_back() {
+                        self.guard.outbox.push(DeferredClaim::plain(&it.claim, now));
+                    }
+                }
+                PartOutcome::Unknown => self.guard.release_unknown(self.claim, part.charges.iter().copied(), &[]),
+                PartOutcome::Unavailable | PartOutcome::Failed(_) => {}
             }
         }
         if !self.readings.is_empty() {

@@ -6,6 +6,7 @@ pub(crate) mod load;
 mod redis_calls;
 mod restarts;
 pub(crate) mod servers;
+mod shared_limit;
 pub(crate) mod statistics;
 
 use tollgate_core::Source;

@@ -1,9 +1,10 @@
 //! Check, work, settle: real servers, in memory and on Redis, with callers that run concurrently, retry and are killed.
 
-mod client;
+pub(crate) mod client;
 mod concurrency;
 mod costs;
 mod storms;
+mod unanswered;
 
 use tollgate_testing::{Cluster, Redis, Server, eventually};
 

@@ -50,6 +50,21 @@ pub(super) struct LastReading {
     pub(super) refused_until: Timestamp,
 }
 
+/// How much room a charge will probably find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::guarded) enum Room {
+    /// Not enough.
+    Refuses,
+    /// Enough, but other claims may miss what this one takes.
+    Tight,
+    Enough,
+}
+
+/// Less than this share of a limit is little room …
+const TIGHT_SHARE: u64 = 8;
+/// … as is room for fewer than this many claims of the same size.
+const TIGHT_CLAIMS: u64 = 8;
+
 /// A reading and its place in the table, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guarded) struct SavedReading(pub(in crate::guarded) [u64; SavedReading::NUMBERS]);
@@ -243,6 +258,22 @@ impl LastReading {
             (self.refused_units, self.refused_until) = (0, Timestamp::default());
         }
         self
+    }
+
+    /// The reading of a counter that nobody has used.
+    pub(super) fn full(limit: &Limit) -> LastReading {
+        let (amount, quota) = (limit.amount(), limit.quota());
+        LastReading { limit: (amount, quota), remaining: quota, ..LastReading::default() }
+    }
+
+    /// The room that a charge will probably find.
+    pub(super) fn room_for(&self, charge: &Charge<'_>, now: Timestamp) -> Room {
+        let is_little = self.remaining / TIGHT_CLAIMS < charge.units || self.remaining < self.limit.1 / TIGHT_SHARE;
+        match charge.units {
+            units if units > self.remaining || self.refusal(charge, now).is_some() => Room::Refuses,
+            _ if is_little => Room::Tight,
+            _ => Room::Enough,
+        }
     }
 
     /// The refusal of a charge, if the store has refused as many units or fewer and the wait is not over.

@@ -20,8 +20,8 @@ use tollgate_core::{
 };
 
 use super::deferred::DeferredClaim;
-use last_readings::LastReadings;
-pub(super) use last_readings::SavedReading;
+use last_readings::{LastReading, LastReadings};
+pub(super) use last_readings::{Room, SavedReading};
 use table::LocalTable;
 
 /// The maximum number of tables, each with its own lock. A power of two.
@@ -67,14 +67,14 @@ impl Local {
         counts.fold((0, 0), |(all, owed), (more, more_owed)| (all + more, owed + more_owed))
     }
 
-    /// Records the store's answers to a claim.
-    pub(super) fn record(&self, claim: &Claim<'_>, settlement: &Settlement, now: Timestamp) {
+    /// Records the store's answers to a claim: those that local memory would need, or all.
+    pub(super) fn record(&self, claim: &Claim<'_>, settlement: &Settlement, which: Recorded, now: Timestamp) {
         if settlement.replay != Replay::First {
             return;
         }
         let mut before: Option<(&Key<'_>, u128)> = None;
         for (charge, reading) in claim.charges.iter().zip(&settlement.readings) {
-            if reading.source != Source::Store || !is_recorded(charge) {
+            if reading.source != Source::Store || !which.has(charge) {
                 continue;
             }
             // Most charges of a claim are in one caller's partition, which is hashed once.
@@ -104,6 +104,14 @@ impl Local {
     /// The refusal of a charge that the store refused before, until its wait is over.
     pub(super) fn refusal(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Reading> {
         self.readings.get(self.table_key(&charge.key).key, charge.limit, now)?.refusal(charge, now)
+    }
+
+    /// The room that a charge will probably find in the store, by the last reading. A counter without one is probably
+    /// full.
+    pub(super) fn room(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Room> {
+        let needs_room = charge.ask == Ask::Exactly && charge.units > 0;
+        let last = || self.readings.get(self.table_key(&charge.key).key, charge.limit, now);
+        needs_room.then(|| last().unwrap_or_else(|| LastReading::full(charge.limit)).room_for(charge, now))
     }
 
     /// Settles a claim atomically, with this server's share of each limit. There is no reading for a charge without a
@@ -215,10 +223,20 @@ impl LockedTables<'_> {
     }
 }
 
-/// Whether local memory might have to count the charge, so that the store's answers to it are worth recording.
-fn is_recorded(charge: &Charge<'_>) -> bool {
-    let may_pass = charge.ask != Ask::Exactly || charge.on_failure != OnFailure::Deny;
-    may_pass && charge.limit.algorithm() != Algorithm::Concurrency
+/// The answers that are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// Those to charges that local memory might have to count.
+    Countable,
+    /// Also those to charges that are refused when their shard fails.
+    All,
+}
+
+impl Recorded {
+    fn has(self, charge: &Charge<'_>) -> bool {
+        let is_included = self == Recorded::All || charge.ask != Ask::Exactly || charge.on_failure != OnFailure::Deny;
+        is_included && charge.limit.algorithm() != Algorithm::Concurrency
+    }
 }
 
 /// This server's share of a limit.

@@ -4,6 +4,7 @@ mod breakers;
 mod conform;
 mod debits;
 mod exhausted;
+mod holds;
 mod once;
 mod parts;
 mod policies;

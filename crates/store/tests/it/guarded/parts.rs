@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Charge, Mode, OnFailure, Source, Span, Verdict, Wait};
-use tollgate_store::Circuit;
+use tollgate_store::{Circuit, DenyCache, Store as _};
 
 use crate::guarded::world::{Rule, Server, claim, skip};
 use tollgate_store::sharded::ShardFault;
@@ -209,4 +209,83 @@ async fn what_waits_for_one_shard_holds_up_no_other() {
     server.node(0).set_fault(ShardFault::None);
     server.pass(6_500 * MS).await;
     assert_eq!((used(&server, &rule.take(&here, 0)), server.guard.status().waiting), (0, 0));
+}
+
+/// A limit of each caller, and one that all share, on different shards.
+fn own_and_shared(server: &Server) -> (Rule, Rule, String, String) {
+    let own = Rule::of_callers("own", 200, Algorithm::FixedWindow, OnFailure::Deny);
+    let shared = Rule::new("shared", 1_000, Algorithm::FixedWindow, OnFailure::Deny);
+    let (mine, all) = (server.value(&own, 0, 0), server.value(&shared, 1, 0));
+    (own, shared, mine, all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_asks_for_more_than_a_limit_holds_takes_nothing_anywhere() {
+    let server = Server::new(2);
+    let (own, shared, mine, all) = own_and_shared(&server);
+    let doomed = claim([own.take(&mine, 900), shared.take(&all, 900)]);
+    let settlement = server.settle(&doomed).await;
+    let readings: Vec<_> = settlement.readings.iter().map(|it| (it.admits, it.taken, it.remaining)).collect();
+    assert_eq!(readings, [(false, 0, 200), (true, 0, 1_000)]);
+    assert_eq!(Verdict::reach(&doomed, &settlement).wait, Wait::Forever);
+    assert_eq!((server.node(0).calls(), server.node(1).calls()), (1, 1), "there was nothing to give back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_will_probably_refuse_is_settled_before_the_others() {
+    let server = Server::new(2);
+    let (own, shared, mine, all) = own_and_shared(&server);
+    for (used, refusing) in [(claim([own.take(&mine, 150)]), 0), (claim([shared.take(&all, 950)]), 1)] {
+        server.settle(&used).await;
+        // The first claim finds out what is left, the second knows.
+        for known in [false, true] {
+            let calls = [0, 1].map(|shard| server.node(shard).calls());
+            let both = claim([own.take(&mine, 60), shared.take(&all, 60)]);
+            let settlement = server.settle(&both).await;
+            assert!(!Verdict::reach(&both, &settlement).allowed);
+            let other = 1 - refusing;
+            assert_eq!(server.node(refusing as u32).calls(), calls[refusing] + 1);
+            let returned = server.node(other as u32).calls() - calls[other] - 1;
+            assert!(!known || returned == 0, "the other part took units although the claim was bound to be refused");
+        }
+        server.settle(&claim([own.asks(&mine, Ask::Reset, 0, Mode::Enforce)])).await;
+        server.settle(&claim([shared.asks(&all, Ask::Reset, 0, Mode::Enforce)])).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_room_is_tight_the_callers_own_part_is_settled_first() {
+    let server = Server::new(2);
+    let (own, shared, mine, all) = own_and_shared(&server);
+    server.settle(&claim([own.take(&mine, 1), shared.take(&all, 900)])).await;
+    server.node(0).set_fault(ShardFault::Stalled);
+    let both = claim([own.take(&mine, 1), shared.take(&all, 1)]);
+    let calls = server.node(1).calls();
+    assert!(tokio::time::timeout(4 * MS, server.settle(&both)).await.is_err());
+    assert_eq!(server.node(1).calls(), calls, "the shared counter was called before the caller's own had answered");
+    server.node(0).set_fault(ShardFault::None);
+    let settlement = server.settle(&both).await;
+    assert!(Verdict::reach(&both, &settlement).allowed);
+    assert_eq!((used(&server, &both.charges[0]), used(&server, &both.charges[1])), (2, 901));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_that_may_be_over_at_once_are_not_cached() {
+    let server = Server::new(2);
+    let (own, shared, mine, all) = own_and_shared(&server);
+    let cache = DenyCache::with_clock(server.guard.clone(), server.shards.clock().clone());
+    // Until a claim has met it together with another location, a shared counter is like any other.
+    cache.settle(&claim([shared.take(&all, 1_000)])).await;
+    cache.settle(&claim([shared.take(&all, 1)])).await;
+    assert_eq!(cache.denials(), 1);
+    cache.settle(&claim([shared.asks(&all, Ask::Reset, 0, Mode::Enforce)])).await;
+    assert_eq!(cache.denials(), 0);
+    cache.settle(&claim([own.take(&mine, 1), shared.take(&all, 999)])).await;
+    cache.settle(&claim([own.take(&mine, 1), shared.take(&all, 2)])).await;
+    // Also for callers whose claims live in one location.
+    cache.settle(&claim([shared.take(&all, 2)])).await;
+    assert_eq!(cache.denials(), 0);
+    // What a caller's own counter refuses is cached as before.
+    cache.settle(&claim([own.take(&mine, 200), shared.take(&all, 1)])).await;
+    assert_eq!(cache.denials(), 1);
 }

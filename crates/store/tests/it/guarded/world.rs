@@ -26,8 +26,17 @@ pub(crate) struct Rule {
 
 impl Rule {
     pub(crate) fn new(name: &str, amount: u64, algorithm: Algorithm, on_failure: OnFailure) -> Rule {
+        Rule::at_home(name, amount, algorithm, on_failure, Home::Own)
+    }
+
+    /// A rule whose counters live with the caller's others.
+    pub(crate) fn of_callers(name: &str, amount: u64, algorithm: Algorithm, on_failure: OnFailure) -> Rule {
+        Rule::at_home(name, amount, algorithm, on_failure, Home::Caller(0))
+    }
+
+    fn at_home(name: &str, amount: u64, algorithm: Algorithm, on_failure: OnFailure, home: Home) -> Rule {
         let limit = Limit::new(amount, Period::fixed(Span::from_secs(60)).unwrap(), algorithm).unwrap();
-        Rule { scope: Scope::new("d", name, algorithm, limit.period(), Home::Own), limit, on_failure }
+        Rule { scope: Scope::new("d", name, algorithm, limit.period(), home), limit, on_failure }
     }
 
     /// Ten in a minute by a fixed window.
