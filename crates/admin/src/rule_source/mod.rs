@@ -2,20 +2,27 @@
 
 mod last_good;
 mod layer;
+mod pending;
 mod reload;
+mod removed;
 mod source;
 #[cfg(test)]
 mod tests;
 mod watcher;
+mod writes;
 
 use std::sync::Arc;
 
-use tollgate::{Clock as _, Layer, Limiter, RuleProblem, Ruleset, SystemClock};
+use tollgate::{Clock as _, Layer, Limiter, RuleProblem, Ruleset, SystemClock, Timestamp};
 use tollgate_rules::{RuleFile, RuleFiles};
 
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::RulesMetrics;
+
+use pending::{FilesSeen, PendingFiles};
+use removed::RemovedRules;
+use writes::FileWrites;
 
 pub use last_good::LastGood;
 pub use layer::LayerHandle;
@@ -34,6 +41,9 @@ pub struct RuleReloader {
     state: SourceState,
     generation: u64,
     clock: SystemClock,
+    /// What the file system reports of writes to the files.
+    writes: FileWrites,
+    pending: PendingFiles,
 }
 
 /// The health component of rules.
@@ -58,20 +68,54 @@ impl RuleReloader {
             let error = report_invalid(errors, &health, &metrics);
             source.reloaded(ReloadStatus { generation, error: Some(error), at: None });
         }
-        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock }
+        let (writes, pending) = Default::default();
+        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock, writes, pending }
     }
 
     /// Reads the files and the layer, and installs them if they changed and are valid. `forced`: even if they did not change.
-    pub fn reload(&mut self, forced: bool) {
+    ///
+    /// Returns when to call this again, if changed files may be incomplete. Meanwhile a new layer takes effect above the files in
+    /// force.
+    fn reload_at(&mut self, forced: bool, now: Timestamp) -> Option<Timestamp> {
+        // Before the files are read: what is reported later may be missing in them.
+        let completed = self.writes.take_completed();
         let files = self.source.read();
         let state = SourceState::new(&files, self.source.layer.current());
-        if state.is_same(&self.state) && !forced {
-            return;
+        let has_new_files = state.files != self.state.files;
+        if has_new_files {
+            if completed || forced {
+                self.pending.announce();
+            }
+            let seen = FilesSeen { digest: state.files, open: self.writes.last_open() };
+            if let Some(again) = self.pending.wait_until(seen, now) {
+                self.fall_back(&state.layer);
+                return Some(again);
+            }
+        } else {
+            self.pending.end();
+            if state.is_same(&self.state) && !forced {
+                return None;
+            }
         }
+        let (sources, layer) = (files.sources.clone(), state.layer.clone());
+        let compiled = self.source.compile(files, &layer, self.generation + 1);
+        let removed = match &compiled {
+            Ok((rules, _)) if has_new_files => RemovedRules::between(&self.limiter.rules(), rules),
+            _ => None,
+        };
+        if removed.is_some()
+            && let Some(again) = self.pending.confirm_at(now)
+        {
+            self.fall_back(&layer);
+            return Some(again);
+        }
+        self.pending.end();
         self.state = state;
-        let (sources, layer) = (files.sources.clone(), self.state.layer.clone());
-        match self.source.compile(files, &layer, self.generation + 1) {
+        match compiled {
             Ok((rules, warnings)) => {
+                if let Some(removed) = removed {
+                    tracing::warn!("the changed rule files no longer have these rules, which end now: {removed}");
+                }
                 // A new layer alone does not change the stored files.
                 let is_stored = self.source.are_in_force(&sources) && !forced;
                 self.install(rules, sources.clone(), layer);
@@ -89,6 +133,7 @@ impl RuleReloader {
                 self.source.failed(self.generation, error);
             }
         }
+        None
     }
 
     /// Installs as much of a layer as is valid above the last good files: all of it, else its switches, which are always valid.
@@ -103,6 +148,7 @@ impl RuleReloader {
             let files = RuleFiles::from_files(good.sources.clone());
             if let Ok((rules, _)) = self.source.compile(files, &layer, self.generation + 1) {
                 self.install(rules, good.sources.clone(), layer);
+                self.source.set_generation(self.generation);
                 tracing::info!(
                     generation = self.generation,
                     "the changes by API are in force above the last good rules"

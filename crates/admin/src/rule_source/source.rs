@@ -40,7 +40,7 @@ pub struct RuleChanges(watch::Receiver<Option<Arc<ActiveRules>>>);
 #[derive(Clone, Debug)]
 pub struct SourceState {
     /// A digest of the files.
-    files: u64,
+    pub(super) files: u64,
     pub(super) layer: Arc<Layer>,
 }
 
@@ -115,6 +115,11 @@ impl RuleSource {
     /// Records the result of a reload.
     pub(super) fn reloaded(&self, reload: ReloadStatus) {
         self.reload.send_replace(reload);
+    }
+
+    /// Records the generation of rules whose files did not change.
+    pub(super) fn set_generation(&self, generation: u64) {
+        self.reload.send_modify(|reload| reload.generation = generation);
     }
 
     /// Records a failed reload: rules of this generation stay in force.

@@ -88,6 +88,14 @@ impl Bench {
     }
 }
 
+impl RuleReloader {
+    /// A reload of files that are complete.
+    pub(crate) fn reload(&mut self, forced: bool) {
+        self.pending.announce();
+        assert_eq!(self.reload_at(forced, self.clock.now()), None);
+    }
+}
+
 fn reply(rules: &Ruleset) -> Vec<String> {
     let rules = rules.domains().iter().flat_map(|domain| domain.rules());
     rules
@@ -261,6 +269,53 @@ fn a_start_with_a_rule_by_api_that_does_not_fit() {
     bench.write("domain: [");
     let problems = bench.restarted(layer(&[golden(5)], None)).map(drop).unwrap_err();
     assert!(!problems[0].is_by_api(), "{problems:?}");
+}
+
+const FOUR: &str = "domain: d
+rules:
+  - {name: a, key: [], limit: 1/s}
+  - {name: b, key: [], limit: 1/s}
+  - {name: c, key: [], limit: 1/s}
+  - {name: e, key: [], limit: 1/s}
+";
+
+/// The beginning of a file that ends with a whole rule: valid, but not all of it.
+fn part(file: &str, lines: usize) -> String {
+    file.split_inclusive('\n').take(lines).collect()
+}
+
+/// As on a network file system, where nothing reports writes.
+#[test]
+fn changes_that_are_found_by_polling_have_to_be_quiet_and_removals_are_looked_at_twice() {
+    let mut bench = Bench::new(FOUR, Layer::default());
+    let mut reloader = bench.reloader();
+    let at = |millis: u64| Timestamp::from_micros(1_000_000 + millis * 1_000);
+    let names = || bench.in_force().iter().map(|rule| rule[..1].to_owned()).collect::<String>();
+    bench.write(&part(FOUR, 3));
+    assert_eq!(reloader.reload_at(false, at(0)), Some(at(1_000)));
+    bench.write(&part(FOUR, 5));
+    assert_eq!(reloader.reload_at(false, at(1_000)), Some(at(2_000)));
+    // It was quiet for a second, and a rule is missing.
+    assert_eq!(reloader.reload_at(false, at(2_000)), Some(at(3_000)));
+    assert_eq!((names(), bench.limiter.rules().generation()), ("abce".to_owned(), 1));
+    // Meanwhile operators change what they like, above the old files.
+    bench.layer.replace(layer(&[], Some(RuleMode::Off)));
+    assert_eq!(reloader.reload_at(false, at(2_500)), Some(at(3_000)));
+    assert_eq!(bench.in_force()[3], "e Off Some(1)");
+    assert_eq!(bench.source.reloads().borrow().generation, 2);
+    // The rest arrives: as if nothing had been.
+    bench.write(FOUR);
+    assert_eq!(reloader.reload_at(false, at(3_000)), None);
+    assert_eq!(names(), "abce");
+    assert_eq!(LastGood::new(&bench.data).read().unwrap()[0].text, FOUR);
+    // What is gone at the second look too is gone.
+    bench.write(&part(FOUR, 5));
+    assert_eq!(reloader.reload_at(false, at(10_000)), Some(at(11_000)));
+    assert_eq!(reloader.reload_at(false, at(11_000)), Some(at(12_000)));
+    assert_eq!(names(), "abce");
+    assert_eq!(reloader.reload_at(false, at(12_000)), None);
+    assert_eq!(names(), "abc");
+    assert_eq!(LastGood::new(&bench.data).read().unwrap()[0].text, part(FOUR, 5));
 }
 
 /// What can't be read is not among the files at hand: to go on with those would be a start on a part of the rules.

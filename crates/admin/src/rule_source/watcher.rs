@@ -8,8 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tollgate::{Clock as _, Timestamp};
 
 use super::RuleReloader;
+use super::source::RuleSource;
+use super::writes::{FileWrites, RulePaths};
 
 /// Wakes the watcher.
 #[derive(Clone, Debug)]
@@ -28,10 +31,10 @@ enum Wake {
 
 /// Wake-ups that can wait; any more add nothing.
 const MAX_WAITING: usize = 64;
-/// A file may be written in several steps: reload once there was no change for this long,
-const QUIET_PERIOD: Duration = Duration::from_millis(30);
-/// but wait at most this many times.
-const MAX_QUIET_PERIODS: usize = 10;
+/// Several changes at once are one reload: it begins when there was no event for this long,
+const BURST_PERIOD: Duration = Duration::from_millis(30);
+/// but waits at most this many times.
+const MAX_BURST_PERIODS: usize = 10;
 /// Parent directories of the rules that are watched.
 const MAX_PARENTS: usize = 16;
 
@@ -61,26 +64,34 @@ pub fn watch(mut reloader: RuleReloader, poll: Duration) -> io::Result<(Waker, J
     if !Arc::ptr_eq(&reloader.source.layer.current(), &reloader.state.layer) {
         waker.changed();
     }
-    let mut watcher = FileWatcher::open(&reloader.source.paths, wakes);
+    let mut watcher = FileWatcher::open(&reloader.source, reloader.writes.clone(), wakes);
     let thread = std::thread::Builder::new().name("rules".to_owned()).spawn(move || {
-        while let Some(forced) = next(&inbox, poll) {
+        let mut again = None;
+        while let Some(forced) = next(&inbox, timeout(again, reloader.clock.now(), poll)) {
             // A replaced directory is not watched yet. Watch it before the reload, so that no change is missed.
             watcher.watch_all();
-            reloader.reload(forced);
+            let now = reloader.clock.now();
+            again = reloader.reload_at(forced, now);
         }
     })?;
     Ok((waker, thread))
 }
 
-/// Waits for a wake-up, or for the poll interval; `None` to stop. Returns whether the reload is forced.
-fn next(inbox: &Receiver<Wake>, poll: Duration) -> Option<bool> {
-    let mut forced = match inbox.recv_timeout(poll) {
+/// The time to the next reload, if nothing wakes the watcher before.
+fn timeout(again: Option<Timestamp>, now: Timestamp, poll: Duration) -> Duration {
+    let until = |again: Timestamp| Duration::from_micros(again.since(now).as_micros());
+    again.map_or(poll, |again| poll.min(until(again)))
+}
+
+/// Waits for a wake-up, or for the timeout; `None` to stop. Returns whether the reload is forced.
+fn next(inbox: &Receiver<Wake>, timeout: Duration) -> Option<bool> {
+    let mut forced = match inbox.recv_timeout(timeout) {
         Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
         Ok(wake) => wake == Wake::Forced,
         Err(RecvTimeoutError::Timeout) => return Some(false),
     };
-    for _ in 0..MAX_QUIET_PERIODS {
-        match inbox.recv_timeout(QUIET_PERIOD) {
+    for _ in 0..MAX_BURST_PERIODS {
+        match inbox.recv_timeout(BURST_PERIOD) {
             Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
             Ok(wake) => forced |= wake == Wake::Forced,
             Err(RecvTimeoutError::Timeout) => break,
@@ -98,14 +109,12 @@ struct FileWatcher {
 impl FileWatcher {
     /// Watches the paths and their parents: any of them may be a symbolic link that changes. Where watching is not possible
     /// there is polling.
-    fn open(paths: &[PathBuf], wakes: SyncSender<Wake>) -> FileWatcher {
-        let paths: Vec<PathBuf> = paths.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
+    fn open(source: &RuleSource, writes: FileWrites, wakes: SyncSender<Wake>) -> FileWatcher {
+        let paths: Vec<PathBuf> = source.paths.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
         let watched = paths.iter().flat_map(|path| path.ancestors().take(MAX_PARENTS)).map(Path::to_owned).collect();
+        let rules = RulePaths { paths, options: source.options };
         let on_event = move |event: notify::Result<notify::Event>| {
-            let concerns =
-                |changed: &PathBuf| paths.iter().any(|path| path.starts_with(changed) || changed.starts_with(path));
-            // Read accesses are not changes, and come from this process.
-            if event.is_ok_and(|event| !event.kind.is_access() && event.paths.iter().any(concerns)) {
+            if event.is_ok_and(|event| writes.observe(&event, &rules)) {
                 let _ = wakes.try_send(Wake::Changed);
             }
         };

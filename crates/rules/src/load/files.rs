@@ -52,8 +52,7 @@ fn in_directory(directory: &Path, options: &LoadOptions, problems: &mut Problems
     }
     paths.sort();
     paths.retain(|path| {
-        let named =
-            options.every_file || path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let named = options.reads(path);
         // A dangling link is included, so that reading it reports the error.
         let directory = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
         if !named || directory {
@@ -68,6 +67,15 @@ fn in_directory(directory: &Path, options: &LoadOptions, problems: &mut Problems
         refuse(directory, TextFault::new("there are no rule files in it", "add a file that ends in .yaml"), problems);
     }
     Ok(paths)
+}
+
+impl LoadOptions {
+    /// Whether a file of a directory is read as a rule file, by its name.
+    pub fn reads(&self, path: &Path) -> bool {
+        let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        !is_hidden && (self.every_file || is_yaml)
+    }
 }
 
 pub(super) fn text_of(path: &Path) -> Result<RuleFile, TextFault> {

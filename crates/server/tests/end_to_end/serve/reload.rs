@@ -1,11 +1,13 @@
 //! Rules that change while the server runs.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use tollgate_testing::{Server, eventually, until};
+use tollgate_testing::{Server, eventually, sleep, until};
 
 use crate::http::{get, post};
 use crate::new_server;
@@ -111,6 +113,43 @@ fn polling_finds_changes_that_cannot_be_watched() {
     wait_for_amount(&server, 3);
     fs::write(&rules, with_amount(6)).unwrap();
     wait_for_amount(&server, 6);
+}
+
+const THREE_RULES: &str = "domain: d
+rules:
+  - {name: a, key: [user], limit: 1/hour}
+  - {name: b, key: [user], limit: 1/hour}
+  - {name: c, key: [user], limit: 1/hour}
+";
+
+fn rule_names(server: &Server) -> Vec<String> {
+    let rules = get(&server.url("admin", "/admin/v1/rules")).json();
+    rules["items"].as_array().unwrap().iter().map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// As `cp`, `scp` and `rsync --inplace` write. The first part ends with a whole rule, so it is valid.
+#[test]
+fn a_file_takes_effect_when_it_is_closed_not_while_it_is_written() {
+    let server = new_server().rules(THREE_RULES).args(&["--rules-poll", "100ms"]).listen(&["admin"]).start();
+    let is_whole = || rule_names(&server) == ["a", "b", "c"];
+    assert!(is_whole());
+    let changed = THREE_RULES.replace("name: c", "name: d");
+    let (part, rest) = changed.split_at(changed.find("  - {name: b").unwrap());
+    let mut file = fs::File::create(server.home().join("rules/rules.yaml")).unwrap();
+    file.write_all(part.as_bytes()).unwrap();
+    // Longer than the wait for files whose writes are not reported.
+    for _ in 0..13 {
+        sleep(Duration::from_millis(100));
+        assert!(is_whole(), "{}", server.log());
+    }
+    file.write_all(rest.as_bytes()).unwrap();
+    assert!(is_whole());
+    drop(file);
+    until("the new rules", || rule_names(&server) == ["a", "b", "d"]);
+    server.wait_for_log("no longer have these rules, which end now: d/c");
+    assert!(!server.log().contains("ERROR"), "{}", server.log());
+    let stored = fs::read_to_string(server.home().join("data/rules.last-good.json")).unwrap();
+    assert!(stored.contains("name: d"), "{stored}");
 }
 
 #[test]
