@@ -63,7 +63,10 @@ impl DataDir {
             lock.rewind()?;
             writeln!(lock, "{}", std::process::id())
         };
-        write_pid(&mut lock).map_err(unusable)?;
+        // The number is only for messages: a full disk is no reason not to start.
+        if let Err(error) = write_pid(&mut lock) {
+            tracing::warn!("the data directory {shown} can't be written: {error}");
+        }
         Ok(DataDir { path: path.to_owned(), _lock: lock })
     }
 

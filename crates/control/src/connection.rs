@@ -1,6 +1,6 @@
 //! One connection to either database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "postgres")]
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio_stream::StreamExt;
 use crate::error::{DbError, Fault};
 #[cfg(feature = "postgres")]
 use crate::location::DbLocation;
+use crate::schema::Schema;
 use crate::sink::{RecordSink, read_record};
 use crate::statement::{Row, Statement};
 
@@ -26,6 +27,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Rows that wait between the thread that reads the file and the task that receives them.
 const ROW_BUFFER: usize = 1_024;
+/// The journal of an SQLite file shrinks to this size, in bytes, when it has been written back.
+const MAX_IDLE_JOURNAL: &str = "4194304";
 
 /// The settings of each PostgreSQL session. A server that is frozen or cut off in the middle of a write must not block all other
 /// writers. And a plan that was made for an empty table must not stay in use while the table grows.
@@ -44,23 +47,30 @@ pub(crate) enum Connection {
 /// How to connect. Not `Debug`: it has the password.
 #[derive(Clone)]
 pub(crate) enum ConnectionOptions {
-    Sqlite(SqliteConnectOptions),
+    Sqlite(SqliteConnectOptions, PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(PgConnectOptions),
 }
 
 impl ConnectionOptions {
-    pub(crate) fn file(path: &Path) -> ConnectionOptions {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
+    pub(crate) fn file(path: &Path, schema: Schema) -> ConnectionOptions {
+        let synchronous = match schema {
+            // An acknowledged write survives a power cut. Operators don't write often.
+            Schema::Control => SqliteSynchronous::Full,
+            // The last entries of a log may be lost.
+            Schema::Decisions => SqliteSynchronous::Normal,
+        };
+        let options = sqlite_options(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // An acknowledged write survives a power cut. Operators don't write often.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .row_buffer_size(ROW_BUFFER)
-            .disable_statement_logging();
-        ConnectionOptions::Sqlite(options)
+            .pragma("journal_size_limit", MAX_IDLE_JOURNAL)
+            .synchronous(synchronous);
+        ConnectionOptions::Sqlite(options, path.to_owned())
+    }
+
+    /// An SQLite file that is read as it is: no file is created or written, and what is only in its journal is not seen.
+    pub(crate) fn file_as_is(path: &Path) -> SqliteConnectOptions {
+        sqlite_options(path).read_only(true).immutable(true)
     }
 
     #[cfg(feature = "postgres")]
@@ -84,7 +94,8 @@ impl ConnectionOptions {
                 connection.script(SESSION_SETTINGS).await?;
                 Ok(connection)
             }
-            ConnectionOptions::Sqlite(options) => loop {
+            ConnectionOptions::Sqlite(options, path) => loop {
+                create_private(path).map_err(Fault::File)?;
                 // Switching a new file to write-ahead logging takes a lock that SQLite does not wait for by itself.
                 match options.connect().await.map_err(Fault::from) {
                     Err(fault) if fault.is_busy() => tokio::time::sleep(BUSY_RETRY).await,
@@ -92,6 +103,20 @@ impl ConnectionOptions {
                 }
             },
         }
+    }
+}
+
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT);
+    options.row_buffer_size(ROW_BUFFER).disable_statement_logging()
+}
+
+/// Creates a file that only its owner can read, if there is none.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    match path.is_file() {
+        true => Ok(()),
+        false => std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::ErrorKind;
 
+use crate::disk;
 use crate::location::DbLocation;
 use crate::model::RecordName;
 
@@ -107,6 +109,8 @@ impl From<DbError> for WriteError {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Database(sqlx::Error),
+    /// An SQLite file could not be created.
+    File(std::io::Error),
     Timeout,
     NewerSchema {
         found: u64,
@@ -165,7 +169,12 @@ impl Fault {
                 | sqlx::Error::Tls(_),
             ) => false,
             // An untrusted certificate has this kind.
-            Fault::Database(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => false,
+            Fault::Database(sqlx::Error::Io(error)) if error.kind() == ErrorKind::InvalidData => false,
+            // A wrong path stays wrong.
+            Fault::File(error) => !matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::PermissionDenied
+            ),
             // Anything else is a connection that broke or could not be opened.
             Fault::Database(_) => true,
         }
@@ -183,8 +192,7 @@ impl Fault {
 
     /// Whether another process holds a lock on the SQLite file.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self, Fault::Database(sqlx::Error::Database(error))
-            if error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| matches!(code & 0xff, 5 | 6)))
+        matches!(self.sqlite_code(), Some(5 | 6))
     }
 
     /// The public error, which names the database.
@@ -195,9 +203,31 @@ impl Fault {
                 DbError::NewerSchema { location: location.to_string(), found, supported }
             }
             Fault::TooOld => DbError::TooOld,
-            fault if is_transient => DbError::Unavailable(format!("{location}: {fault}")),
-            fault => DbError::Refused(format!("{location}: {fault}")),
+            fault => {
+                // SQLite calls a full disk an I/O error, or a file that can't be opened.
+                let is_full = match location {
+                    DbLocation::File(path) if fault.is_of_disk() => disk::is_full(path),
+                    _ => false,
+                };
+                let text = format!("{location}: {fault}{}", if is_full { ": the disk is full" } else { "" });
+                if is_transient { DbError::Unavailable(text) } else { DbError::Refused(text) }
+            }
         }
+    }
+
+    /// Whether it may be that SQLite could not write to the disk.
+    fn is_of_disk(&self) -> bool {
+        match self {
+            Fault::File(_) => true,
+            fault => fault.sqlite_code().is_some_and(|code| matches!(code, 10 | 13 | 14)),
+        }
+    }
+
+    /// SQLite's primary error code.
+    fn sqlite_code(&self) -> Option<u32> {
+        let Fault::Database(sqlx::Error::Database(error)) = self else { return None };
+        let code = error.code().filter(|_| !is_from_postgres(&**error))?;
+        code.parse::<u32>().ok().map(|code| code & 0xff)
     }
 }
 
@@ -206,6 +236,7 @@ impl fmt::Display for Fault {
         match self {
             Fault::Database(sqlx::Error::Database(error)) => f.write_str(error.message()),
             Fault::Database(error) => write!(f, "{error}"),
+            Fault::File(error) => write!(f, "{error}"),
             Fault::Timeout => f.write_str("no answer in time"),
             Fault::NewerSchema { found, supported } => {
                 write!(f, "tables of version {found}, {supported} is known")

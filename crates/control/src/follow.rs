@@ -2,7 +2,7 @@
 
 use tollgate_records::Record;
 
-use crate::connection::OPERATION_TIMEOUT;
+use crate::connection::{Connection, OPERATION_TIMEOUT};
 use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault};
 use crate::model::FeedPosition;
@@ -127,6 +127,17 @@ impl Db {
     ) -> Result<(PooledConnection<'_>, FeedPosition), Fault> {
         let announced = self.latest_announced();
         let mut connection = self.begin(self.readers(), TransactionKind::Read).await?;
+        let (at, swept) = FeedPosition::read(&mut connection).await?;
+        self.retract(announced, at.generation);
+        let is_other = identity.is_some_and(|identity| identity != at.identity);
+        let is_known = !is_other && (after == 0 || (swept..=at.generation).contains(&after));
+        is_known.then_some((connection, at)).ok_or(Fault::TooOld)
+    }
+}
+
+impl FeedPosition {
+    /// The position of the last write, and the highest generation among the deleted records that are forgotten.
+    pub(crate) async fn read(connection: &mut Connection) -> Result<(FeedPosition, u64), Fault> {
         let (mut at, mut swept) = (FeedPosition::default(), 0);
         connection
             .each(&Statement::new("SELECT generation, swept, identity FROM control"), |row| {
@@ -135,9 +146,6 @@ impl Db {
                 Ok(())
             })
             .await?;
-        self.retract(announced, at.generation);
-        let is_other = identity.is_some_and(|identity| identity != at.identity);
-        let is_known = !is_other && (after == 0 || (swept..=at.generation).contains(&after));
-        is_known.then_some((connection, at)).ok_or(Fault::TooOld)
+        Ok((at, swept))
     }
 }

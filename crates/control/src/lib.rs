@@ -13,6 +13,7 @@ mod audit;
 mod connection;
 mod db;
 mod decisions;
+mod disk;
 mod error;
 mod follow;
 #[cfg(feature = "postgres")]
@@ -24,6 +25,7 @@ mod open;
 mod packed;
 mod pool;
 mod records;
+mod schema;
 mod servers;
 mod sink;
 mod statement;
@@ -33,7 +35,10 @@ mod write;
 pub use audit::{AuditEntry, AuditFilter, MAX_AUDIT_ENTRIES};
 pub use connection::OPERATION_TIMEOUT;
 pub use db::Db;
-pub use decisions::{DecisionFilter, DecisionRow, MAX_DECISION_BATCH, MAX_DECISION_RESULTS, MAX_DECISIONS_DELETED};
+pub use decisions::{
+    DecisionBounds, DecisionDb, DecisionFilter, DecisionRow, DecisionSweep, MAX_DECISION_BATCH, MAX_DECISION_RESULTS,
+    MAX_DECISIONS_DELETED,
+};
 pub use error::{DbError, WriteError};
 pub use location::DbLocation;
 pub use model::{

@@ -5,8 +5,8 @@
 
 use tollgate_records::{Record, RecordKind};
 
+use crate::connection::Connection;
 use crate::error::Fault;
-use crate::pool::PooledConnection;
 use crate::sink::RecordSink;
 use crate::statement::Statement;
 
@@ -16,7 +16,7 @@ const RECORDS_PER_ROW: u64 = 500;
 /// Pushes all records, in any order, as fast as the sink takes them. The connection has a transaction that sees one moment. `false` if
 /// the sink ended the read.
 pub(crate) async fn read(
-    connection: &mut PooledConnection<'_>,
+    connection: &mut Connection,
     with_deleted: bool,
     sink: &mut impl RecordSink,
 ) -> Result<bool, Fault> {

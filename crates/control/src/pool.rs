@@ -15,10 +15,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::{DbError, Fault};
 use crate::migrate;
+use crate::schema::Schema;
 
 /// Connections to one database.
 pub(crate) struct Pool {
     options: ConnectionOptions,
+    schema: Schema,
     permits: Semaphore,
     idle: Mutex<Vec<Connection>>,
     /// Whether the tables are up to date.
@@ -43,20 +45,18 @@ impl fmt::Debug for Pool {
 
 impl Pool {
     /// Connections to an SQLite file. The file is created if it does not exist, readable by its owner only.
-    pub(crate) fn open_file(path: &Path, max: usize) -> Result<Pool, DbError> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-        created.map_err(|error| DbError::Refused(format!("{}: {error}", path.display())))?;
-        Ok(Pool::new(ConnectionOptions::file(path), max))
+    pub(crate) fn open_file(path: &Path, schema: Schema, max: usize) -> Pool {
+        Pool::new(ConnectionOptions::file(path, schema), schema, max)
     }
 
     /// Connections to PostgreSQL.
     pub(crate) fn open_postgres(url: &str, max: usize) -> Result<Pool, DbError> {
-        Ok(Pool::new(ConnectionOptions::postgres(url)?, max))
+        Ok(Pool::new(ConnectionOptions::postgres(url)?, Schema::Control, max))
     }
 
-    fn new(options: ConnectionOptions, max: usize) -> Pool {
-        Pool { options, permits: Semaphore::new(max), idle: Mutex::default(), migrated: AtomicBool::new(false) }
+    fn new(options: ConnectionOptions, schema: Schema, max: usize) -> Pool {
+        let (permits, migrated) = (Semaphore::new(max), AtomicBool::new(false));
+        Pool { options, schema, permits, idle: Mutex::default(), migrated }
     }
 
     /// Takes a connection: an idle one, or a new one if there is none or if `fresh` is set.
@@ -81,7 +81,7 @@ impl Pool {
     async fn connect(&self) -> Result<Connection, Fault> {
         let mut connection = self.options.connect().await?;
         if !self.migrated.load(Ordering::Acquire) {
-            migrate::migrate(&mut connection).await?;
+            migrate::migrate(&mut connection, self.schema).await?;
             self.migrated.store(true, Ordering::Release);
         }
         Ok(connection)

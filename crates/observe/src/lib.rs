@@ -14,7 +14,7 @@ mod tally;
 
 pub use decision_log::{
     DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES, MAX_LIMITS,
-    MAX_TEXT_BYTES, SampleRate, truncate,
+    MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, truncate,
 };
 pub use heavy_hitters::{
     ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey, SustainedKey,

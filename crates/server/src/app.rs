@@ -122,7 +122,7 @@ async fn serve(settings: &ServerSettings, components: Components) -> Result<(), 
         workers.stop();
     }
     // No more decisions are made.
-    match tokio::time::timeout(LAST_DECISIONS, components.decisions.write(SystemClock::default().now())).await {
+    match tokio::time::timeout(LAST_DECISIONS, components.decisions.write_last(SystemClock::default().now())).await {
         Ok(Ok(())) => {}
         Ok(Err(why)) => tracing::warn!("writing the last decisions to the log failed: {why}"),
         Err(_) => tracing::warn!("writing the last decisions to the log timed out"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use tollgate::{Mode, Source, Span, Wait};
-use tollgate_observe::{DecisionEntry, DecisionOutcome, EntryDescriptor, EntryLimit};
+use tollgate_observe::{DecisionEntry, DecisionOutcome, EntryDescriptor, EntryLimit, Repetition};
 use tollgate_records::Rfc3339;
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
@@ -35,6 +35,11 @@ pub struct DecisionLine {
     block: Option<Word>,
     region: Option<String>,
     server: String,
+    /// If the line stands for several decisions: their number, and the time of the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Rfc3339>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,6 +99,8 @@ impl DecisionLine {
             block: entry.block.map(|block| blocked(block).into()),
             region: region.map(str::to_owned),
             server: server.to_owned(),
+            count: entry.repetition.map(|repetition| repetition.count),
+            until: entry.repetition.map(|repetition| Rfc3339(repetition.until)),
         }
     }
 
@@ -127,6 +134,7 @@ impl DecisionLine {
             is_decided: self.rule.is_some(),
             limits: self.limits.iter().map(LineLimit::limit).collect::<Option<_>>()?,
             block,
+            repetition: self.count.zip(self.until).map(|(count, until)| Repetition { count, until: until.0 }),
         })
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::MissedTickBehavior;
 use tollgate::{Clock, Span, Timestamp};
 use tollgate_control::DecisionFilter;
-use tollgate_observe::{Observer, SampleRate};
+use tollgate_observe::{DecisionEntry, Observer, SampleRate};
 
 use tollgate_net::Closing;
 use tollgate_telemetry::Health;
@@ -55,6 +55,8 @@ pub struct DecisionsConfig {
     pub keep: Span,
     /// Rows in the store of record.
     pub max_rows: u64,
+    /// Bytes in the store of record.
+    pub max_bytes: u64,
 }
 
 /// Counts of entries since the start.
@@ -65,6 +67,8 @@ pub struct DecisionLogCounts {
     pub dropped: u64,
     /// Rejected by the sink for good.
     pub failed: u64,
+    /// Refusals that are counted in the entry of another.
+    pub summarized: u64,
 }
 
 /// Selects decisions.
@@ -98,7 +102,10 @@ struct LineQueue {
 #[derive(Debug, Default)]
 struct SweepState {
     swept_at: Timestamp,
-    since_then: u64,
+    lines_since: u64,
+    bytes_since: u64,
+    /// Whether there was more to remove than one call removes.
+    has_more: bool,
 }
 
 /// The health component of the log.
@@ -122,6 +129,8 @@ const MAX_BATCHES: usize = 10;
 const SWEEP_INTERVAL: Span = Span::from_secs(60);
 /// Old lines are also removed after this many written lines.
 const SWEEP_AFTER_LINES: u64 = 20_000;
+/// And after this share of the maximal size, one in so many.
+const SWEEP_AFTER_PART: u64 = 32;
 
 impl Decisions {
     /// Writes what this observer logs to the sink.
@@ -140,10 +149,12 @@ impl Decisions {
 
     /// Counts of entries since the start.
     pub fn counts(&self) -> DecisionLogCounts {
+        let logged = self.observer.log().counts();
         DecisionLogCounts {
             written: self.written.load(Ordering::Relaxed),
-            dropped: self.observer.log().counts().dropped,
+            dropped: logged.dropped,
             failed: self.failed.load(Ordering::Relaxed),
+            summarized: logged.summarized,
         }
     }
 
@@ -206,12 +217,32 @@ impl Decisions {
     /// # Errors
     /// A message for operators. Unwritten lines stay queued.
     pub async fn write(self: &Arc<Decisions>, now: Timestamp) -> Result<(), String> {
+        // While there is no room for them, they go on counting.
+        let is_full = self.queue().is_full();
+        let summaries = if is_full { Vec::new() } else { self.observer.log().take_summaries(Some(now)) };
+        self.write_with(summaries, now).await
+    }
+
+    /// Writes everything that is left, when no more decisions are made.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn write_last(self: &Arc<Decisions>, now: Timestamp) -> Result<(), String> {
+        let summaries = self.observer.log().take_summaries(None);
+        self.write_with(summaries, now).await
+    }
+
+    async fn write_with(
+        self: &Arc<Decisions>,
+        mut summaries: Vec<DecisionEntry>,
+        now: Timestamp,
+    ) -> Result<(), String> {
         if !self.observer.log().config().on {
             return Ok(());
         }
         let mut sweep = self.writing.lock().await;
         for _ in 0..MAX_BATCHES {
-            self.gather().await;
+            self.gather(std::mem::take(&mut summaries)).await;
             let batch = self.queue().batch();
             if batch.is_empty() {
                 break;
@@ -220,7 +251,8 @@ impl Decisions {
                 Ok(lines) => {
                     self.queue().done(lines, self.sink.is_persistent());
                     self.written.fetch_add(lines as u64, Ordering::Relaxed);
-                    sweep.since_then += lines as u64;
+                    sweep.lines_since += lines as u64;
+                    sweep.bytes_since += batch.iter().take(lines).map(|line| line.text.len() as u64).sum::<u64>();
                 }
                 Err(LogError::Permanent(why)) => {
                     tracing::error!(lines = batch.len(), "decisions can't be logged and are lost: {why}");
@@ -230,50 +262,55 @@ impl Decisions {
                 Err(LogError::Retry(why)) => return Err(why),
             }
         }
-        if sweep.swept_at.after(SWEEP_INTERVAL) <= now || sweep.since_then >= SWEEP_AFTER_LINES {
-            *sweep = SweepState { swept_at: now, since_then: 0 };
-            self.sink.remove_old(&self.config, now).await?;
+        if sweep.is_due(now, self.config.max_bytes) {
+            *sweep = SweepState { swept_at: now, ..SweepState::default() };
+            sweep.has_more = self.sink.remove_old(&self.config, now).await?;
             self.queue().remove_old(now.before(self.config.keep));
         }
         Ok(())
     }
 
-    /// Encodes new entries.
-    async fn gather(self: &Arc<Decisions>) {
+    /// Encodes new entries, and these.
+    async fn gather(self: &Arc<Decisions>, summaries: Vec<DecisionEntry>) {
         let this = self.clone();
         // Encoding thousands of lines takes a while: not on an async thread. A panic has been logged.
-        let _ = tokio::task::spawn_blocking(move || this.gather_now()).await;
+        let _ = tokio::task::spawn_blocking(move || this.gather_now(summaries)).await;
     }
 
-    fn gather_now(&self) {
+    fn gather_now(&self, summaries: Vec<DecisionEntry>) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.queue().is_full() {
-            return;
-        }
+        let entries = if self.queue().is_full() { Vec::new() } else { self.observer.log().take() };
         let encode = |entry| {
-            let line = DecisionLine::from_entry(entry, &self.config.server, self.config.region.as_deref());
-            // Texts and numbers are always valid JSON.
-            let text = serde_json::to_string(&line).unwrap_or_default();
-            let DecisionLine { at, domain, caller, rule, .. } = line;
             let number = *next;
             *next += 1;
-            QueuedLine { number, at: at.0, domain, caller, rule, text }
+            self.encode(entry, number)
         };
         // Encode before locking the queue.
-        let lines: Vec<_> = self.observer.log().take().into_iter().map(encode).collect();
+        let lines: Vec<_> = entries.into_iter().chain(summaries).map(encode).collect();
         let mut queue = self.queue();
         lines.into_iter().for_each(|line| queue.add(line));
     }
 
-    /// The selected lines, newest first, including those that are not written yet.
+    fn encode(&self, entry: DecisionEntry, number: u64) -> QueuedLine {
+        let line = DecisionLine::from_entry(entry, &self.config.server, self.config.region.as_deref());
+        // Texts and numbers are always valid JSON.
+        let text = serde_json::to_string(&line).unwrap_or_default();
+        let DecisionLine { at, domain, caller, rule, .. } = line;
+        QueuedLine { number, at: at.0, domain, caller, rule, text }
+    }
+
+    /// The selected lines, newest first, including those that are not written yet and the summaries of the current minute.
     pub async fn find(self: &Arc<Decisions>, lookup: &DecisionLookup) -> Result<Vec<DecisionLine>, LogError> {
-        self.gather().await;
+        self.gather(Vec::new()).await;
+        let summaries = self.observer.log().summaries().into_iter().map(|entry| self.encode(entry, 0));
+        let summaries = summaries.filter(|line| line.matches(&lookup.filter)).map(|line| line.text);
+        let mut texts: Vec<String> = summaries.take(lookup.max).collect();
         // Read the queue first: lines that are written meanwhile are found twice and deduplicated.
-        let mut texts: Vec<String> = {
+        {
             let queue = self.queue();
             let matching = queue.lines.iter().rev().filter(|line| line.matches(&lookup.filter));
-            matching.take(lookup.max).map(|line| line.text.clone()).collect()
-        };
+            texts.extend(matching.take(lookup.max).map(|line| line.text.clone()));
+        }
         texts.extend(self.sink.find(lookup).await?);
         let mut seen = HashSet::new();
         texts.retain(|text| seen.insert(text.clone()));
@@ -285,6 +322,15 @@ impl Decisions {
 
     fn queue(&self) -> MutexGuard<'_, LineQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SweepState {
+    fn is_due(&self, now: Timestamp, max_bytes: u64) -> bool {
+        self.has_more
+            || self.swept_at.after(SWEEP_INTERVAL) <= now
+            || self.lines_since >= SWEEP_AFTER_LINES
+            || self.bytes_since >= max_bytes / SWEEP_AFTER_PART
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tollgate::{Span, Timestamp};
-use tollgate_control::{Db, DbError, DecisionFilter, DecisionRow, MAX_DECISIONS_DELETED};
+use tollgate_control::{Db, DbError, DecisionBounds, DecisionDb, DecisionFilter, DecisionRow};
 
 use super::files::{FilesConfig, LogFiles};
 use super::{DecisionLine, DecisionLookup, DecisionsConfig, QueuedLine};
@@ -16,8 +16,8 @@ use super::{DecisionLine, DecisionLookup, DecisionsConfig, QueuedLine};
 /// The destination of lines.
 #[derive(Debug)]
 pub enum DecisionSink {
-    /// The store of record, shared by all servers.
-    Control { db: Db, origin: u64 },
+    /// The store of record, shared by all servers; with SQLite a file next to it.
+    Control { db: DecisionDb, origin: u64 },
     /// Files of this server.
     Files(Arc<LogFiles>),
     /// Standard output. The last lines are also in memory.
@@ -58,7 +58,8 @@ const NUL_REPLACEMENT: char = '\u{fffd}';
 
 impl DecisionSink {
     /// The store of record.
-    pub fn control(db: Db) -> DecisionSink {
+    pub fn control(db: &Db) -> DecisionSink {
+        let db = DecisionDb::of(db);
         // Exact in both databases.
         DecisionSink::Control { db, origin: fastrand::u64(1..1 << 53) }
     }
@@ -105,7 +106,7 @@ impl DecisionSink {
         match self {
             DecisionSink::Control { db, origin } => {
                 let rows: Vec<_> = batch.iter().map(|line| line.row()).collect();
-                db.add_decisions(*origin, &rows).await?;
+                db.add(*origin, &rows).await?;
             }
             DecisionSink::Files(files) => {
                 let (files, batch) = (files.clone(), batch.to_vec());
@@ -125,7 +126,7 @@ impl DecisionSink {
         match self {
             DecisionSink::Control { db, .. } => {
                 let caller = without_nul(&lookup.filter.caller);
-                Ok(db.decisions(&DecisionFilter { caller, ..lookup.filter.clone() }, lookup.max).await?)
+                Ok(db.find(&DecisionFilter { caller, ..lookup.filter.clone() }, lookup.max).await?)
             }
             DecisionSink::Files(files) => {
                 let (files, lookup) = (files.clone(), lookup.clone());
@@ -136,23 +137,25 @@ impl DecisionSink {
         }
     }
 
-    /// Removes lines that are too old or too many.
-    pub(super) async fn remove_old(&self, config: &DecisionsConfig, now: Timestamp) -> Result<(), String> {
+    /// Removes lines that are too old or too many. Returns whether there are more of them.
+    pub(super) async fn remove_old(&self, config: &DecisionsConfig, now: Timestamp) -> Result<bool, String> {
         match self {
             DecisionSink::Control { db, .. } => {
+                let bounds =
+                    DecisionBounds { before: now.before(config.keep), rows: config.max_rows, bytes: config.max_bytes };
                 for _ in 0..MAX_PASSES {
-                    let removed = db.delete_decisions(now.before(config.keep), config.max_rows).await;
-                    if removed.map_err(|error| error.to_string())? < MAX_DECISIONS_DELETED {
-                        break;
+                    if !db.delete_old(bounds).await.map_err(|error| error.to_string())?.has_more {
+                        return Ok(false);
                     }
                 }
-                Ok(())
+                Ok(true)
             }
             DecisionSink::Files(files) => {
                 let files = files.clone();
-                blocking(move || files.remove_old(now)).await.map_err(|error| error.to_string())
+                blocking(move || files.remove_old(now)).await.map_err(|error| error.to_string())?;
+                Ok(false)
             }
-            DecisionSink::Stdout(_) | DecisionSink::Memory => Ok(()),
+            DecisionSink::Stdout(_) | DecisionSink::Memory => Ok(false),
         }
     }
 }

@@ -46,6 +46,7 @@ impl Bench {
             region: Some("eu".to_owned()),
             keep: Span::from_secs(86_400),
             max_rows: 500_000,
+            max_bytes: 256 << 20,
         };
         Bench { limiter, clock, decisions: Decisions::new(observer, sink, config) }
     }
@@ -102,7 +103,7 @@ async fn is_found_at_once_and_later(sink: DecisionSink) {
     bench.refuse("ann", 4);
     assert_eq!(bench.found("ann").await, [4, 3, 1]);
     bench.write().await.unwrap();
-    assert_eq!(bench.decisions.counts(), DecisionLogCounts { written: 4, dropped: 0, failed: 0 });
+    assert_eq!(bench.decisions.counts(), DecisionLogCounts { written: 4, dropped: 0, failed: 0, summarized: 0 });
 
     let at = |second| Some(START.after(Span::from_secs(second)));
     let ann = || lookup("ann").filter;
@@ -146,16 +147,16 @@ async fn on_standard_output() {
 async fn in_sqlite() {
     let home = TempDir::new().unwrap();
     let db = Db::open(DbLocation::File(home.path().join("control.db"))).await.unwrap();
-    is_found_at_once_and_later(DecisionSink::control(db)).await;
+    is_found_at_once_and_later(DecisionSink::control(&db)).await;
 }
 
 #[tokio::test]
 async fn in_postgres_and_of_all_servers() {
     let database = Postgres::database();
     let open = || async { Db::open(DbLocation::Postgres(database.url().to_owned())).await.unwrap() };
-    is_found_at_once_and_later(DecisionSink::control(open().await)).await;
+    is_found_at_once_and_later(DecisionSink::control(&open().await)).await;
     let (one, other) =
-        (Bench::new(DecisionSink::control(open().await)), Bench::new(DecisionSink::control(open().await)));
+        (Bench::new(DecisionSink::control(&open().await)), Bench::new(DecisionSink::control(&open().await)));
     one.refuse("bob", 1);
     other.refuse("bob", 2);
     one.write().await.unwrap();
@@ -218,7 +219,13 @@ async fn what_a_crash_tore_is_skipped() {
 #[tokio::test]
 async fn a_flood_is_bounded_and_counted_and_later_lines_are_written() {
     let home = TempDir::new().unwrap();
-    let log = LogConfig { max_entries: 1_000, on: true, sample: SampleRate::NONE, ..LogConfig::default() };
+    let log = LogConfig {
+        max_entries: 1_000,
+        max_single: u64::MAX,
+        on: true,
+        sample: SampleRate::NONE,
+        ..LogConfig::default()
+    };
     let bench = Bench::of(files(&home), log);
     for round in 0..40 {
         (0..2_000).for_each(|n| bench.refuse(&format!("user_{n}"), round));
@@ -297,7 +304,7 @@ async fn standard_output_that_nobody_reads_holds_nothing_up_and_gets_each_line_o
     while bench.decisions.counts().failed == 0 {
         let _ = bench.write().await;
     }
-    assert_eq!(bench.decisions.counts(), DecisionLogCounts { written: 2, dropped: 0, failed: 1 });
+    assert_eq!(bench.decisions.counts(), DecisionLogCounts { written: 2, dropped: 0, failed: 1, summarized: 0 });
 }
 
 #[tokio::test]
@@ -325,4 +332,88 @@ async fn what_is_off_logs_nothing() {
     bench.refuse("ann", 1);
     bench.write().await.unwrap();
     assert_eq!((bench.found("ann").await, bench.decisions.place()), (vec![], None));
+}
+
+#[tokio::test]
+async fn a_caller_that_is_refused_again_and_again_takes_few_lines_of_every_sink() {
+    let home = TempDir::new().unwrap();
+    let db = Db::open(DbLocation::File(home.path().join("control.db"))).await.unwrap();
+    for sink in [DecisionSink::control(&db), files(&home), DecisionSink::Memory] {
+        let bench = Bench::new(sink);
+        let max_single = LogConfig::default().max_single;
+        bench.write().await.unwrap();
+        // Entries that are equal would be found once.
+        let refuse_many = |user: &str, times: u64, second: u64| {
+            (0..times).for_each(|n| {
+                bench.clock.set(START.after(Span::from_micros(second * 1_000_000 + n)));
+                bench.check(user, 3);
+            });
+        };
+        refuse_many("flood", 5_000, 1);
+        bench.refuse("ann", 2);
+        bench.write().await.unwrap();
+        let newest = |lines: Vec<DecisionLine>| {
+            lines.iter().find_map(|line| serde_json::to_value(line).unwrap()["count"].as_u64())
+        };
+        // Whoever asks meanwhile gets the number so far.
+        let found = bench.decisions.find(&lookup("flood")).await.unwrap();
+        assert_eq!(found.len() as u64, max_single + 1);
+        assert_eq!(newest(found), Some(5_000 - max_single));
+        assert_eq!(bench.decisions.counts().written, max_single + 1);
+        bench.refuse("flood", 90);
+        bench.write().await.unwrap();
+        let found = bench.decisions.find(&lookup("flood")).await.unwrap();
+        assert_eq!((found.len() as u64, newest(found)), (max_single + 1, Some(5_001 - max_single)));
+        assert_eq!((bench.found("ann").await, bench.decisions.counts().written), (vec![2], max_single + 2));
+        // The end of the server ends the minute.
+        refuse_many("last", 30, 91);
+        bench.decisions.write_last(bench.clock.now()).await.unwrap();
+        assert_eq!(bench.found("last").await.len() as u64, max_single + 1);
+        assert_eq!(bench.decisions.counts().summarized, 5_001 - max_single + 30 - max_single);
+    }
+}
+
+/// The log in the store of record, filled by many callers with long attributes.
+async fn is_bounded_in_bytes(sink: DecisionSink, size: impl AsyncFn() -> u64) {
+    const MAX_BYTES: u64 = 2 << 20;
+    let mut bench = Bench::new(sink);
+    Arc::get_mut(&mut bench.decisions).unwrap().config.max_bytes = MAX_BYTES;
+    let long = "x".repeat(1_000);
+    for round in 0..10 {
+        bench.clock.set(START.after(Span::from_secs(round)));
+        for n in 0..300 {
+            let user = format!("user_{n}");
+            let entries: [(&str, &str); 5] = [("user", &user), ("a", &long), ("b", &long), ("c", &long), ("d", &long)];
+            let request = Request { cost: 3, descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+            tollgate::poll_once(bench.limiter.check_request(&request)).unwrap().unwrap();
+        }
+        bench.write().await.unwrap();
+        let size = size().await;
+        assert!(size <= MAX_BYTES + MAX_BYTES / 4, "{size}");
+    }
+    assert_eq!(bench.decisions.counts().written, 3_000);
+    let found = bench.found("user_299").await;
+    assert!(found[0] == 9 && found.len() < 10, "{found:?}");
+}
+
+#[tokio::test]
+async fn in_sqlite_bytes_are_bounded() {
+    let home = TempDir::new().unwrap();
+    let db = Db::open(DbLocation::File(home.path().join("control.db"))).await.unwrap();
+    let file = home.path().join("control-decisions.db");
+    is_bounded_in_bytes(DecisionSink::control(&db), async || std::fs::metadata(&file).unwrap().len()).await;
+    // The log is not among the records.
+    assert!(std::fs::metadata(home.path().join("control.db")).unwrap().len() < 200_000);
+}
+
+#[tokio::test]
+async fn in_postgres_bytes_are_bounded() {
+    let database = Postgres::database();
+    let db = Db::open(DbLocation::Postgres(database.url().to_owned())).await.unwrap();
+    let size = async || {
+        let database = database.clone();
+        let sum = move || database.query("SELECT coalesce(sum(octet_length(document)), 0) FROM decisions");
+        tokio::task::spawn_blocking(sum).await.unwrap().trim().parse().unwrap()
+    };
+    is_bounded_in_bytes(DecisionSink::control(&db), size).await;
 }

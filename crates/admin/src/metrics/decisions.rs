@@ -49,9 +49,13 @@ impl MetricSource for DecisionMetrics {
         gauge(encoder, "tollgate_series_other", &u32::from(rows.iter().any(is_other)))?;
         let mut entries = family(encoder, "tollgate_decision_log_entries")?;
         let log = (sources.log_entries)();
-        [("written", log.written), ("dropped", log.dropped), ("failed", log.failed)]
-            .into_iter()
-            .try_for_each(|(result, entered)| count(&mut entries, &[("result", result)], entered))
+        let results = [
+            ("written", log.written),
+            ("dropped", log.dropped),
+            ("failed", log.failed),
+            ("summarized", log.summarized),
+        ];
+        results.into_iter().try_for_each(|(result, entered)| count(&mut entries, &[("result", result)], entered))
     }
 }
 

@@ -42,6 +42,8 @@ pub struct ObservabilityConfig {
     pub keep: Span,
     /// Rows of the decision log in the store of record.
     pub max_rows: u64,
+    /// Bytes of the decision log in the store of record.
+    pub max_bytes: u64,
     /// Whether callers' keys may be metric labels.
     pub keys_in_metrics: bool,
     /// Whether the server runs in shadow mode.
@@ -71,12 +73,13 @@ const MAX_RANKS: usize = 10;
 impl Observability {
     /// Creates the state of a server that logs its decisions to `sink`.
     pub fn new(config: ObservabilityConfig, sink: DecisionSink, started_at: Timestamp) -> Observability {
-        let ObservabilityConfig { server_name, region, log, keep, max_rows, keys_in_metrics, shadow, waits } = config;
+        let ObservabilityConfig { server_name, region, log, keep, max_rows, max_bytes, keys_in_metrics, shadow, waits } =
+            config;
         let time_one_in = if waits { 1 } else { TIME_ONE_IN };
         let observer = ObserverConfig { shadow, time_one_in, log, ..ObserverConfig::default() };
         let observer = Arc::new(Observer::new(observer));
         let name = server_name.unwrap_or_else(hostname);
-        let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows };
+        let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows, max_bytes };
         Observability {
             decisions: Decisions::new(observer.clone(), sink, decisions),
             observer,
@@ -139,8 +142,13 @@ impl Observability {
             ..LogConfig::default()
         };
         let observer = Arc::new(Observer::new(ObserverConfig { log, ..ObserverConfig::default() }));
-        let config =
-            DecisionsConfig { server: "here".to_owned(), region: None, keep: Span::from_secs(86_400), max_rows: 1_000 };
+        let config = DecisionsConfig {
+            server: "here".to_owned(),
+            region: None,
+            keep: Span::from_secs(86_400),
+            max_rows: 1_000,
+            max_bytes: 1 << 20,
+        };
         Arc::new(Observability {
             decisions: Decisions::new(observer.clone(), DecisionSink::Memory, config),
             observer,

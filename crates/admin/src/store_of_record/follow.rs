@@ -10,7 +10,7 @@ use tollgate_control::{Db, DbError, FeedPosition, RecordSink};
 use tollgate_records::{Effect, Record, RecordKind};
 
 use super::feed::{MAX_BYTES, MAX_LINES};
-use super::load::{BATCH, LoadedRecords};
+use super::load::{BATCH, LoadedRecords, NOTHING_KNOWN};
 use super::stream::RecordLine;
 use super::{COMPONENT, ControlPlane, TokenRecords};
 use tollgate_net::Closing;
@@ -200,15 +200,20 @@ impl ControlPlane {
 
     fn mark_unavailable(&self, error: &DbError) {
         let before = self.health.conditions().iter().any(|(part, _)| *part == COMPONENT);
-        self.health
-            .degrade(COMPONENT, format!("the store of record is unavailable; its last state stays in force: {error}"));
+        let state = match self.is_known.load(Ordering::Acquire) {
+            true => "the store of record is unavailable; its last state stays in force",
+            false => NOTHING_KNOWN,
+        };
+        self.health.degrade(COMPONENT, format!("{state}: {error}"));
         self.metrics.set_unavailable();
         if !before {
-            tracing::warn!("the store of record is unavailable; its last state stays in force: {error}");
+            tracing::warn!("{state}: {error}");
         }
     }
 
     fn mark_available(&self) {
+        self.is_known.store(true, Ordering::Release);
+        self.health.release(COMPONENT);
         if self.health.conditions().iter().any(|(part, _)| *part == COMPONENT) {
             self.health.restore(COMPONENT);
             tracing::info!(generation = self.generation(), "the store of record is available again");

@@ -34,6 +34,8 @@ pub struct Loaded {
     /// The point of the state.
     pub at: FeedPosition,
     pub copy: Option<PathBuf>,
+    /// Whether it is a state of the store of record, and not the lack of one.
+    pub is_known: bool,
     /// Why it is not the current state of the store of record.
     pub trouble: Option<String>,
 }
@@ -41,24 +43,37 @@ pub struct Loaded {
 /// Loads the state. Must run within the runtime that will follow the database.
 ///
 /// # Errors
-/// If the store of record can't be used for another reason than being unavailable.
+/// If the store of record refuses (a wrong password, a damaged file, …) and there is no copy of it to start from, or if its tables are
+/// of a newer version. A store of record that is unavailable is no error.
 pub async fn load(sources: &Sources) -> Result<Loaded, String> {
     let mut loaded = Loaded::nothing();
     let Some(place) = &sources.place else { return Ok(loaded) };
     loaded.copy.clone_from(&sources.copy);
-    let db = Db::open(place.clone()).await.map_err(|error| format!("the store of record can't be used: {error}"))?;
-    let read = LoadedRecords::read(&db).await;
+    let unusable = |error: &DbError| format!("the store of record can't be used: {error}");
+    let db = Db::unconnected(place.clone()).map_err(|error| unusable(&error))?;
+    let read = match db.connect().await {
+        Ok(()) => LoadedRecords::read(&db).await,
+        Err(error) => Err(error),
+    };
     loaded.db = Some(db);
     match read {
         Ok(records) => {
             (loaded.controls, loaded.tokens, loaded.at) = (records.controls, records.tokens, records.at);
             Ok(loaded)
         }
-        Err(DbError::Unavailable(why)) => {
-            loaded.fall_back(sources, &why);
-            Ok(loaded)
+        Err(error @ (DbError::Unavailable(_) | DbError::Refused(_))) => {
+            let as_is = match place {
+                DbLocation::File(path) => LoadedRecords::read_as_is(path).await,
+                DbLocation::Postgres(_) => None,
+            };
+            loaded.fall_back(sources, as_is, &error.to_string());
+            match error {
+                // An operator has to act, and there is nothing to run on until then.
+                DbError::Refused(_) if !loaded.is_known => Err(unusable(&error)),
+                _ => Ok(loaded),
+            }
         }
-        Err(error) => Err(format!("the store of record can't be used: {error}")),
+        Err(error) => Err(unusable(&error)),
     }
 }
 
@@ -79,6 +94,21 @@ impl LoadedRecords {
         db.read_since(None, false, &mut records).await?;
         records.controls.advance_to(records.at.generation);
         Ok(records)
+    }
+
+    /// Reads an SQLite file that can't be opened the usual way, if it can be read at all.
+    async fn read_as_is(path: &Path) -> Option<LoadedRecords> {
+        let mut records = LoadedRecords::default();
+        match Db::read_file_as_is(path, &mut records).await {
+            Ok(at) => {
+                records.controls.advance_to(at.generation);
+                Some(records)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the file of the store of record can't be read as it is");
+                None
+            }
+        }
     }
 
     fn apply(&mut self, record: &Record<'_>) {
@@ -129,13 +159,16 @@ impl Loaded {
             knows_tokens: true,
             at: FeedPosition::default(),
             copy: None,
+            is_known: true,
             trouble: None,
         }
     }
 
-    /// Falls back to the newest of copy and snapshot.
-    fn fall_back(&mut self, sources: &Sources, why: &str) {
-        let own = sources.copy.as_deref().and_then(load_snapshot);
+    /// Falls back to the newest of copy, file as it is, and snapshot.
+    fn fall_back(&mut self, sources: &Sources, as_is: Option<LoadedRecords>, why: &str) {
+        let copy = sources.copy.as_deref().and_then(load_snapshot);
+        // The copy is behind if it could not be written; the file is, if its journal can't be read.
+        let own = [copy, as_is].into_iter().flatten().max_by_key(|records| records.at.generation);
         let shared = sources.snapshots.as_deref().map(snapshot_in).as_deref().and_then(load_snapshot);
         // If the histories differ, this server's own one applies.
         let newer = |shared: &LoadedRecords, own: &LoadedRecords| {
@@ -150,12 +183,9 @@ impl Loaded {
             (Some(own), _) => Some(own),
             (None, shared) => shared,
         };
+        self.is_known = records.is_some();
         let trouble = match &records {
-            None => {
-                format!(
-                    "the store of record is unavailable and there is no snapshot: no caller has a tier or an override: {why}"
-                )
-            }
+            None => format!("{NOTHING_KNOWN}: {why}"),
             Some(load_snapshot) => {
                 format!(
                     "the store of record is unavailable; its state at generation {} stays in force: {why}",
@@ -170,6 +200,10 @@ impl Loaded {
         }
     }
 }
+
+/// The state of a server that has never read the store of record.
+pub(super) const NOTHING_KNOWN: &str = "the store of record is unavailable, and there is no copy of it: only the rule files apply, \
+                                        no caller has a tier or an override, and nobody is blocked";
 
 /// Records that are applied before other tasks run.
 pub(super) const BATCH: u64 = 256;
@@ -239,7 +273,8 @@ mod tests {
             file(&snapshot_in(home.path()), of, as_of, "shared", false);
         }
         let mut loaded = Loaded::nothing();
-        loaded.fall_back(&sources, "it is gone");
+        loaded.fall_back(&sources, None, "it is gone");
+        assert_eq!(loaded.is_known, own.is_some() || shared.is_some());
         assert!(loaded.trouble.unwrap().ends_with("it is gone"));
         (loaded.at, loaded.tokens.len())
     }

@@ -27,6 +27,9 @@ const LEFTOVER_AGE: Span = Span::from_secs(3_600);
 /// The maximal length of a snapshot's head.
 const MAX_HEAD_BYTES: u64 = 4_096;
 
+/// The health component of these snapshots.
+const COMPONENT: &str = "control-snapshots";
+
 /// The last snapshot that was written or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WrittenSnapshot {
@@ -45,8 +48,12 @@ impl ControlPlane {
             tokio::select! {
                 _ = snapshot.tick() => {
                     let Some(directory) = &snapshots else { continue };
-                    if let Err(why) = self.snapshot(&db, directory, writer, &mut last_written).await {
-                        tracing::warn!("no snapshot was written: {why}");
+                    match self.snapshot(&db, directory, writer, &mut last_written).await {
+                        Ok(()) => self.health.restore(COMPONENT),
+                        Err(why) => {
+                            tracing::warn!("no snapshot was written for other servers: {why}");
+                            self.health.degrade(COMPONENT, format!("no snapshot was written for other servers: {why}"));
+                        }
                     }
                 }
                 _ = sweep.tick() => {

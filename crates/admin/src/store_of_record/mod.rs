@@ -59,6 +59,8 @@ pub struct ControlPlane {
     tokens: watch::Sender<Arc<TokenRecords>>,
     /// Whether these are all tokens.
     knows_tokens: AtomicBool,
+    /// Whether the state in force is one of the store of record.
+    is_known: AtomicBool,
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
@@ -78,12 +80,12 @@ pub struct ControlPlaneParts {
 }
 
 /// The health component of the store of record.
-const COMPONENT: &str = "control";
+pub const COMPONENT: &str = "control";
 
 impl ControlPlane {
     /// Installs what was loaded.
     pub fn new(loaded: Loaded, parts: ControlPlaneParts) -> Arc<ControlPlane> {
-        let Loaded { db, controls, tokens, knows_tokens, at, copy, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, trouble } = loaded;
         let ControlPlaneParts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.set_generation(at.generation, controls.tenants().len());
@@ -106,6 +108,7 @@ impl ControlPlane {
             copy: copy.map(|path| Arc::new(LocalCopy::new(&path))),
             tokens: watch::Sender::new(Arc::new(tokens)),
             knows_tokens: AtomicBool::new(knows_tokens),
+            is_known: AtomicBool::new(is_known),
             health,
             metrics,
         })

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod decisions;
+mod disk;
 mod follow;
 mod log;
 mod outages;
@@ -13,7 +14,7 @@ mod tables;
 mod world;
 mod writers;
 
-use tollgate_control::{AuditFilter, Db, RecordFilter, RecordName, WriteBatch};
+use tollgate_control::{AuditFilter, Db, DecisionBounds, DecisionDb, RecordFilter, RecordName, WriteBatch};
 
 /// The same tests on both databases.
 macro_rules! suite {
@@ -50,7 +51,7 @@ suite! {
         tables_of_version_1_are_migrated;
     outages: slow_a_held_lock_blocks_writers_but_not_readers;
     decisions: decisions_are_found_by_caller a_batch_may_be_written_again old_and_excess_decisions_are_deleted
-        tables_of_version_2_are_migrated;
+        a_log_is_bounded_in_bytes tables_of_version_2_are_migrated;
     bounds: writes_out_of_bounds_are_refused writes_at_the_bounds_are_accepted;
 }
 
@@ -73,7 +74,9 @@ fn all_futures_are_send(db: &Db, write: &WriteBatch, filter: &RecordFilter, log:
     is_send(db.put_server("", ""));
     is_send(db.servers());
     is_send(db.secret());
-    is_send(db.add_decisions(1, &[]));
-    is_send(async { db.decisions(&tollgate_control::DecisionFilter::default(), 1).await });
-    is_send(db.delete_decisions(world::START, 1));
+    is_send(db.connect());
+    let log = DecisionDb::of(db);
+    is_send(log.add(1, &[]));
+    is_send(async { log.find(&tollgate_control::DecisionFilter::default(), 1).await });
+    is_send(log.delete_old(DecisionBounds { before: world::START, rows: 1, bytes: 1 }));
 }

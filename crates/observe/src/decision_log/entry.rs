@@ -1,12 +1,15 @@
 //! One logged decision: everything needed to explain it, and to decide it again.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tollgate::{Algorithm, DecisionEvent, LimitEvent, Mode, Replay, Source, Span, Timestamp, Wait};
 use tollgate_rules::tenants::BlockAction;
 use tollgate_rules::{AppliedTerms, ResolvedBy};
 
-use super::truncate::truncate;
+use super::repeats::Repetition;
+use super::sample::{caller_digest, hash_bytes};
+use super::truncate::{truncate, truncate_to};
 use crate::display;
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::tally::RowName;
@@ -44,6 +47,8 @@ pub struct DecisionEntry {
     pub limits: Vec<EntryLimit>,
     /// The response to blocked callers, if the caller is blocked.
     pub block: Option<BlockAction>,
+    /// If it stands for several decisions: their number.
+    pub repetition: Option<Repetition>,
 }
 
 /// One descriptor of a request.
@@ -91,7 +96,9 @@ pub struct EntryLimit {
 /// Limits of an entry.
 pub const MAX_LIMITS: usize = 32;
 /// Bytes of an entry's descriptors; the rest is omitted.
-pub const MAX_DESCRIPTOR_BYTES: usize = 16 << 10;
+pub const MAX_DESCRIPTOR_BYTES: usize = 4 << 10;
+/// Bytes of an attribute's name or value; the rest is truncated. The caller has [more](super::MAX_TEXT_BYTES).
+pub const MAX_VALUE_BYTES: usize = 256;
 
 /// The size of an entry without its texts.
 const ENTRY_SIZE: usize = size_of::<DecisionEntry>();
@@ -134,6 +141,7 @@ impl DecisionEntry {
             is_decided: decider.is_some(),
             limits: limits.take(MAX_LIMITS).map(|limit| EntryLimit::from_event(event, &limit)).collect(),
             block: event.matched.block.map(|block| block.action),
+            repetition: None,
         }
     }
 
@@ -189,6 +197,20 @@ pub(super) fn caller<'s>(event: &DecisionEvent<'s, '_>) -> Option<&'s str> {
     entries.into_iter().find(|(name, _)| *name == entity).map(|(_, value)| *value)
 }
 
+/// Identifies the caller and the rule of a refusal: the domain, and the caller or else the counter.
+pub(super) fn repeat_digest(event: &DecisionEvent<'_, '_>, result: DecisionResult) -> u64 {
+    let decider = result.decider.and_then(|at| event.limit(at));
+    let rule = decider.as_ref().map_or("", |limit| limit.rule.name());
+    let of_rule = caller_digest(event.domain().name(), rule);
+    if let Some(caller) = caller(event) {
+        return hash_bytes(of_rule, caller.as_bytes());
+    }
+    let mut hasher = DefaultHasher::new();
+    of_rule.hash(&mut hasher);
+    decider.iter().flat_map(|limit| limit.charge.key.values()).for_each(|value| value.hash(&mut hasher));
+    hasher.finish()
+}
+
 fn tier<'s>(event: &DecisionEvent<'s, '_>, limit: &LimitEvent<'s, '_>) -> &'s str {
     match (limit.applied.terms, limit.applied.by) {
         (AppliedTerms::Requested(_), _) | (_, ResolvedBy::Request) => RowName::REQUEST,
@@ -220,7 +242,7 @@ fn descriptors(event: &DecisionEvent<'_, '_>) -> (Vec<EntryDescriptor>, bool) {
     for descriptor in event.request.descriptors {
         let mut copy = EntryDescriptor { entries: Vec::with_capacity(descriptor.entries.len()), hits: descriptor.hits };
         for (name, value) in descriptor.entries {
-            let (name, value) = (truncate(name), truncate(value));
+            let (name, value) = (truncate_to(name, MAX_VALUE_BYTES), truncate_to(value, MAX_VALUE_BYTES));
             match left.checked_sub(name.len() + value.len()) {
                 Some(rest) => left = rest,
                 None => {

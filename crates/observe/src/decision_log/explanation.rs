@@ -7,7 +7,7 @@ use tollgate::{Mode, Source, Span, Wait};
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
 
-use super::{DecisionEntry, EntryLimit};
+use super::{DecisionEntry, EntryLimit, Repetition};
 use crate::outcome::DecisionOutcome;
 
 /// Other refusing limits that are names.
@@ -39,6 +39,10 @@ impl DecisionEntry {
         }
         if self.is_replay {
             text.push_str("; it repeats the decision about the same request, by its idempotency key");
+        }
+        if let Some(Repetition { count, until }) = self.repetition {
+            let within = length(until.since(self.at));
+            add(&mut text, format_args!("; the entry stands for {count} such decisions within {within}"));
         }
         text.push('.');
         text

@@ -1,24 +1,28 @@
 //! The decision log: decisions with their reasons.
 //!
-//! It has every refusal and every would-be refusal of a shadow limit, a sample of the other decisions, and all decisions about
-//! a small sample of callers, so that a few can be followed from end to end. Only these become a [`DecisionEntry`], which waits in
-//! a bounded queue. A decision never waits for it: entries that find no room are dropped and counted.
+//! It has the refusals and would-be refusals of a shadow limit, a sample of the other decisions, and all decisions about a small
+//! sample of callers, so that a few can be followed from end to end. Only these become a [`DecisionEntry`], which waits in a bounded
+//! queue. Refusals of the same caller by the same rule are summarized after the first few of a minute. A decision never waits for the
+//! log: entries that find no room are dropped and counted.
 
 mod entry;
 mod explanation;
 mod queue;
+mod repeats;
 mod sample;
 #[cfg(test)]
 mod tests;
 mod truncate;
 
-use tollgate::{Ask, DecisionEvent};
+use tollgate::{Ask, DecisionEvent, Timestamp};
 
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::stripe::StripedCounters;
 use queue::EntryQueue;
+use repeats::{Repeat, RepeatCounter};
 
-pub use entry::{DecisionEntry, EntryDescriptor, EntryLimit, MAX_DESCRIPTOR_BYTES, MAX_LIMITS};
+pub use entry::{DecisionEntry, EntryDescriptor, EntryLimit, MAX_DESCRIPTOR_BYTES, MAX_LIMITS, MAX_VALUE_BYTES};
+pub use repeats::{MAX_REPEATING, Repetition, SUMMARY_INTERVAL};
 pub use sample::SampleRate;
 pub use truncate::{MAX_TEXT_BYTES, truncate};
 
@@ -35,6 +39,8 @@ pub struct LogConfig {
     pub max_entries: usize,
     /// Bytes of entries in the queue.
     pub max_bytes: usize,
+    /// Refusals of one caller by one rule in a minute that are entries of their own.
+    pub max_single: u64,
 }
 
 /// The decision log of one server, with the entries that wait to be written.
@@ -42,7 +48,8 @@ pub struct LogConfig {
 pub struct DecisionLog {
     config: LogConfig,
     queue: EntryQueue,
-    counts: StripedCounters<2>,
+    repeats: RepeatCounter,
+    counts: StripedCounters<3>,
 }
 
 /// Entries so far.
@@ -52,10 +59,13 @@ pub struct LogCounts {
     pub queued: u64,
     /// Entries that found no room.
     pub dropped: u64,
+    /// Refusals that are counted in the entry of another.
+    pub summarized: u64,
 }
 
 const QUEUED: usize = 0;
 const DROPPED: usize = 1;
+const SUMMARIZED: usize = 2;
 
 impl Default for LogConfig {
     /// Off. When on: one in a thousand, and 16 MiB.
@@ -66,6 +76,7 @@ impl Default for LogConfig {
             callers: SampleRate::from_bps(10),
             max_entries: 16_384,
             max_bytes: 16 << 20,
+            max_single: 20,
         }
     }
 }
@@ -76,6 +87,7 @@ impl DecisionLog {
         DecisionLog {
             config,
             queue: EntryQueue::new(config.max_entries, config.max_bytes),
+            repeats: RepeatCounter::new(config.max_single),
             counts: StripedCounters::new(),
         }
     }
@@ -90,10 +102,20 @@ impl DecisionLog {
         self.queue.take()
     }
 
+    /// Takes the entries that stand for many refusals, if a minute is over; at the end of the log (`now` is `None`) in any case.
+    pub fn take_summaries(&self, now: Option<Timestamp>) -> Vec<DecisionEntry> {
+        now.map_or_else(|| self.repeats.take_all(), |now| self.repeats.take(now))
+    }
+
+    /// These entries as they are now. They stay.
+    pub fn summaries(&self) -> Vec<DecisionEntry> {
+        self.repeats.current()
+    }
+
     /// Entries so far.
     pub fn counts(&self) -> LogCounts {
         let sums = self.counts.sums();
-        LogCounts { queued: sums[QUEUED], dropped: sums[DROPPED] }
+        LogCounts { queued: sums[QUEUED], dropped: sums[DROPPED], summarized: sums[SUMMARIZED] }
     }
 
     /// Logs a decision if it is a refusal or sampled.
@@ -104,7 +126,10 @@ impl DecisionLog {
         }
         let is_refusal =
             matches!(result.outcome, DecisionOutcome::Deny | DecisionOutcome::Blocked | DecisionOutcome::Shadow);
-        if is_refusal || self.config.sample.is_sampled() {
+        if is_refusal {
+            return self.record_refusal(event, result);
+        }
+        if self.config.sample.is_sampled() {
             return self.push(event, result);
         }
         if self.config.callers != SampleRate::NONE
@@ -113,6 +138,19 @@ impl DecisionLog {
         {
             self.push(event, result);
         }
+    }
+
+    fn record_refusal(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {
+        let digest = entry::repeat_digest(event, result);
+        match self.repeats.count(digest, event.settlement.at) {
+            Repeat::Single => return self.push(event, result),
+            Repeat::First(slot) => {
+                let entry = DecisionEntry::from_event(event, result, entry::caller(event));
+                self.repeats.store(slot, digest, entry);
+            }
+            Repeat::Counted => {}
+        }
+        self.counts.local().add(SUMMARIZED, 1);
     }
 
     fn push(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {

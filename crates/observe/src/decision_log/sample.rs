@@ -69,7 +69,7 @@ pub(super) fn caller_digest(domain: &str, caller: &str) -> u64 {
 }
 
 #[inline]
-fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
+pub(super) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = seed;
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {

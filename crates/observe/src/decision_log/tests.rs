@@ -27,6 +27,7 @@ const ALL: LogConfig = LogConfig {
     callers: SampleRate::NONE,
     max_entries: 16_384,
     max_bytes: 16 << 20,
+    max_single: u64::MAX,
 };
 /// Nothing but refusals is.
 const REFUSALS: LogConfig = LogConfig { sample: SampleRate::NONE, ..ALL };
@@ -72,7 +73,7 @@ fn refusals_are_logged_and_what_would_have_been_one() {
         bench.log().take().iter().map(|entry| (entry.outcome, entry.limits[0].rule.clone())).collect();
     let tried = || (DecisionOutcome::Shadow, "tried".to_owned());
     assert_eq!(outcomes, [tried(), tried(), (DecisionOutcome::Deny, "per-user".to_owned())]);
-    assert_eq!(bench.log().counts(), LogCounts { queued: 3, dropped: 0 });
+    assert_eq!(bench.log().counts(), LogCounts { queued: 3, ..LogCounts::default() });
     assert_eq!(bench.log().take(), []);
 }
 
@@ -151,6 +152,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
             limit("tried", 1, Mode::Shadow),
         ],
         block: None,
+        repetition: None,
     };
     assert_eq!(entries, [expected]);
 }
@@ -164,7 +166,9 @@ fn texts_are_cut_and_entries_are_bounded() {
     let caller = entries[0].caller.as_deref().unwrap();
     assert!(caller.len() <= MAX_TEXT_BYTES && caller.ends_with("ä…"), "{}", caller.len());
     assert_eq!(caller, truncate(&long));
-    assert_eq!((entries[0].descriptors[0].entries[0].1.as_str(), entries[0].limits[0].key.as_str()), (caller, caller));
+    assert_eq!(entries[0].limits[0].key, caller);
+    let value = entries[0].descriptors[0].entries[0].1.as_str();
+    assert!(value.len() <= MAX_VALUE_BYTES && value.ends_with("ä…"), "{}", value.len());
     assert!(!entries[0].is_cut);
 
     let names: Vec<_> = (0..30).map(|n| format!("n{n}")).collect();
@@ -186,14 +190,85 @@ fn a_flood_is_dropped_and_counted_and_hides_nobody() {
     (0..5_000).for_each(|_| refused("flood"));
     refused("ann");
     let counts = bench.log().counts();
-    assert_eq!(counts, LogCounts { queued: 500 + 16 + 1, dropped: 5_000 - 516 });
+    assert_eq!(counts, LogCounts { queued: 500 + 16 + 1, dropped: 5_000 - 516, summarized: 0 });
     // Many callers fill it to the end.
     (0..5_000).for_each(|n| refused(&format!("user_{n}")));
-    assert_eq!(bench.log().counts(), LogCounts { queued: 1_000, dropped: 5_000 - 516 + 5_000 - 483 });
+    assert_eq!(bench.log().counts(), LogCounts { queued: 1_000, dropped: 5_000 - 516 + 5_000 - 483, summarized: 0 });
     let taken = bench.log().take();
     assert_eq!((taken.len(), taken.iter().filter(|entry| entry.caller.as_deref() == Some("ann")).count()), (1_000, 1));
     refused("flood");
     assert_eq!(bench.log().take().len(), 1);
+}
+
+/// Checks that are refused: they cost more than the limit.
+fn refuse(bench: &Bench, user: &str, times: usize) {
+    let entries = [("user", user)];
+    let request = Request { cost: 4, descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+    (0..times).for_each(|_| assert!(!bench.ask(&request)));
+}
+
+#[test]
+fn a_caller_that_is_refused_again_and_again_is_summarized() {
+    let bench = Bench::new(LogConfig { max_single: 5, ..REFUSALS });
+    let start = Timestamp::from_secs(1_800_000_000);
+    assert_eq!(bench.log().take_summaries(Some(start)), []);
+    refuse(&bench, "flood", 1_000);
+    refuse(&bench, "ann", 5);
+    let logged = |caller: &str, entries: &[DecisionEntry]| {
+        entries.iter().filter(|entry| entry.caller.as_deref() == Some(caller)).count()
+    };
+    let entries = bench.log().take();
+    assert_eq!((logged("flood", &entries), logged("ann", &entries)), (5, 5));
+    assert_eq!(bench.log().counts(), LogCounts { queued: 10, dropped: 0, summarized: 995 });
+
+    // Whoever asks in the same minute sees the number so far.
+    let repetition = Some(Repetition { count: 995, until: start });
+    let current = bench.log().summaries();
+    assert_eq!((current.len(), logged("flood", &current), current[0].repetition), (1, 1, repetition));
+    assert_eq!(bench.log().take_summaries(Some(start.after(Span::from_secs(59)))), []);
+    refuse(&bench, "flood", 5);
+    let summaries = bench.log().take_summaries(Some(start.after(SUMMARY_INTERVAL)));
+    assert_eq!(summaries.len(), 1);
+    assert_eq!(summaries[0].repetition, Some(Repetition { count: 1_000, until: start }));
+    assert!(summaries[0].explain().ends_with("; the entry stands for 1000 such decisions within 0 ms."));
+
+    // The next minute begins anew. One more than the first ones is no summary.
+    refuse(&bench, "flood", 6);
+    assert_eq!(bench.log().take().len(), 5);
+    let last = bench.log().take_summaries(None);
+    assert_eq!((last.len(), last[0].repetition), (1, None));
+    assert_eq!((bench.log().take_summaries(None), bench.log().summaries()), (vec![], vec![]));
+}
+
+#[test]
+fn callers_and_rules_are_summarized_separately_and_their_number_is_bounded() {
+    let bench = Bench::new(LogConfig { max_single: 1, ..REFUSALS });
+    // Two shadow refusals by one rule, then refusals by another.
+    (0..6).for_each(|_| {
+        bench.check(&[("user", "ann"), ("path", "/")]);
+    });
+    let mut counts: Vec<_> =
+        bench.log().take_summaries(None).iter().map(|one| one.repetition.map(|r| r.count)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [None, Some(2)]);
+    bench.log().take();
+    let before = bench.log().counts();
+    (0..5 * MAX_REPEATING).for_each(|n| refuse(&bench, &format!("user_{n}"), 2));
+    let (counts, summaries) = (bench.log().counts(), bench.log().take_summaries(None).len());
+    assert!((MAX_REPEATING / 2..=MAX_REPEATING).contains(&summaries), "{summaries}");
+    let recorded = |counts: LogCounts| counts.queued + counts.summarized + counts.dropped;
+    assert_eq!(recorded(counts) - recorded(before), 10 * MAX_REPEATING as u64);
+}
+
+#[test]
+fn whatever_threads_do_each_refusal_is_in_an_entry() {
+    let bench = Bench::new(LogConfig { max_single: 3, ..REFUSALS });
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(|| refuse(&bench, "flood", 5_000))));
+    });
+    let singles = bench.log().take().len() as u64;
+    let summary = bench.log().take_summaries(None)[0].repetition.unwrap().count;
+    assert_eq!((singles, summary), (3, 19_997));
 }
 
 #[test]
@@ -303,6 +378,7 @@ fn entry() -> DecisionEntry {
         is_decided: true,
         limits: vec![limit],
         block: None,
+        repetition: None,
     }
 }
 

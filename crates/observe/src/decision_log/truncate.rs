@@ -8,10 +8,15 @@ const ELLIPSIS: &str = "…";
 
 /// Returns the text, truncated with an ellipsis if it is too long.
 pub fn truncate(text: &str) -> String {
-    if text.len() <= MAX_TEXT_BYTES {
+    truncate_to(text, MAX_TEXT_BYTES)
+}
+
+/// The same for a text of at most `max` bytes.
+pub(super) fn truncate_to(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    let mut end = MAX_TEXT_BYTES - ELLIPSIS.len();
+    let mut end = max.saturating_sub(ELLIPSIS.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }

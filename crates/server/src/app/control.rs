@@ -1,5 +1,7 @@
 //! Builds the control plane from the settings.
 
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
@@ -12,9 +14,12 @@ use super::component::{Foundation, Tasks};
 use super::rules::LoadedRules;
 use crate::config::ControlPlace;
 
-/// The store of record in the data directory, and this server's copy of a remote one.
+/// The store of record in the data directory, and this server's copy of it.
 const FILE: &str = "control.db";
 const COPY: &str = "control-copy.jsonl";
+
+/// Servers of the same group share snapshots.
+const SHARED_DIRECTORY: u32 = 0o750;
 
 /// Loads the records from the store of record that the settings name.
 ///
@@ -27,11 +32,27 @@ pub(super) fn load(foundation: &Foundation<'_>, runtime: &Runtime) -> Result<Loa
         (ControlPlace::Auto, Some(data)) => Some(DbLocation::File(data.file(FILE))),
         (ControlPlace::At(place), _) => Some(place.clone()),
     };
-    // A local file needs no copy.
-    let is_remote = matches!(place, Some(DbLocation::Postgres(_)));
-    let copy = data.filter(|_| is_remote).map(|data| data.file(COPY));
-    let sources = Sources { place, copy, snapshots: settings.control.snapshots.clone() };
-    runtime.block_on(store_of_record::load(&sources))
+    // Also of a local file: a database on a full disk can't be opened, and the copy can be read.
+    let copy = data.filter(|_| place.is_some()).map(|data| data.file(COPY));
+    let snapshots = settings.control.snapshots.clone();
+    if let (Some(directory), Some(_)) = (&snapshots, &place) {
+        create_directory(directory)?;
+    }
+    let sources = Sources { place, copy, snapshots };
+    let loaded = runtime.block_on(store_of_record::load(&sources))?;
+    if settings.control.required && !loaded.is_known {
+        tracing::warn!("control_required: this server is not ready until it has read the store of record");
+        foundation.health.hold(store_of_record::COMPONENT);
+    }
+    Ok(loaded)
+}
+
+/// Creates the directory of shared snapshots, if it is missing.
+fn create_directory(path: &Path) -> Result<(), String> {
+    std::fs::DirBuilder::new().recursive(true).mode(SHARED_DIRECTORY).create(path).map_err(|error| {
+        let remedy = "name a directory that this server can write to";
+        format!("control_snapshots: {} is not a directory and can't be created: {error}; {remedy}", path.display())
+    })
 }
 
 /// Puts the records in force and follows the store of record.

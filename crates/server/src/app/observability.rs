@@ -51,6 +51,7 @@ fn config(settings: &ServerSettings, waits: bool) -> ObservabilityConfig {
         on: observe.decisions.place != DecisionLogPlace::Off,
         sample: SampleRate::from_bps(observe.decisions.sample.bps),
         callers: SampleRate::from_bps(observe.decisions.callers.bps),
+        max_single: observe.decisions.repeats,
         ..LogConfig::default()
     };
     ObservabilityConfig {
@@ -59,6 +60,7 @@ fn config(settings: &ServerSettings, waits: bool) -> ObservabilityConfig {
         log,
         keep: Span::from_micros(u64::try_from(observe.decisions.keep.as_micros()).unwrap_or(u64::MAX)),
         max_rows: observe.decisions.max,
+        max_bytes: observe.decisions.max_size,
         keys_in_metrics: observe.metrics_show_keys,
         shadow: settings.shadow_mode,
         waits,
@@ -76,7 +78,7 @@ fn sink(settings: &ServerSettings, db: Option<&Db>, data: Option<&DataDir>) -> R
     let config =
         directory.map(|directory| FilesConfig { directory, max_bytes: log.file_size, max_files: log.files, keep });
     match (log.place, db, config) {
-        (DecisionLogPlace::Auto | DecisionLogPlace::Control, Some(db), _) => Ok(DecisionSink::control(db.clone())),
+        (DecisionLogPlace::Auto | DecisionLogPlace::Control, Some(db), _) => Ok(DecisionSink::control(db)),
         (DecisionLogPlace::Auto | DecisionLogPlace::Files, _, Some(config)) => DecisionSink::files(config),
         (DecisionLogPlace::Auto | DecisionLogPlace::Off, _, _) => Ok(DecisionSink::Memory),
         (DecisionLogPlace::Stdout, _, _) => DecisionSink::output(io::stdout()),

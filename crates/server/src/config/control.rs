@@ -12,7 +12,8 @@ impl SettingsReader<'_> {
     pub(super) fn control(&mut self) -> Option<ControlSettings> {
         let place = self.read("control", |text, _| parse_place(text));
         let snapshots = self.or("control_snapshots", "none", |text, _| Ok(PathBuf::from(text)));
-        Some(ControlSettings { place: place?, snapshots: snapshots? })
+        let required = self.switch("control_required");
+        Some(ControlSettings { place: place?, snapshots: snapshots?, required: required? })
     }
 }
 

@@ -41,6 +41,8 @@ impl SettingsReader<'_> {
         let files = self.count("decision_log_files");
         let keep = self.time("decision_log_keep");
         let max = self.count("decision_log_max");
+        let max_size = self.count("decision_log_max_size");
+        let repeats = self.count("decision_log_repeats");
         Some(DecisionLogSettings {
             place: place?,
             sample: sample?,
@@ -50,6 +52,8 @@ impl SettingsReader<'_> {
             files: files?,
             keep: keep?,
             max: max?,
+            max_size: max_size?,
+            repeats: repeats?,
         })
     }
 }

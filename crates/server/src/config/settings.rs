@@ -233,6 +233,8 @@ pub struct ControlSettings {
     pub place: ControlPlace,
     /// A directory for snapshots that servers share.
     pub snapshots: Option<PathBuf>,
+    /// Whether the server is ready only when a state of the store of record is known.
+    pub required: bool,
 }
 
 /// The store of record.
@@ -311,6 +313,10 @@ pub struct DecisionLogSettings {
     pub keep: Duration,
     /// The maximum number of rows in the control store.
     pub max: u64,
+    /// The maximum number of bytes in the control store.
+    pub max_size: u64,
+    /// Refusals of one caller by one rule that are logged one by one in a minute.
+    pub repeats: u64,
 }
 
 /// The destination of the decision log.

@@ -211,8 +211,11 @@ fn counters_in_memory_are_a_closed_circuit() {
 
 #[test]
 fn the_log_tells_what_became_of_its_entries() {
-    let counts = || crate::decisions::DecisionLogCounts { written: 5, dropped: 2, failed: 1 };
+    let counts = || crate::decisions::DecisionLogCounts { written: 5, dropped: 2, failed: 1, summarized: 9 };
     let world =
         World::with(ObserverConfig::default(), |sources| ScrapeSources { log_entries: Box::new(counts), ..sources });
-    assert_eq!(world.reply("tollgate_decision_log_entries_total"), ["dropped 2", "failed 1", "written 5"]);
+    assert_eq!(
+        world.reply("tollgate_decision_log_entries_total"),
+        ["dropped 2", "failed 1", "summarized 9", "written 5"]
+    );
 }

@@ -167,6 +167,7 @@ last_resort: 300/second
 replicas: 4
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
+control_required: true
 admin_token_file: /run/token
 admin_identities: ['spiffe://corp/ops=all', billing.internal=read+quota]
 http_auth: token
@@ -191,6 +192,8 @@ decision_log_file_size: 1MiB
 decision_log_files: 5
 decision_log_keep: 2h
 decision_log_max: 7000
+decision_log_max_size: 3MiB
+decision_log_repeats: 9
 ";
 
 fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> ListenSettings {
@@ -309,6 +312,7 @@ fn every_setting_can_be_set() {
                 "postgres://gate:hidden@db/control".to_owned(),
             )),
             snapshots: Some("/srv/snapshots".into()),
+            required: true,
         },
         receipt_keys: ReceiptKeySource::Texts(
             ["a new secret of the fleet", "an old secret of the fleet"]
@@ -334,6 +338,8 @@ fn every_setting_can_be_set() {
                 files: 5,
                 keep: Duration::from_secs(7_200),
                 max: 7_000,
+                max_size: 3 << 20,
+                repeats: 9,
             },
         },
     };

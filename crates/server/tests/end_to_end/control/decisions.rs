@@ -5,6 +5,9 @@ use tollgate_testing::{Postgres, Server, eventually};
 
 use crate::control::support::{get, now, post, server_on};
 
+/// So many that no caller has more refusals than are logged one by one.
+const CALLERS: u64 = 31;
+
 /// Makes a check that is refused: it costs more than the limit.
 pub(crate) fn check_refused(server: &Server, caller: &str) {
     let response =
@@ -29,7 +32,7 @@ fn entries(server: &Server, result: &str) -> u64 {
 fn an_outage_of_the_database_loses_no_decision_and_no_log_entry() {
     let mut postgres = Postgres::start();
     let server = server_on(&postgres.url(), &[]);
-    let refuse_all = |from: u64, to: u64| (from..to).for_each(|n| check_refused(&server, &format!("k{}", n % 7)));
+    let refuse_all = |from: u64, to: u64| (from..to).for_each(|n| check_refused(&server, &format!("k{}", n % CALLERS)));
     refuse_all(0, 100);
     postgres.kill();
     let started = now();
@@ -45,6 +48,6 @@ fn an_outage_of_the_database_loses_no_decision_and_no_log_entry() {
     assert_eq!((entries(&server, "dropped"), entries(&server, "failed")), (0, 0));
     // Each exactly once, also those whose write was interrupted.
     assert_eq!(postgres.query("SELECT count(*) FROM decisions").trim(), "300");
-    let all: Option<usize> = (0..7).map(|n| decision_count(&server, &format!("k{n}"))).sum();
+    let all: Option<usize> = (0..CALLERS).map(|n| decision_count(&server, &format!("k{n}"))).sum();
     assert_eq!(all, Some(300));
 }

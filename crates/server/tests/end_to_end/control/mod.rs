@@ -6,5 +6,6 @@ pub(crate) mod fleet;
 mod follower;
 mod outage;
 mod quotas;
+mod starts;
 pub(crate) mod support;
 mod top_keys;

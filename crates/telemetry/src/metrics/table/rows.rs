@@ -184,7 +184,7 @@ Counter tollgate_idempotency_conflicts_total [wire]
 Entries of the decision log.
 " {
 Counter tollgate_decision_log_entries_total [result]
-    "Entries of the decision log that were written, were dropped because too many came at once, or failed to be written"
+    "Entries of the decision log that were written, were dropped because too many came at once, or failed to be written, and refusals that an entry of the same caller and rule summarizes"
     "`dropped`: reduce the sample, or use a faster disk; `failed`: the log has the reason"
 }
 

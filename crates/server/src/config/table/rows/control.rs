@@ -22,7 +22,15 @@ pub(super) fn rows() -> Vec<Setting> {
             SettingKind::Path,
             "none",
             "A directory that servers share: a snapshot of the store of record is written to it every 60 s, and a server without access \
-             to the database and without a copy of its own starts from it",
+             to the database and without a copy of its own starts from it; it is created if it is missing",
+        ),
+        row(
+            GROUP,
+            "control_required",
+            SettingKind::Switch,
+            "false",
+            "Be ready only when a state of the store of record is known: from the database, from this server's copy or from a snapshot; \
+             otherwise a server that has none of them serves with the rule files alone",
         ),
     ]
 }

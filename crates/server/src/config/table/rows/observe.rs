@@ -92,5 +92,20 @@ pub(super) fn rows() -> Vec<Setting> {
             "500000",
             "The maximum number of decisions in the control store, of all servers together",
         ),
+        row(
+            GROUP,
+            "decision_log_max_size",
+            SettingKind::Size { min: 1 << 20, max: 1 << 40 },
+            "256MiB",
+            "The maximum size of the decision log in the control store, of all servers together; files have decision_log_file_size and \
+             decision_log_files",
+        ),
+        row(
+            GROUP,
+            "decision_log_repeats",
+            SettingKind::Number { min: 1, max: 1_000_000 },
+            "20",
+            "How many refusals of one caller by one rule are logged one by one in a minute; the others are one entry with their number",
+        ),
     ]
 }
