@@ -57,6 +57,8 @@ pub struct WriteBatch {
     pub once: Option<IdempotencyKey>,
     /// Written only if this is the generation of the last write: for a write that depends on more records than it changes.
     pub since: Option<u64>,
+    /// Whether only the audit log is written, about changes that are not made.
+    pub is_note: bool,
     /// The changes, at most [`MAX_CHANGES`](crate::MAX_CHANGES), each to another record.
     pub changes: Vec<Change>,
 }

@@ -39,10 +39,15 @@ impl RecordFilter {
 impl Db {
     /// A record, if it exists and is not deleted.
     pub async fn get(&self, name: &RecordName) -> Result<Option<StoredRecord>, DbError> {
+        Ok(self.get_with_deleted(name).await?.filter(|stored| stored.document.is_some()))
+    }
+
+    /// A record, also if it is deleted: its last write is known for [a while](crate::DELETED_RETENTION).
+    pub async fn get_with_deleted(&self, name: &RecordName) -> Result<Option<StoredRecord>, DbError> {
         let mut found = None;
         let mut statement = Statement::new("SELECT ");
         statement.push(STORED_COLUMNS, []).push(
-            " FROM records WHERE kind = ? AND domain = ? AND name = ? AND document IS NOT NULL",
+            " FROM records WHERE kind = ? AND domain = ? AND name = ?",
             [name.kind.into(), (&name.domain).into(), (&name.name).into()],
         );
         self.select(&statement, |row| {

@@ -86,7 +86,9 @@ impl Db {
                 return Ok(result);
             }
         };
-        put_records(&mut connection, write, generation, &before).await?;
+        if !write.is_note {
+            put_records(&mut connection, write, generation, &before).await?;
+        }
         put_audit_entries(&mut connection, write, generation, &before).await?;
         if let Some(once) = &write.once {
             put_idempotency_key(&mut connection, once, write, generation).await?;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{Claim, Settlement, Source};
-use tollgate_store::sharded::TransportStats;
+use tollgate_store::sharded::{Failure, TransportStats};
 use tollgate_store::{
-    AgreeFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture, SavedGuard, SettleFuture,
-    SharedStatus, SharedStore, Store, SystemClock,
+    AgreeFuture, BulletinEntry, BulletinFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture,
+    SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
 };
 
 use crate::driver::StoreDriver;
@@ -166,6 +166,22 @@ impl SharedStore for RedisCounters {
         let redis = self.store.inner().inner();
         Box::pin(async move { redis.agree_on(name, proposal, timeout).await.map_err(|failure| failure.to_string()) })
     }
+
+    fn publish<'a>(&'a self, bulletin: &'a str, entry: BulletinEntry<'a>, timeout: Duration) -> BulletinFuture<'a, ()> {
+        let redis = self.store.inner().inner();
+        let BulletinEntry { id, text, is_replaced } = entry;
+        Box::pin(within(timeout, redis.publish(bulletin, id, text, is_replaced)))
+    }
+
+    fn published<'a>(&'a self, bulletin: &'a str, timeout: Duration) -> BulletinFuture<'a, Vec<(String, Vec<u8>)>> {
+        Box::pin(within(timeout, self.store.inner().inner().published(bulletin)))
+    }
+}
+
+/// What takes longer has failed.
+async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T, Failure>>) -> Result<T, String> {
+    let result = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
+    result.map_err(|failure| failure.to_string())
 }
 
 impl fmt::Display for OpenError {

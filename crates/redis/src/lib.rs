@@ -10,6 +10,7 @@
 
 mod agreement;
 mod batch;
+mod bulletin;
 mod codec;
 mod connect;
 mod counters;

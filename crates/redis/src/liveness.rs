@@ -73,7 +73,7 @@ pub(super) async fn probe(shared: &Shared, id: ShardId) -> Result<(), Failure> {
     Ok(())
 }
 
-fn first(peer: &PeerNode) -> Result<&Arc<Lane>, Failure> {
+pub(super) fn first(peer: &PeerNode) -> Result<&Arc<Lane>, Failure> {
     peer.lane(0).ok_or(Failure::Timeout)
 }
 

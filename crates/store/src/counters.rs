@@ -51,12 +51,36 @@ pub trait SharedStore: Debug + Send + Sync {
     /// The value that all servers of this store have under a name: the proposal, unless another server proposed a
     /// value before. The error says why there is none.
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a>;
+
+    /// Adds an entry to a bulletin: a few short texts that all servers of this store read. It is retained for a day after its last
+    /// change. The error says why the entry was not added.
+    fn publish<'a>(&'a self, _: &'a str, _: BulletinEntry<'a>, _: Duration) -> BulletinFuture<'a, ()> {
+        Box::pin(async { Err("this store has no bulletins".to_owned()) })
+    }
+
+    /// The entries of a bulletin: their ids and texts.
+    fn published<'a>(&'a self, _: &'a str, _: Duration) -> BulletinFuture<'a, Vec<(String, Vec<u8>)>> {
+        Box::pin(async { Err("this store has no bulletins".to_owned()) })
+    }
+}
+
+/// An entry of a bulletin.
+#[derive(Clone, Copy, Debug)]
+pub struct BulletinEntry<'a> {
+    /// Unique within the bulletin.
+    pub id: &'a str,
+    /// What it says.
+    pub text: &'a [u8],
+    /// Whether an existing entry with this id is replaced; otherwise it stays.
+    pub is_replaced: bool,
 }
 
 /// The future of [`SharedStore::settle`].
 pub type SettleFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// The future of [`SharedStore::wait_until_ready`]: whether the store answers.
 pub type ReadyFuture<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+/// The future of [`SharedStore::publish`] and [`SharedStore::published`].
+pub type BulletinFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 /// The future of [`SharedStore::agree_on`].
 pub type AgreeFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
 

@@ -18,7 +18,9 @@ mod secret;
 pub mod sharded;
 
 pub use clock::{Clock, ManualClock, Stopwatch, StopwatchMark, SystemClock};
-pub use counters::{AgreeFuture, Counters, ReadyFuture, SettleFuture, SharedStatus, SharedStore};
+pub use counters::{
+    AgreeFuture, BulletinEntry, BulletinFuture, Counters, ReadyFuture, SettleFuture, SharedStatus, SharedStore,
+};
 pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};

@@ -64,9 +64,12 @@ impl RequestBody {
     /// Reads a JSON body, unless the same write was answered before: then that response ends the handler.
     pub(super) async fn read_new(self, api: &Api, context: &RequestContext) -> Result<Bytes, Interruption> {
         let body = self.read().await?;
-        match records::find_replay(api, context, &body).await? {
-            Some(response) => Err(Interruption::Replay(response)),
-            None => Ok(body),
+        // The write itself looks again, so an unavailable store of record is its concern.
+        match tokio::time::timeout(records::URGENT_TIMEOUT, records::find_replay(api, context, &body)).await {
+            Ok(Ok(Some(response))) => Err(Interruption::Replay(response)),
+            Ok(Err(problem)) if problem.status.is_client_error() => Err(problem.into()),
+            Ok(Err(problem)) if problem.code == "control_off" => Err(problem.into()),
+            _ => Ok(body),
         }
     }
 }

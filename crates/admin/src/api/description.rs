@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
 use super::{
-    audit, blocks, bulk, counters, emergencies, observability, openapi, quotas, rules, switches, tokens, usage,
+    audit, blocks, bulk, counters, emergencies, observability, openapi, pending, quotas, rules, switches, tokens, usage,
 };
 
 #[derive(OpenApi)]
@@ -46,6 +46,7 @@ use super::{
         blocks::delete,
         counters::show,
         counters::change,
+        pending::list,
         audit::list,
         observability::me::show,
         tokens::list,

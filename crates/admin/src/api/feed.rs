@@ -78,7 +78,7 @@ async fn snapshot(State(api): State<Api>, context: RequestContext) -> ApiResult 
         })));
     }
     let away = match sending.await {
-        Ok(Err(error @ DbError::Unavailable(_))) => error,
+        Ok(Err(error @ (DbError::Unavailable(_) | DbError::Refused(_)))) => error,
         Ok(Err(error)) => return Err(error.into()),
         Ok(Ok(())) | Err(_) => DbError::Unavailable("the snapshot is incomplete".to_owned()),
     };

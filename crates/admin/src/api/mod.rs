@@ -19,6 +19,7 @@ mod names;
 pub(super) mod observability;
 #[cfg(any(test, feature = "openapi"))]
 mod openapi;
+mod pending;
 mod quotas;
 mod records;
 mod rules;
@@ -77,6 +78,7 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/blocks", get(blocks::list))
         .route("/admin/v1/blocks/{name}", get(blocks::show).put(blocks::put).delete(blocks::delete))
         .route("/admin/v1/counters/{caller}", get(counters::show).post(counters::change))
+        .route("/admin/v1/pending", get(pending::list))
         .route("/admin/v1/audit", get(audit::list));
     #[cfg(any(test, feature = "openapi"))]
     let routes = routes.route("/admin/openapi.json", get(openapi::show));

@@ -1,9 +1,11 @@
 //! Reading and writing records of all kinds.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
 use http::header::{ETAG, HeaderName};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -15,17 +17,23 @@ use tollgate_records::Rfc3339;
 
 use super::names::ListPage;
 use super::{Api, ApiProblem, ApiResult, RequestContext};
-use crate::store_of_record::ControlWriteError;
+use crate::store_of_record::{ControlWriteError, URGENT_KINDS, UrgentChange};
 
 static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// Attempts of a write whose document depends on the stored record.
 const MAX_ATTEMPTS: usize = 100;
 
+/// How long a block, a switch or an emergency waits for the store of record.
+pub(super) const URGENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The problems of a store of record after which they are put in force without it.
+const WAITABLE_CODES: [&str; 3] = ["control_away", "control_failed", "busy"];
+
 /// Items of a page by default.
 const DEFAULT_ITEMS: usize = 100;
 
 /// A write request for one record.
+#[derive(Clone)]
 pub(super) struct RecordWrite<'a> {
     pub(super) context: &'a RequestContext,
     pub(super) name: RecordName,
@@ -224,7 +232,63 @@ pub(super) async fn delete(
 
 /// Writes what `prepare` returns for the stored record. No update is lost: after a concurrent write it is prepared again, or the
 /// request fails if it has a precondition. An earlier write with the same idempotency key is answered as before.
+///
+/// Blocks, switches and emergencies do not wait for the store of record: if it is unavailable, or busy with an import, they are put in
+/// force and written later.
 pub(super) async fn write(
+    api: &Api,
+    writing: RecordWrite<'_>,
+    prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
+) -> ApiResult {
+    let is_urgent = URGENT_KINDS.contains(&writing.name.kind) && writing.context.expect == Precondition::Any;
+    if !is_urgent {
+        return write_now(api, writing, &prepare).await;
+    }
+    let problem = match tokio::time::timeout(URGENT_TIMEOUT, write_now(api, writing.clone(), &prepare)).await {
+        Ok(Err(problem)) if WAITABLE_CODES.contains(&problem.code) => problem,
+        Ok(written) => return written,
+        Err(_) => {
+            let detail = format!("the store of record did not answer within {URGENT_TIMEOUT:?}");
+            ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "control_away", detail)
+        }
+    };
+    write_pending(api, writing, &prepare, problem).await
+}
+
+/// Puts a change in force that the store of record can't take now, for this reason.
+async fn write_pending(
+    api: &Api,
+    writing: RecordWrite<'_>,
+    prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
+    problem: ApiProblem,
+) -> ApiResult {
+    let RecordWrite { context, name, action, reason, .. } = writing;
+    let waiting = api.pending_change(&name).filter(|change| change.document.is_some()).map(StoredRecord::from);
+    let PreparedWrite { document, mut answer, .. } = match prepare(waiting.as_ref()) {
+        // The record may be in the store of record.
+        Err(missing) if missing.status == StatusCode::NOT_FOUND => return Err(problem),
+        prepared => prepared?,
+    };
+    let change = UrgentChange { name, document, action, reason };
+    let outcome = api.put_pending(&context.principal.author(), change).await?;
+    let (place, note) = match &outcome.is_shared {
+        Ok(()) => ("fleet", "all servers that share its counters get it within seconds".to_owned()),
+        Err(why) => ("server", format!("repeat it on the others, which were not notified: {why}")),
+    };
+    let saved = if outcome.is_saved { "" } else { "; it can't be saved, so a restart of this server ends it" };
+    answer["pending"] = json!({
+        "id": outcome.id,
+        "in_force": place,
+        "saved": outcome.is_saved,
+        "detail": format!("in force on this server; {note}{saved}; it is written to the store of record when that is available"),
+        "reason": problem.detail,
+    });
+    let mut response = json_response(None, answer.to_string());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
+}
+
+async fn write_now(
     api: &Api,
     writing: RecordWrite<'_>,
     prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,

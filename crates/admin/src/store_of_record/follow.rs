@@ -39,7 +39,11 @@ impl ControlPlane {
     /// Follows until the server is about to stop.
     pub async fn follow(self: Arc<ControlPlane>, closing: Closing) {
         // The end of a switch must not wait for an unavailable database.
-        tokio::join!(self.follow_records(closing.clone()), self.follow_switches(closing));
+        tokio::join!(
+            self.follow_records(closing.clone()),
+            self.follow_switches(closing.clone()),
+            self.follow_pending(closing)
+        );
     }
 
     async fn follow_records(self: &Arc<ControlPlane>, mut closing: Closing) {
@@ -162,7 +166,8 @@ impl ControlPlane {
             Err(DbError::Unavailable(why)) => return Err(DbError::Unavailable(why)),
             Err(error) => tracing::warn!(%error, "a restored store of record could not be marked as such"),
         }
-        let LoadedRecords { controls, tokens, at, unreadable, .. } = LoadedRecords::read(db).await?;
+        let LoadedRecords { mut controls, tokens, at, unreadable, .. } = LoadedRecords::read(db).await?;
+        self.pending.apply_to(&mut controls);
         tracing::info!("the known state was too old, or of another store of record; everything was reloaded");
         (0..unreadable).for_each(|_| self.metrics.unreadable());
         let tenants = controls.tenants().clone();
@@ -173,7 +178,7 @@ impl ControlPlane {
         Ok(at)
     }
 
-    fn replace_layer(&self) {
+    pub(super) fn replace_layer(&self) {
         let layer = self.controls().layer(self.now());
         if self.layer.replace(layer) {
             tracing::info!("the layer above the rule files changed");
@@ -181,7 +186,7 @@ impl ControlPlane {
     }
 
     /// Applies a record. One that can't be read is logged and counted, and changes nothing.
-    fn apply(&self, record: &Record<'_>) -> Effect {
+    pub(super) fn apply(&self, record: &Record<'_>) -> Effect {
         self.controls().apply(record).unwrap_or_else(|why| {
             tracing::warn!("{why}");
             self.metrics.unreadable();
@@ -205,6 +210,7 @@ impl ControlPlane {
             false => NOTHING_KNOWN,
         };
         self.health.degrade(COMPONENT, format!("{state}: {error}"));
+        self.is_available.store(false, Ordering::Release);
         self.metrics.set_unavailable();
         if !before {
             tracing::warn!("{state}: {error}");
@@ -213,6 +219,7 @@ impl ControlPlane {
 
     fn mark_available(&self) {
         self.is_known.store(true, Ordering::Release);
+        self.is_available.store(true, Ordering::Release);
         self.health.release(COMPONENT);
         if self.health.conditions().iter().any(|(part, _)| *part == COMPONENT) {
             self.health.restore(COMPONENT);
@@ -251,6 +258,10 @@ impl RecordSink for Changes<'_> {
         }
         if record.kind == RecordKind::Token {
             self.tokens.push((record.name.into_owned(), record.document.map(Cow::into_owned)));
+            return;
+        }
+        if self.control.pending.covers(&record) {
+            // The change that waits is in force, until it is resolved.
             return;
         }
         match self.control.apply(&record) {

@@ -10,6 +10,7 @@ use tollgate_records::lines::{self, ControlLine, SnapshotHead};
 use tollgate_records::{Controls, Record, RecordKind};
 
 use super::TokenRecords;
+use super::pending::PendingChanges;
 
 /// The possible sources.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Loaded {
     pub copy: Option<PathBuf>,
     /// Whether it is a state of the store of record, and not the lack of one.
     pub is_known: bool,
+    /// Changes of operators that wait for the store of record. They are applied.
+    pub pending: PendingChanges,
     /// Why it is not the current state of the store of record.
     pub trouble: Option<String>,
 }
@@ -46,6 +49,15 @@ pub struct Loaded {
 /// If the store of record refuses (a wrong password, a damaged file, …) and there is no copy of it to start from, or if its tables are
 /// of a newer version. A store of record that is unavailable is no error.
 pub async fn load(sources: &Sources) -> Result<Loaded, String> {
+    let mut loaded = load_records(sources).await?;
+    if loaded.db.is_some() {
+        loaded.pending = PendingChanges::load(sources.copy.as_deref());
+        loaded.pending.apply_to(&mut loaded.controls);
+    }
+    Ok(loaded)
+}
+
+async fn load_records(sources: &Sources) -> Result<Loaded, String> {
     let mut loaded = Loaded::nothing();
     let Some(place) = &sources.place else { return Ok(loaded) };
     loaded.copy.clone_from(&sources.copy);
@@ -160,6 +172,7 @@ impl Loaded {
             at: FeedPosition::default(),
             copy: None,
             is_known: true,
+            pending: PendingChanges::default(),
             trouble: None,
         }
     }

@@ -195,8 +195,8 @@ struct CopyReader {
     ended: bool,
 }
 
-/// Sends the copy. `false`: there is none, or the receiver is gone.
-pub(super) async fn send_copy(path: &Path, files: Option<Bytes>, out: mpsc::Sender<Chunk>) -> bool {
+/// Sends the copy, and lines above it. `false`: there is none, or the receiver is gone.
+pub(super) async fn send_copy(path: &Path, files: Option<Bytes>, above: Vec<Bytes>, out: mpsc::Sender<Chunk>) -> bool {
     let path = path.to_owned();
     let snapshot = Snapshot::new(TokenInclusion::Omitted, files, out);
     let opened = tokio::task::spawn_blocking(move || {
@@ -211,6 +211,7 @@ pub(super) async fn send_copy(path: &Path, files: Option<Bytes>, out: mpsc::Send
         let Ok(Some((next, more))) = read.await else { return false };
         reader = next;
         if !more {
+            above.iter().for_each(|line| reader.snapshot.record(line));
             reader.snapshot.as_of(reader.as_of);
             return reader.snapshot.end().await;
         }

@@ -14,6 +14,8 @@ mod follow;
 mod load;
 mod local_copy;
 mod maintenance;
+mod pending;
+mod pending_sync;
 mod stream;
 mod write;
 
@@ -39,6 +41,9 @@ pub use expired::{deletion, is_expired};
 pub use feed::{Cursor, Feed, FeedBatch};
 pub use load::{Loaded, Sources, load};
 use local_copy::LocalCopy;
+pub use pending::{
+    MAX_PENDING, MAX_PENDING_BYTES, PendingChange, PendingChanges, PendingOutcome, URGENT_KINDS, UrgentChange,
+};
 pub use stream::{Chunk, MAX_WAITING_CHUNKS, encode_line};
 pub use write::{Author, ControlWriteError};
 
@@ -59,6 +64,10 @@ pub struct ControlPlane {
     tokens: watch::Sender<Arc<TokenRecords>>,
     /// Whether these are all tokens.
     knows_tokens: AtomicBool,
+    /// Whether the store of record answered the last time.
+    is_available: AtomicBool,
+    /// Changes of operators that wait for the store of record.
+    pending: PendingChanges,
     /// Whether the state in force is one of the store of record.
     is_known: AtomicBool,
     feed: Feed,
@@ -85,7 +94,7 @@ pub const COMPONENT: &str = "control";
 impl ControlPlane {
     /// Installs what was loaded.
     pub fn new(loaded: Loaded, parts: ControlPlaneParts) -> Arc<ControlPlane> {
-        let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, pending, trouble } = loaded;
         let ControlPlaneParts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.set_generation(at.generation, controls.tenants().len());
@@ -109,6 +118,8 @@ impl ControlPlane {
             tokens: watch::Sender::new(Arc::new(tokens)),
             knows_tokens: AtomicBool::new(knows_tokens),
             is_known: AtomicBool::new(is_known),
+            is_available: AtomicBool::new(false),
+            pending,
             health,
             metrics,
         })
@@ -208,7 +219,10 @@ impl ControlPlane {
     /// Sends this server's copy of it, if there is one.
     pub async fn send_copy(&self, out: mpsc::Sender<Chunk>) {
         let Some(copy) = &self.copy else { return };
-        local_copy::send_copy(copy.path(), self.files(), out).await;
+        let pending = self.pending.all();
+        let lines = pending.iter().filter_map(|change| stream::RecordLine::new(&change.record(self.generation())));
+        let above = lines.map(|line| line.bytes).collect();
+        local_copy::send_copy(copy.path(), self.files(), above, out).await;
     }
 
     fn controls(&self) -> MutexGuard<'_, Controls> {

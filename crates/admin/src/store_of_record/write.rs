@@ -50,8 +50,15 @@ impl ControlPlane {
         since: Option<u64>,
     ) -> Result<WriteOutcome, ControlWriteError> {
         let db = self.db().ok_or(ControlWriteError::Off)?;
-        let write =
-            WriteBatch { by: author.name.clone(), from: author.from.clone(), at: self.now(), once, since, changes };
+        let write = WriteBatch {
+            by: author.name.clone(),
+            from: author.from.clone(),
+            at: self.now(),
+            once,
+            since,
+            is_note: false,
+            changes,
+        };
         let before = self.generation();
         let written = db.write(&write).await.map_err(ControlWriteError::Refused);
         self.metrics.written(written.is_ok());

@@ -66,7 +66,13 @@ pub(super) fn print(
     if client.json {
         return print_json(response);
     }
-    write_stdout(render(&response.value()?))
+    let value = response.value()?;
+    let mut text = render(&value);
+    // The server put a change in force that its store of record can't take now.
+    if let Some(detail) = value["pending"]["detail"].as_str() {
+        text.push_str(&format!("pending: {}\n", clean(detail)));
+    }
+    write_stdout(text)
 }
 
 /// Writes the JSON of a response unchanged.

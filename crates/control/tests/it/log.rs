@@ -1,10 +1,10 @@
 //! The audit log.
 
-use tollgate_control::{AuditEntry, AuditFilter, Precondition, RecordName};
+use tollgate_control::{AuditEntry, AuditFilter, Precondition, RecordName, WriteBatch};
 use tollgate_core::{Span, Timestamp};
 use tollgate_records::RecordKind;
 
-use crate::world::{START, World, delete, numbered, put, quota, write};
+use crate::world::{START, World, commit, delete, numbered, put, quota, write};
 
 fn at(second: u64) -> Timestamp {
     START.after(Span::from_secs(second))
@@ -119,6 +119,20 @@ pub(crate) async fn the_log_has_no_hashes_of_tokens(world: World) {
     let (first, second) = (r#"{"scopes":["read"]}"#, r#"{"old_until":"2026-01-01T00:00:00Z","scopes":["read"]}"#);
     let documents: Vec<_> = log.iter().map(|entry| (entry.before.as_deref(), entry.after.as_deref())).collect();
     assert_eq!(documents, [(None, Some(first)), (Some(first), Some(second))]);
+}
+
+pub(crate) async fn a_note_changes_no_record(world: World) {
+    let db = world.open().await;
+    commit(&db, vec![put(&quota("a"), Precondition::Any, &numbered(1))]).await;
+    let note = WriteBatch { is_note: true, ..write(vec![put(&quota("a"), Precondition::Any, &numbered(1))]) };
+    db.write(&note).await.unwrap();
+    let stored = db.get(&quota("a")).await.unwrap().unwrap();
+    assert_eq!((stored.generation, db.generation().await), (1, Ok(2)));
+    assert_eq!(db.audit(&AuditFilter::default(), 0, 9).await.unwrap().len(), 2);
+    // A deletion is a write, too.
+    commit(&db, vec![delete(&quota("a"), Precondition::Any)]).await;
+    let deleted = db.get_with_deleted(&quota("a")).await.unwrap().unwrap();
+    assert_eq!((deleted.generation, deleted.document, db.get(&quota("a")).await), (3, None, Ok(None)));
 }
 
 pub(crate) async fn the_log_can_not_be_altered(world: World) {

@@ -45,7 +45,7 @@ suite! {
         a_restored_database_is_too_old false_notifications_do_not_repeat a_sink_has_its_own_pace
         generations_of_two_databases_are_not_mixed;
     log: the_log_has_every_change counter_changes_are_only_in_the_log the_log_has_no_hashes_of_tokens
-        the_log_can_not_be_altered;
+        a_note_changes_no_record the_log_can_not_be_altered;
     tables: views_show_overrides concurrent_servers_migrate_once a_newer_schema_is_refused an_unknown_kind_is_left_out;
     servers: reports_are_read_by_other_servers old_reports_expire servers_share_one_secret reports_are_bounded
         tables_of_version_1_are_migrated;

@@ -5,6 +5,7 @@
 
 mod access;
 mod agreement;
+mod bulletin;
 mod cluster;
 mod conform;
 mod one;

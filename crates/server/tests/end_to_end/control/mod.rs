@@ -5,6 +5,7 @@ pub(crate) mod decisions;
 pub(crate) mod fleet;
 mod follower;
 mod outage;
+mod pending;
 mod quotas;
 mod starts;
 pub(crate) mod support;
