@@ -10,3 +10,4 @@ mod quotas;
 mod starts;
 pub(crate) mod support;
 mod top_keys;
+mod versions;
