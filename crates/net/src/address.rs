@@ -112,6 +112,10 @@ fn parse_tcp(text: &str) -> Result<Address, AddressError> {
     if text.parse::<u16>().is_ok() {
         return Err(missing_host(text, text));
     }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let message = format!("{} is not a port, and has no host", quoted(text));
+        return Err(AddressError::new(message, "write 127.0.0.1:PORT, with a port from 0 to 65535"));
+    }
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(if is_host(text) { error(&format!("write the port too: {text}:8081")) } else { usual() });
     };
@@ -203,6 +207,7 @@ mod tests {
             (":8081", no_host),
             ("*:8081", no_host),
             ("8081", no_host),
+            ("99999", "is not a port, and has no host; write 127.0.0.1:PORT, with a port from 0 to 65535"),
             ("localhost", "is not an address; write the port too: localhost:8081"),
             ("localhost:", port),
             ("localhost:65536", port),

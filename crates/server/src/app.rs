@@ -104,8 +104,13 @@ async fn serve(settings: &ServerSettings, components: Components) -> Result<(), 
     banner::ready();
 
     signals.wait_for_stop(|| waker.force()).await;
-    tracing::info!("stopping: waiting up to {:?} for requests in flight", settings.shutdown_timeout);
     components.health.stopping();
+    if !settings.shutdown_delay.is_zero() {
+        tracing::info!("stopping: not ready any more, and still serving for {:?}", settings.shutdown_delay);
+        // A second signal ends the delay, and a third one the wait for requests in flight.
+        let _ = tokio::time::timeout(settings.shutdown_delay, signals.wait_for_stop(|| waker.force())).await;
+    }
+    tracing::info!("stopping: waiting up to {:?} for requests in flight", settings.shutdown_timeout);
     closer.close();
     waker.stop();
     let drained = tokio::time::timeout(settings.shutdown_timeout, all_ended.recv());

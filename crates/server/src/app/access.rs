@@ -4,7 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use super::component::{Foundation, Tasks};
-use crate::config::DataAuth;
+use crate::config::{DataAuth, ListenSettings, ServerSettings};
 use tollgate_admin::auth::{Auth, AuthConfig, TokenFile};
 use tollgate_admin::store_of_record::ControlPlane;
 use tollgate_admin::tokens::TokenIndex;
@@ -49,6 +49,7 @@ impl AccessGuards {
             }
             None => {}
         }
+        warn_open(settings);
         if !control.knows_tokens() {
             tracing::warn!(
                 "the store of record is unavailable: accepting the tokens of this server's copy and of admin_token_file"
@@ -61,6 +62,32 @@ impl AccessGuards {
         }
         Ok(AccessGuards { keys, auth: Arc::new(auth) })
     }
+}
+
+/// Warns of listeners on which other machines may check, and spend the quota of every caller, without access control.
+fn warn_open(settings: &ServerSettings) {
+    let listeners = [
+        ("grpc", &settings.grpc.listen, settings.grpc.auth),
+        ("http", &settings.http.listen, settings.http.auth),
+        ("resp", &settings.resp.listen, DataAuth::Off),
+    ];
+    for (name, listen, auth) in listeners {
+        if auth == DataAuth::Off && !has_client_certificates(listen) && !is_local(&listen.address) {
+            let remedy = match name {
+                "resp" => "set resp_tls_client_ca, or listen on loopback".to_owned(),
+                name => format!("set {name}_auth or {name}_tls_client_ca, or listen on loopback"),
+            };
+            let address = &listen.address;
+            tracing::warn!(
+                "{name}: {address} can be reached from other machines without access control: whoever can connect may spend the \
+                 quota of every caller; {remedy}"
+            );
+        }
+    }
+}
+
+fn has_client_certificates(listen: &ListenSettings) -> bool {
+    listen.tls.as_ref().is_some_and(|tls| tls.clients.is_some())
 }
 
 /// Whether an address can be reached only from this machine.

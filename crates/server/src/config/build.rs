@@ -40,6 +40,7 @@ impl SettingsReader<'_> {
             data: self.data(),
             snapshot_interval: self.time("snapshot_interval"),
             workers: self.workers(),
+            shutdown_delay: self.time("shutdown_delay"),
             shutdown_timeout: self.time("shutdown_timeout"),
             shadow_mode: self.switch("shadow_mode"),
             control: self.control(),

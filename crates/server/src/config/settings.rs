@@ -28,6 +28,8 @@ pub struct ServerSettings {
     /// The time between snapshots of the counters.
     pub snapshot_interval: Duration,
     pub workers: WorkerSettings,
+    /// How long the server still serves after the signal to stop, not ready any more.
+    pub shutdown_delay: Duration,
     /// The wait for requests in flight at shutdown.
     pub shutdown_timeout: Duration,
     /// Denials are reported and nothing is denied.

@@ -66,6 +66,13 @@ fn general() -> Vec<Setting> {
             "auto",
             "Threads that serve connections; auto is one per core",
         ),
+        row(
+            GROUP,
+            "shutdown_delay",
+            time(0, 600_000),
+            "0s",
+            "How long to report not ready and still serve at shutdown, before connections are closed",
+        ),
         row(GROUP, "shutdown_timeout", time(0, 600_000), "10s", "How long to wait for requests in flight at shutdown"),
         row(GROUP, "shadow_mode", SettingKind::Switch, "false", "Report denials and deny nothing"),
     ]

@@ -96,6 +96,7 @@ fn the_settings_file_can_be_chosen() {
 const EVERYTHING: &str = "\
 envoy_env: true
 workers: 3
+shutdown_delay: 7s
 shutdown_timeout: 11s
 shadow_mode: true
 rules: [a.yaml, b/]
@@ -305,6 +306,7 @@ fn every_setting_can_be_set() {
         data: DataSettings::Directory { path: "/var/lib/tollgate".into(), is_explicit: true },
         snapshot_interval: Duration::from_secs(20),
         workers: WorkerSettings::Count(3.try_into().unwrap()),
+        shutdown_delay: Duration::from_secs(7),
         shutdown_timeout: Duration::from_secs(11),
         shadow_mode: true,
         control: ControlSettings {

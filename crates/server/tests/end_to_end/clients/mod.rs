@@ -6,6 +6,7 @@ mod caddy;
 pub(crate) mod deploy;
 pub(crate) mod envoy;
 mod http;
+mod kubernetes;
 mod nginx;
 mod openapi;
 mod process;

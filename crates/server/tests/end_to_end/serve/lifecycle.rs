@@ -116,6 +116,37 @@ fn stopping_takes_no_longer_than_the_shutdown_timeout() {
 }
 
 #[test]
+fn after_a_signal_to_stop_the_server_serves_for_the_delay() {
+    let args = ["--shutdown-delay", "10m"];
+    let mut server = new_server().rules(RULES).listen(&["http", "admin"]).args(&args).start();
+    server.signal("TERM");
+    for listener in ["admin", "http"] {
+        let ready = server.url(listener, "/readyz");
+        let unready = || try_get(&ready).filter(|response| response.status == 503).map(drop);
+        assert!(eventually(unready).is_some(), "{listener}: {}", server.log());
+    }
+    // On new connections too.
+    assert_eq!(post(&server.url("http", CHECK), r#"{"domain":"d","attributes":{"user":"u"}}"#).status, 200);
+    // Another signal ends the delay.
+    assert!(server.stop().success());
+}
+
+#[test]
+fn open_listeners_without_access_control_are_reported() {
+    let open = ["--http", "0.0.0.0:0", "--resp", "0.0.0.0:0", "--grpc", "0.0.0.0:0", "--grpc-auth", "token"];
+    let server = new_server().rules(RULES).args(&open).start();
+    for expected in [
+        "http: 0.0.0.0:0 can be reached from other machines without access control",
+        "set http_auth or http_tls_client_ca, or listen on loopback",
+        "resp: 0.0.0.0:0 can be reached",
+        "set resp_tls_client_ca",
+    ] {
+        server.wait_for_log(expected);
+    }
+    assert!(!server.log().contains("grpc: 0.0.0.0"), "{}", server.log());
+}
+
+#[test]
 fn no_secret_is_logged() {
     let key = "sk_live_4242424242424242";
     let mut server =
