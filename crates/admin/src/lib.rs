@@ -41,7 +41,7 @@ use crate::store_of_record::ControlPlane;
 use api::observability::AdminState;
 use auth::{Auth, ClientPeer};
 use tollgate_net::http1::{Http1Settings, serve_http1};
-use tollgate_net::{Closing, Stream};
+use tollgate_net::{Closing, Slot, Stream};
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::{Exposition, Metrics};
 use tollgate_wire::health::{self, HealthAudience};
@@ -70,6 +70,7 @@ const OPENAPI_PAGE: &str = "/admin/openapi.json  the OpenAPI document of the adm
 
 /// Few clients connect here, and scrapers come every minute or so.
 const SETTINGS: Http1Settings = Http1Settings {
+    first_head_timeout: Duration::from_secs(10),
     head_timeout: Duration::from_secs(120),
     max_head_bytes: 16 * 1024,
     max_age: Duration::from_secs(60 * 60),
@@ -104,12 +105,12 @@ impl Admin {
     }
 
     /// Serves one connection to its end.
-    pub async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing) {
+    pub async fn serve(self: Arc<Admin>, stream: Stream, closing: Closing, slot: Arc<Slot>) {
         let peer = ClientPeer::from_stream(&stream);
-        self.serve_peer(stream, closing, peer).await;
+        self.serve_peer(stream, closing, slot, peer).await;
     }
 
-    async fn serve_peer(self: Arc<Admin>, stream: Stream, closing: Closing, peer: ClientPeer) {
+    async fn serve_peer(self: Arc<Admin>, stream: Stream, closing: Closing, slot: Arc<Slot>, peer: ClientPeer) {
         let ended = closing.clone();
         let service = service_fn(|mut request: http::Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
@@ -117,7 +118,7 @@ impl Admin {
             request.extensions_mut().insert(ended.clone());
             self.router.clone().oneshot(request)
         });
-        if let Err(error) = serve_http1(stream, closing, &SETTINGS, service).await {
+        if let Err(error) = serve_http1(stream, closing, slot, &SETTINGS, service).await {
             debug!(%error, "a connection to the admin listener ended");
         }
     }
@@ -141,7 +142,12 @@ async fn scrape(State(metrics): State<Arc<Metrics>>, request: Request) -> Respon
 mod tests;
 
 impl tollgate_net::workers::Wire for Admin {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
-        Box::pin(Admin::serve(self, stream, closing))
+    fn serve(
+        self: Arc<Self>,
+        stream: Stream,
+        closing: Closing,
+        slot: Arc<Slot>,
+    ) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Admin::serve(self, stream, closing, slot))
     }
 }

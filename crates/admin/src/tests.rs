@@ -57,7 +57,7 @@ impl Served {
     async fn ask(&self, request: &str) -> (String, String) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (_closer, closing) = Closer::new();
-        let server = self.admin.clone().serve(Stream::Unix(ours), closing);
+        let server = self.admin.clone().serve(Stream::Unix(ours), closing, Arc::default());
         let client = async {
             let request = format!("{request}\r\nHost: x\r\nConnection: close\r\n\r\n");
             theirs.write_all(request.as_bytes()).await.unwrap();

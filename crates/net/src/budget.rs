@@ -42,6 +42,20 @@ impl Reservation<'_> {
     }
 }
 
+impl Reservation<'_> {
+    /// Makes it this many bytes, or leaves it as it is if fewer are left.
+    pub fn resize(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes {
+            return self.grow(bytes - self.bytes);
+        }
+        if bytes < self.bytes {
+            self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+        true
+    }
+}
+
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -66,5 +80,18 @@ mod tests {
         drop(last);
         assert!(budget.reserve(10).is_some());
         assert!(budget.reserve(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn a_reservation_is_resized_within_the_bound() {
+        let budget = Budget::new(10);
+        let mut one = budget.reserve(0).unwrap();
+        assert!(one.resize(8) && !one.resize(11));
+        assert!(budget.reserve(3).is_none());
+        assert!(one.resize(7));
+        let mut other = budget.reserve(3).unwrap();
+        assert!(one.resize(0) && other.resize(10));
+        drop((one, other));
+        assert!(budget.reserve(10).is_some());
     }
 }

@@ -1,22 +1,27 @@
 //! HTTP/1.1 on one connection, with bounds on its size and its lifetime.
 
 use std::error::Error;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use pin_project_lite::pin_project;
 use tokio::time::{sleep, timeout};
 
-use super::{Closing, Stream};
+use super::{Closing, Slot, Stream};
 
 /// The bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Http1Settings {
+    /// The time from the start of a connection to the end of its first request's head.
+    pub first_head_timeout: Duration,
     /// The time from one response to the end of the next request's head. It ends idle connections too.
     pub head_timeout: Duration,
     /// The longest head, in bytes; beyond it the response is 431. At least 8 KiB.
@@ -31,11 +36,24 @@ pub struct Http1Settings {
 impl Default for Http1Settings {
     fn default() -> Http1Settings {
         Http1Settings {
+            first_head_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(60),
             max_head_bytes: 32 * 1024,
             max_age: Duration::from_secs(60 * 60),
             drain_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+/// A request in flight, up to the end of its response. While there is one, the connection does not make room for others.
+struct OpenRequest(Arc<Slot>);
+
+pin_project! {
+    /// The body of a response, and the request that it ends.
+    struct AnswerBody<B> {
+        #[pin]
+        body: B,
+        _request: OpenRequest,
     }
 }
 
@@ -47,6 +65,7 @@ impl Default for Http1Settings {
 pub async fn serve_http1<S, B>(
     stream: Stream,
     mut closing: Closing,
+    slot: Arc<Slot>,
     settings: &Http1Settings,
     service: S,
 ) -> Result<(), hyper::Error>
@@ -56,6 +75,14 @@ where
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let service = service_fn(|request: Request<Incoming>| {
+        let open_request = OpenRequest::begin(slot.clone());
+        let response = service.call(request);
+        async move {
+            let response = response.await?;
+            Ok::<_, S::Error>(response.map(|body| AnswerBody { body, _request: open_request }))
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.head_timeout)
@@ -68,6 +95,7 @@ where
         biased;
         () = closing.begun() => {}
         ended = connection.as_mut() => return ended,
+        () = silence(&slot, settings.first_head_timeout) => return Ok(()),
         () = sleep(settings.max_age) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -75,14 +103,50 @@ where
     timeout(settings.drain_timeout, connection).await.unwrap_or(Ok(()))
 }
 
+/// Completes if no request has arrived in this time.
+async fn silence(slot: &Slot, timeout: Duration) {
+    sleep(timeout).await;
+    if slot.had_request() {
+        std::future::pending().await
+    }
+}
+
+impl OpenRequest {
+    fn begin(slot: Arc<Slot>) -> OpenRequest {
+        slot.begin();
+        OpenRequest(slot)
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
+impl<B: Body> Body for AnswerBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
 
     use bytes::Bytes;
     use http_body_util::Full;
-    use hyper::service::service_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixStream;
     use tokio::sync::Semaphore;
@@ -118,7 +182,7 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"well"))))
             }
         });
-        let server = serve_http1(Stream::Unix(ours), closing, &settings, service);
+        let server = serve_http1(Stream::Unix(ours), closing, Arc::default(), &settings, service);
         let (served, ()) = tokio::join!(server, client(theirs, closer));
         served
     }
@@ -155,6 +219,23 @@ mod tests {
             client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
             assert_eq!(read_to_end(client).await, "");
         });
+        assert!(served.await.unwrap_err().is_timeout());
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_first_request_ends_sooner_than_an_idle_one() {
+        let settings = Http1Settings { first_head_timeout: soon(), ..Http1Settings::default() };
+        let served = on_connection(settings, gate(0), async |mut client, _closer| {
+            client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+            assert_eq!(read_to_end(client).await, "");
+        });
+        served.await.unwrap();
+        let settings = Http1Settings { first_head_timeout: soon(), head_timeout: 4 * soon(), ..settings };
+        let served = on_connection(settings, gate(1), async |mut client, _closer| {
+            client.write_all(REQUEST).await.unwrap();
+            assert!(read_to_end(client).await.ends_with("well"));
+        });
+        // The time for the next head was over, not that for the first.
         assert!(served.await.unwrap_err().is_timeout());
     }
 

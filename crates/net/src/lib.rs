@@ -5,8 +5,10 @@
 pub mod address;
 pub mod budget;
 pub mod closing;
+pub mod descriptors;
 pub mod http1;
 pub mod listener;
+mod slots;
 pub mod stream;
 mod timeout;
 pub mod tls;
@@ -14,5 +16,6 @@ pub mod workers;
 
 pub use address::{Address, AddressError};
 pub use closing::Closing;
+pub use slots::Slot;
 pub use stream::Stream;
 pub use timeout::timeout;

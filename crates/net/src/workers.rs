@@ -15,14 +15,17 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime;
 use tokio::sync::mpsc;
 
+use super::descriptors::ConnectionShare;
 use super::listener::{AcceptedStream, Listener};
+use super::slots::{Room, Slot, Slots};
 use super::tls::Tls;
 use super::{Closing, Stream};
 use tollgate_telemetry::metrics::{ListenerMetrics, OpenConnection};
 
 /// Serves connections of one protocol.
 pub trait Wire: Send + Sync {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> ConnectionFuture;
+    /// Has to call `slot` when the first request arrives.
+    fn serve(self: Arc<Self>, stream: Stream, closing: Closing, slot: Arc<Slot>) -> ConnectionFuture;
 }
 
 /// Completes when the connection ends.
@@ -33,7 +36,10 @@ pub struct Endpoint {
     pub listener: Listener,
     pub wire: Arc<dyn Wire>,
     pub tls: Option<Arc<Tls>>,
+    /// At the bound a new connection takes the place of one that waits for a request, or is closed.
     pub max_connections: usize,
+    /// The bound on connections of all listeners; `None` for the admin listener, for which descriptors are reserved.
+    pub share: Option<ConnectionShare>,
     pub metrics: ListenerMetrics,
 }
 
@@ -58,12 +64,13 @@ struct Job {
     tls: Option<Arc<Tls>>,
     closing: Closing,
     metrics: ListenerMetrics,
+    slot: Arc<Slot>,
     guard: ConnectionGuard,
 }
 
 /// Counts a connection as open until it is dropped.
 struct ConnectionGuard {
-    counts: [Arc<AtomicUsize>; 2],
+    counts: [Arc<AtomicUsize>; 3],
     _counted: OpenConnection,
     /// The receiver ends when the last of these is dropped.
     _alive: mpsc::Sender<()>,
@@ -73,6 +80,8 @@ struct ConnectionGuard {
 const MAX_WAITING: usize = 1024;
 /// The pause after `accept` has failed, for instance without file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// The pause when too many connections are being closed to make room for others.
+const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
 impl Workers {
     /// Starts the threads.
@@ -109,6 +118,11 @@ impl Endpoint {
     pub async fn run(self, workers: Option<Arc<Workers>>, mut closing: Closing, alive: mpsc::Sender<()>) {
         let open = Arc::new(AtomicUsize::new(0));
         let local = Arc::new(AtomicUsize::new(0));
+        let slots = Slots::default();
+        let shared = self.share.as_ref().map_or_else(Arc::default, |share| {
+            share.join(&slots);
+            share.open().clone()
+        });
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -125,18 +139,30 @@ impl Endpoint {
                     continue;
                 }
             };
-            if open.load(Ordering::Relaxed) >= self.max_connections {
-                self.metrics.refused();
-                continue;
+            let mut room = self.room(open.load(Ordering::Relaxed), &slots);
+            if room == Room::Evicting {
+                // Their workers have to get to it.
+                tokio::time::sleep(EVICTION_PAUSE).await;
+                room = self.room(open.load(Ordering::Relaxed), &slots);
+            }
+            match room {
+                Room::Free => {}
+                // Let the connection end, which may be served by this thread.
+                Room::Evicted => tokio::task::yield_now().await,
+                Room::Evicting | Room::None => {
+                    self.metrics.refused();
+                    continue;
+                }
             }
             let worker = workers.as_deref().and_then(Workers::least_loaded);
-            let counts = [open.clone(), worker.map_or(&local, |worker| &worker.open).clone()];
+            let counts = [open.clone(), worker.map_or(&local, |worker| &worker.open).clone(), shared.clone()];
             let job = Job {
                 accepted,
                 wire: self.wire.clone(),
                 tls: self.tls.clone(),
                 closing: closing.clone(),
                 metrics: self.metrics.clone(),
+                slot: Arc::new(slots.open()),
                 guard: ConnectionGuard::new(counts, self.metrics.accepted(), alive.clone()),
             };
             match worker {
@@ -149,6 +175,18 @@ impl Endpoint {
             }
         }
     }
+
+    /// Makes room for a new connection. One that is closed for it is counted as refused.
+    fn room(&self, open: usize, slots: &Slots) -> Room {
+        let room = match Room::make(open, self.max_connections, || slots.evict()) {
+            Room::Free => self.share.as_ref().map_or(Room::Free, ConnectionShare::make_room),
+            room => room,
+        };
+        if room == Room::Evicted {
+            self.metrics.refused();
+        }
+        room
+    }
 }
 
 /// Serves connections until the queue is closed.
@@ -158,9 +196,25 @@ async fn work(mut inbox: mpsc::Receiver<Job>) {
     }
 }
 
-/// Serves one connection on the current runtime.
+/// Serves one connection on the current runtime, unless it has to make room for another.
 async fn serve(job: Job) {
-    let Job { accepted, wire, tls, closing, metrics, guard: _guard } = job;
+    let Job { accepted, wire, tls, closing, metrics, slot, guard: _guard } = job;
+    let evicted = slot.evicted();
+    tokio::select! {
+        biased;
+        () = serve_stream(accepted, wire, tls, closing, metrics, slot) => {}
+        () = evicted => {}
+    }
+}
+
+async fn serve_stream(
+    accepted: AcceptedStream,
+    wire: Arc<dyn Wire>,
+    tls: Option<Arc<Tls>>,
+    closing: Closing,
+    metrics: ListenerMetrics,
+    slot: Arc<Slot>,
+) {
     let stream = match accepted {
         AcceptedStream::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
         AcceptedStream::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
@@ -170,7 +224,7 @@ async fn serve(job: Job) {
         (stream, _) => stream,
     };
     match stream {
-        Ok(stream) => wire.serve(stream, closing).await,
+        Ok(stream) => wire.serve(stream, closing, slot).await,
         Err(error) => {
             tracing::debug!(%error, "setting up a connection failed");
             metrics.tls_failed();
@@ -179,7 +233,7 @@ async fn serve(job: Job) {
 }
 
 impl ConnectionGuard {
-    fn new(counts: [Arc<AtomicUsize>; 2], counted: OpenConnection, alive: mpsc::Sender<()>) -> ConnectionGuard {
+    fn new(counts: [Arc<AtomicUsize>; 3], counted: OpenConnection, alive: mpsc::Sender<()>) -> ConnectionGuard {
         for count in &counts {
             count.fetch_add(1, Ordering::Relaxed);
         }

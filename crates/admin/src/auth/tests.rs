@@ -94,7 +94,7 @@ impl Served {
     async fn ask(&self, peer: ClientPeer, what: &str, headers: &[&str], body: &str) -> Reply {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (_closer, closing) = Closer::new();
-        let server = self.admin.clone().serve_peer(Stream::Unix(ours), closing, peer);
+        let server = self.admin.clone().serve_peer(Stream::Unix(ours), closing, Arc::default(), peer);
         let host = if headers.iter().any(|header| header.starts_with("Host:")) { "" } else { "Host: localhost\r\n" };
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let request = format!(

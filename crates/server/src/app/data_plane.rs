@@ -55,7 +55,7 @@ impl DataPlane {
         let grpc = Arc::new(grpc.with_access_control(access(settings.grpc.auth)));
         let http_gate = gate("http", settings.http.max_in_flight);
         let http = http(foundation, http_gate, receipts, access(settings.http.auth));
-        let resp = Resp::new(gate("resp", settings.resp.max_in_flight));
+        let resp = Resp::new(gate("resp", settings.resp.max_in_flight), settings.http.body_timeout);
         Ok(DataPlane { grpc, http, resp, traces })
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use tollgate_net::Address;
+use tollgate_net::descriptors::{self, ConnectionShare};
 use tollgate_net::listener::Listener;
 use tollgate_net::tls::{self, Tls, TlsFiles};
 use tollgate_net::workers::{Endpoint, Wire};
 
 use super::component::{Foundation, Tasks};
-use crate::config::{self, ListenSettings};
+use crate::config::{self, ListenSettings, ServerSettings};
 
 /// Binds listeners and collects the errors.
 pub(super) struct EndpointBuilder<'f> {
@@ -15,11 +17,13 @@ pub(super) struct EndpointBuilder<'f> {
     addresses: Vec<(&'static str, String)>,
     errors: Vec<String>,
     secured: Vec<Arc<Tls>>,
+    share: ConnectionShare,
 }
 
 impl<'f> EndpointBuilder<'f> {
     pub(super) fn new(foundation: &'f Foundation<'f>) -> EndpointBuilder<'f> {
-        EndpointBuilder { foundation, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new() }
+        let share = share(foundation.settings);
+        EndpointBuilder { foundation, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new(), share }
     }
 
     /// Binds a listener, unless it is off. [`finish`](EndpointBuilder::finish) reports the errors.
@@ -42,7 +46,8 @@ impl<'f> EndpointBuilder<'f> {
             Ok(Some(listener)) => {
                 self.addresses.push((name, listener.to_string()));
                 let metrics = self.foundation.metrics.listener(name);
-                Some(Endpoint { listener, wire, tls, max_connections: listen.max_connections, metrics })
+                let share = (name != "admin").then(|| self.share.clone());
+                Some(Endpoint { listener, wire, tls, max_connections: listen.max_connections, share, metrics })
             }
             Err(error) => {
                 let address = &listen.address;
@@ -64,6 +69,27 @@ impl<'f> EndpointBuilder<'f> {
         }
         if self.errors.is_empty() { Ok(self.addresses) } else { Err(self.errors) }
     }
+}
+
+/// Raises the limit on open files, and returns the share of gateways and applications in it.
+fn share(settings: &ServerSettings) -> ConnectionShare {
+    let connections = |listen: &ListenSettings| match listen.address {
+        Address::Off => 0,
+        _ => listen.max_connections,
+    };
+    let limit = descriptors::raise_limit();
+    let share = ConnectionShare::new(limit, connections(&settings.admin.listen));
+    let data = [&settings.grpc.listen, &settings.http.listen, &settings.resp.listen];
+    let requested = data.into_iter().map(connections).fold(0, usize::saturating_add);
+    if requested > share.max() {
+        tracing::warn!(
+            "this process may have {limit} open files: of the {requested} connections that grpc_max_connections, http_max_connections \
+             and resp_max_connections allow, {} can be open at a time, as others are reserved for the admin listener, rules and \
+             databases; raise the hard limit (LimitNOFILE, ulimit -Hn), or lower these settings",
+            share.max()
+        );
+    }
+    share
 }
 
 fn tls_files(tls: &config::TlsSettings) -> TlsFiles {

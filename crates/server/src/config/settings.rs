@@ -59,7 +59,7 @@ pub struct ListenSettings {
     pub address: Address,
     /// `None` means no TLS.
     pub tls: Option<TlsSettings>,
-    /// The maximum number of connections; others are closed at once.
+    /// The maximum number of connections. Beyond it one without a request is closed, else the new one.
     pub max_connections: usize,
 }
 

@@ -32,7 +32,7 @@ use crate::gate::timeout;
 use body::GrpcBody;
 use status::GrpcStatus;
 use tollgate_net::budget::Budget;
-use tollgate_net::{Closing, Stream, timeout};
+use tollgate_net::{Closing, Slot, Stream, timeout};
 
 pub use auxiliary::{AuxiliaryServices, follow_health};
 
@@ -96,9 +96,10 @@ impl Grpc {
     }
 
     /// Serves one connection until it ends.
-    pub async fn serve(self: Arc<Self>, stream: Stream, mut closing: Closing) {
+    pub async fn serve(self: Arc<Self>, stream: Stream, mut closing: Closing, slot: Arc<Slot>) {
         let config = self.config;
         let service = service_fn(move |request| {
+            slot.begin_first();
             let grpc = self.clone();
             async move { Ok::<_, Infallible>(grpc.call(request).await) }
         });
@@ -239,7 +240,12 @@ async fn max_age_reached(age: Option<Duration>) {
 }
 
 impl tollgate_net::workers::Wire for Grpc {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
-        Box::pin(Grpc::serve(self, stream, closing))
+    fn serve(
+        self: Arc<Self>,
+        stream: Stream,
+        closing: Closing,
+        slot: Arc<Slot>,
+    ) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Grpc::serve(self, stream, closing, slot))
     }
 }

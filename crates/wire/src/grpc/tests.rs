@@ -45,7 +45,7 @@ fn connect(store: &Arc<GatedStore>) -> (UnixStream, Closer) {
     let grpc = Grpc::new(Arc::new(Envoy::new(Arc::new(gate), ResponseExtras::default())), others, CONFIG);
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (closer, closing) = Closer::new();
-    tokio::spawn(Arc::new(grpc).serve(Stream::Unix(theirs), closing));
+    tokio::spawn(Arc::new(grpc).serve(Stream::Unix(theirs), closing, Arc::default()));
     (ours, closer)
 }
 

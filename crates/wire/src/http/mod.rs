@@ -46,7 +46,7 @@ use crate::gate::Gate;
 use crate::receipts::Receipts;
 use problem::ProblemResponse;
 pub use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, HttpTimeouts};
-use tollgate_net::{Closing, Stream};
+use tollgate_net::{Closing, Slot, Stream};
 use tollgate_telemetry::Health;
 
 /// The parts of the HTTP wire.
@@ -126,11 +126,13 @@ impl HttpConfig {
 
 impl Http {
     /// Serves one connection until it ends, is idle for too long, or the server stops.
-    pub async fn serve(self: Arc<Http>, stream: Stream, mut closing: Closing) {
+    pub async fn serve(self: Arc<Http>, stream: Stream, mut closing: Closing, slot: Arc<Slot>) {
         let requests = AtomicU64::new(0);
         let http = &*self;
         let service = service_fn(|request| {
-            requests.fetch_add(1, Ordering::Relaxed);
+            if requests.fetch_add(1, Ordering::Relaxed) == 0 {
+                slot.begin();
+            }
             async move { Ok::<_, Infallible>(http.respond(request).await) }
         });
         let mut connection = pin!(
@@ -223,7 +225,12 @@ async fn unknown_path(uri: http::Uri) -> ProblemResponse {
 }
 
 impl tollgate_net::workers::Wire for Http {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
-        Box::pin(Http::serve(self, stream, closing))
+    fn serve(
+        self: Arc<Self>,
+        stream: Stream,
+        closing: Closing,
+        slot: Arc<Slot>,
+    ) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Http::serve(self, stream, closing, slot))
     }
 }

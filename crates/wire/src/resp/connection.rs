@@ -1,13 +1,13 @@
 //! One connection: what has been read is decided in order, and answered by one write.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tollgate::Throttler;
 
 use super::Resp;
@@ -16,16 +16,22 @@ use super::frame::{Arguments, Parser};
 use super::handlers::{self, AfterReply, ClientState};
 use super::reply::Replies;
 use crate::gate::{MAX_PENDING_THROTTLES, ThrottleBatch};
-use tollgate_net::{Closing, Stream};
+use tollgate_net::budget::Reservation;
+use tollgate_net::{Closing, Slot, Stream};
 use tollgate_store::Counters;
 
 /// A client's connection, with its unanswered input.
 #[derive(Debug)]
-pub(super) struct RespConnection {
-    resp: Arc<Resp>,
+pub(super) struct RespConnection<'r> {
+    resp: &'r Resp,
     stream: Stream,
     closing: Closing,
+    slot: Arc<Slot>,
     buffer: BytesMut,
+    /// The share of the buffer in the memory of all connections.
+    reserved: Option<Reservation<'r>>,
+    /// Ends when the unfinished command should have arrived; `None` if there is none.
+    arrival: Option<Pin<Box<Sleep>>>,
     /// The size of a read: it grows when reads fill it.
     read_size: usize,
     parser: Parser,
@@ -42,6 +48,17 @@ struct Responder {
     pending: Vec<(ThrottleDialect, u64)>,
 }
 
+/// Why nothing more is read.
+#[derive(Debug)]
+enum ReadEnd {
+    /// The client or the server ends the connection.
+    Closed,
+    /// The unfinished command took too long.
+    TooSlow,
+    /// There is no memory for the rest of the unfinished command.
+    NoMemory,
+}
+
 /// The next step after the replies have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
@@ -54,6 +71,8 @@ enum NextStep {
 /// The size of a read, at first and at most.
 const MIN_READ_BYTES: usize = 4 * 1024;
 const MAX_READ_BYTES: usize = 64 * 1024;
+/// The part of a connection's buffer that is not counted against the memory of all.
+const UNCOUNTED_BYTES: usize = 2 * MIN_READ_BYTES;
 /// When this many bytes of replies are pending, they are sent before more is decided, so that memory is bounded.
 const MAX_PENDING_BYTES: usize = 64 * 1024;
 /// After this many bytes other connections get a turn.
@@ -65,14 +84,23 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_millis(250);
 const MAX_LINGER_BYTES: usize = 1024 * 1024;
 
-impl RespConnection {
-    pub(super) fn new(resp: Arc<Resp>, stream: Stream, closing: Closing, id: u64) -> RespConnection {
+impl<'r> RespConnection<'r> {
+    pub(super) fn new(
+        resp: &'r Resp,
+        stream: Stream,
+        closing: Closing,
+        slot: Arc<Slot>,
+        id: u64,
+    ) -> RespConnection<'r> {
         let throttler = resp.gate.throttler(Resp::SPACE);
         RespConnection {
             resp,
             stream,
             closing,
+            slot,
             buffer: BytesMut::new(),
+            reserved: resp.arriving.reserve(0),
+            arrival: None,
             read_size: MIN_READ_BYTES,
             parser: Parser::default(),
             replies: Replies::default(),
@@ -90,8 +118,12 @@ impl RespConnection {
                 NextStep::Close => break,
                 NextStep::Answer => tokio::task::yield_now().await,
                 NextStep::Read => match self.read().await? {
-                    Some(read) => turn += read,
-                    None => break,
+                    Ok(read) => turn += read,
+                    Err(end) => {
+                        self.explain(&end);
+                        self.send().await?;
+                        break;
+                    }
                 },
             }
             if turn >= MAX_TURN_BYTES {
@@ -104,7 +136,8 @@ impl RespConnection {
 
     /// Decides the complete commands that have been read.
     async fn answer(&mut self) -> NextStep {
-        let RespConnection { resp, buffer, parser, replies, responder, .. } = self;
+        let RespConnection { resp, slot, buffer, arrival, parser, replies, responder, .. } = self;
+        let resp = *resp;
         let mut batch = resp.gate.batch();
         let waits = batch.waits();
         let (mut read, mut commands) = (0, 0);
@@ -140,6 +173,12 @@ impl RespConnection {
         responder.flush_pending(&mut batch, replies).await;
         drop(batch);
         buffer.advance(read);
+        if read > 0 {
+            *arrival = None;
+        }
+        if commands > 0 {
+            slot.begin_first();
+        }
         resp.counts.answered(commands);
         next
     }
@@ -165,26 +204,66 @@ impl RespConnection {
         Ok(())
     }
 
-    /// Reads what is available, or waits for it; `None` at the end.
-    async fn read(&mut self) -> io::Result<Option<usize>> {
+    /// Reads what is available, or waits for it.
+    async fn read(&mut self) -> io::Result<Result<usize, ReadEnd>> {
         if self.closing.has_begun() {
-            return Ok(None);
+            return Ok(Err(ReadEnd::Closed));
         }
-        if self.buffer.is_empty() && self.buffer.capacity() > MAX_READ_BYTES {
-            // A long command was processed: its buffer is freed.
-            self.buffer = BytesMut::new();
+        if !self.make_room() {
+            return Ok(Err(ReadEnd::NoMemory));
         }
-        self.buffer.reserve(self.read_size);
+        if !self.buffer.is_empty() && self.arrival.is_none() {
+            self.arrival = Some(Box::pin(sleep(self.resp.command_timeout)));
+        }
         let mut limited = (&mut self.buffer).limit(self.read_size);
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(&mut limited) => read?,
             () = self.closing.begun() => 0,
+            () = arrived_late(&mut self.arrival) => return Ok(Err(ReadEnd::TooSlow)),
         };
         if read == self.read_size {
             self.read_size = (2 * self.read_size).min(MAX_READ_BYTES);
         }
-        Ok(Some(read).filter(|read| *read > 0))
+        Ok(Some(read).filter(|read| *read > 0).ok_or(ReadEnd::Closed))
+    }
+
+    /// Has the buffer take the next read; `false` if there is no memory for it.
+    fn make_room(&mut self) -> bool {
+        if self.buffer.is_empty() && self.buffer.capacity() > MAX_READ_BYTES {
+            // A long command was processed: its buffer is freed.
+            self.buffer = BytesMut::new();
+        }
+        if self.reserve() {
+            return true;
+        }
+        // Under pressure, space that only saves reads is given up: short commands always fit.
+        self.read_size = MIN_READ_BYTES;
+        self.buffer = BytesMut::from(&self.buffer[..]);
+        self.reserve()
+    }
+
+    /// Reserves the next read, first of the memory of all connections.
+    fn reserve(&mut self) -> bool {
+        let (length, capacity) = (self.buffer.len(), self.buffer.capacity());
+        // Where a read does not fit, the buffer at least doubles.
+        let needed = length + self.read_size;
+        let next = if needed > capacity { needed.max(2 * capacity) } else { capacity };
+        let counted = next.saturating_sub(UNCOUNTED_BYTES);
+        let fits = self.reserved.as_mut().is_some_and(|reserved| reserved.resize(counted));
+        if fits {
+            self.buffer.reserve(self.read_size);
+        }
+        fits
+    }
+
+    /// Tells the client why its unfinished command is not waited for.
+    fn explain(&mut self, end: &ReadEnd) {
+        match end {
+            ReadEnd::Closed => {}
+            ReadEnd::TooSlow => self.replies.error("ERR", &"Protocol error: the command took too long to arrive"),
+            ReadEnd::NoMemory => self.replies.error("BUSY", &"too many unfinished commands are arriving; try again"),
+        }
     }
 
     /// Closes the connection so that the last replies arrive.
@@ -299,6 +378,14 @@ fn refuse(error: &CommandError<'_>, batch: &ThrottleBatch<'_>, replies: &mut Rep
         batch.count_refused();
     }
     replies.error(error.code(), error);
+}
+
+/// Completes when the unfinished command should have arrived.
+async fn arrived_late(arrival: &mut Option<Pin<Box<Sleep>>>) {
+    match arrival {
+        Some(arrival) => arrival.as_mut().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Whether this is an HTTP request, which a browser may have been made to send: nothing that follows may be taken for

@@ -13,18 +13,27 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use connection::RespConnection;
 
 use crate::gate::Gate;
-use tollgate_net::{Closing, Stream};
+use tollgate_net::budget::Budget;
+use tollgate_net::{Closing, Slot, Stream};
 
 /// The RESP wire.
 #[derive(Debug)]
 pub struct Resp {
     gate: Arc<Gate>,
     counts: RespCounts,
+    /// The memory of unfinished commands, over all connections.
+    arriving: Budget,
+    /// How long a command may take to arrive.
+    command_timeout: Duration,
 }
+
+/// The memory of all input buffers, beyond what every connection has. A connection whose unfinished command needs more is closed.
+const MAX_ARRIVING_BYTES: usize = 64 * 1024 * 1024;
 
 /// The counters of `INFO`.
 #[derive(Debug, Default)]
@@ -41,14 +50,16 @@ impl Resp {
     /// The key space of throttles.
     const SPACE: &'static str = "resp";
 
-    pub fn new(gate: Arc<Gate>) -> Arc<Resp> {
-        Arc::new(Resp { gate, counts: RespCounts::default() })
+    /// `command_timeout`: how long a command may take to arrive, from its first byte.
+    pub fn new(gate: Arc<Gate>, command_timeout: Duration) -> Arc<Resp> {
+        let (counts, arriving) = (RespCounts::default(), Budget::new(MAX_ARRIVING_BYTES));
+        Arc::new(Resp { gate, counts, arriving, command_timeout })
     }
 
     /// Serves a connection until one side closes it.
-    pub async fn serve(self: Arc<Self>, stream: Stream, closing: Closing) {
+    pub async fn serve(self: Arc<Self>, stream: Stream, closing: Closing, slot: Arc<Slot>) {
         let (id, _open) = self.counts.open();
-        if let Err(error) = RespConnection::new(self.clone(), stream, closing, id).serve().await {
+        if let Err(error) = RespConnection::new(&self, stream, closing, slot, id).serve().await {
             // Clients may disconnect at any time.
             tracing::debug!(%error, "RESP connection failed");
         }
@@ -76,7 +87,12 @@ impl Drop for OpenConnection<'_> {
 }
 
 impl tollgate_net::workers::Wire for Resp {
-    fn serve(self: Arc<Self>, stream: Stream, closing: Closing) -> tollgate_net::workers::ConnectionFuture {
-        Box::pin(Resp::serve(self, stream, closing))
+    fn serve(
+        self: Arc<Self>,
+        stream: Stream,
+        closing: Closing,
+        slot: Arc<Slot>,
+    ) -> tollgate_net::workers::ConnectionFuture {
+        Box::pin(Resp::serve(self, stream, closing, slot))
     }
 }

@@ -150,7 +150,7 @@ fn listener(listener: &'static str) -> Vec<Setting> {
             "max_connections",
             SettingKind::Number { min: 1, max: MAX_AT_ONCE },
             connections,
-            "The maximum number of connections; others are closed at once",
+            "The maximum number of connections; beyond it, those that wait for a first request are closed, or the new one",
         ),
     ];
     if listener != "admin" {
@@ -226,7 +226,13 @@ fn http() -> Vec<Setting> {
             "60s",
             "How long a connection may be idle between requests",
         ),
-        row(GROUP, "body_timeout", time(100, 300_000), "5s", "How long a request may take to arrive"),
+        row(
+            GROUP,
+            "body_timeout",
+            time(100, 300_000),
+            "5s",
+            "How long a request may take to arrive: a body, a gRPC message, a RESP command",
+        ),
         row(
             GROUP,
             "http_headers",

@@ -1,5 +1,6 @@
 //! The real server: starts, checks, reloads, stops and crashes.
 
+mod connections;
 mod decisions;
 mod grpc;
 mod lifecycle;

@@ -52,7 +52,7 @@ fn connections_are_bounded() {
 }
 
 /// The memory of a process, in MiB.
-fn memory(id: u32) -> u64 {
+pub(super) fn memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024

@@ -224,7 +224,7 @@ Counter tollgate_connections_accepted_total [listener]
     "Accepted connections"
     "As many as requests: clients do not reuse connections"
 Counter tollgate_connections_refused_total [listener]
-    "Connections closed at once because there were too many"
+    "Connections closed because there were too many: new ones, or others that had sent no request"
     "More servers, a higher bound, or a client that leaks connections"
 Counter tollgate_tls_handshake_failures_total [listener]
     "Failed TLS handshakes"

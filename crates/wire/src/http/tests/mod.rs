@@ -93,7 +93,7 @@ impl Server {
     /// A connection to it.
     fn connect(&self) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        tokio::spawn(Arc::clone(&self.http).serve(Stream::Unix(theirs), self.closing.clone()));
+        tokio::spawn(Arc::clone(&self.http).serve(Stream::Unix(theirs), self.closing.clone(), Arc::default()));
         ours
     }
 

@@ -1,8 +1,13 @@
 //! Clients that send a lot, stop reading, or are cut off; a server that is overloaded or about to stop.
 
 use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use tollgate_testing::until;
+
+use super::super::MAX_ARRIVING_BYTES;
 use super::server::{PATIENCE, Server, Settings, assert_close, connect, exchange, fives, rest, sent, take};
 
 const THROTTLE: &[&[u8]] = &[b"CL.THROTTLE", b"k", b"99999", b"1", b"86400"];
@@ -77,6 +82,50 @@ fn a_connection_that_is_cut_in_a_command_is_forgotten() {
     assert_eq!(take(&mut stream, expected.len()), expected);
     let counted = exchange(server.address, &[&sent(THROTTLE)[..], b"\r\n"].concat());
     assert_eq!(counted, b"*5\r\n:0\r\n:100000\r\n:99999\r\n:-1\r\n:86400\r\n", "the half of a command took nothing");
+}
+
+/// An unfinished command of about a megabyte.
+fn unfinished() -> Vec<u8> {
+    let argument = [&b"$60000\r\n"[..], &[b'x'; 60_000], b"\r\n"].concat();
+    [&b"*100\r\n"[..], &argument.repeat(17)].concat()
+}
+
+#[test]
+fn a_command_has_to_arrive_in_time() {
+    let settings = Settings { command_timeout: Duration::from_millis(300), ..Settings::default() };
+    let server = Server::with(settings);
+    let mut idle = server.connect();
+    let mut slow = server.connect();
+    slow.write_all(b"PING\r\n*1\r\n$4\r\nPI").unwrap();
+    let expected = b"+PONG\r\n-ERR Protocol error: the command took too long to arrive\r\n";
+    assert_eq!(rest(&mut slow), expected);
+    // Between commands there is no time limit.
+    idle.write_all(b"PING\r\n").unwrap();
+    assert_eq!(take(&mut idle, 7), b"+PONG\r\n");
+}
+
+#[test]
+fn unfinished_commands_share_a_bounded_memory_that_is_given_back() {
+    let server = Server::start();
+    let part = unfinished();
+    let mut clients: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        // A connection that was closed already can't be written to.
+        let _ = client.write_all(&part);
+    }
+    let open = || server.resp.counts.open.load(Ordering::Relaxed);
+    // Each buffer has one to two megabytes.
+    until("the others are closed", || open() <= 64);
+    assert!((30..=64).contains(&open()), "{}", open());
+    assert!(server.resp.arriving.reserve(MAX_ARRIVING_BYTES / 2).is_none());
+    // Short commands always fit, in several parts too.
+    let mut other = server.connect();
+    other.write_all(b"*1\r\n$4\r\nPI").unwrap();
+    other.write_all(b"NG\r\n").unwrap();
+    assert_eq!(take(&mut other, 7), b"+PONG\r\n");
+    assert_eq!(rest(clients.last_mut().unwrap()), b"-BUSY too many unfinished commands are arriving; try again\r\n");
+    drop(clients);
+    until("the memory is given back", || server.resp.arriving.reserve(MAX_ARRIVING_BYTES).is_some());
 }
 
 #[test]

@@ -33,11 +33,12 @@ pub(super) struct Server {
 pub(super) struct Settings {
     pub(super) shadow: bool,
     pub(super) max_in_flight: usize,
+    pub(super) command_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { shadow: false, max_in_flight: 1024 }
+        Settings { shadow: false, max_in_flight: 1024, command_timeout: PATIENCE }
     }
 }
 
@@ -54,7 +55,7 @@ impl Server {
         let limiter = Limiter::new(Ruleset::compile(Vec::new(), 1).unwrap(), counters);
         let metrics = Metrics::new().wire("resp");
         let gate = Gate::new(Arc::new(limiter), settings.shadow, settings.max_in_flight, metrics);
-        let resp = Resp::new(Arc::new(gate));
+        let resp = Resp::new(Arc::new(gate), settings.command_timeout);
         let (closer, closing) = Closer::new();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -72,7 +73,7 @@ impl Server {
                         accepted = listener.accept() => {
                             let stream = accepted.unwrap().0;
                             stream.set_nodelay(true).unwrap();
-                            connections.spawn(shared.clone().serve(Stream::Tcp(stream), closing.clone()));
+                            connections.spawn(shared.clone().serve(Stream::Tcp(stream), closing.clone(), Arc::default()));
                         }
                     }
                 }
