@@ -7,6 +7,7 @@
 //! | `axum` | the same, with the matched route's path and the peer's address from axum |
 
 pub mod problem;
+pub mod request_target;
 pub mod response;
 #[cfg(feature = "tower")]
 pub mod tower;

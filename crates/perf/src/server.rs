@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Counters, Limiter, MemoryConfig};
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, Jitter, ResponseStyle, ScopeValues};
 use tollgate_net::closing::Closer;
 use tollgate_net::workers::Wire;
@@ -16,7 +17,7 @@ use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_wire::envoy::{Envoy, ResponseExtras};
 use tollgate_wire::grpc::{AuxiliaryServices, Grpc, GrpcConfig};
-use tollgate_wire::http::{AuthorizeSettings, Http, HttpConfig, HttpTimeouts};
+use tollgate_wire::http::{AuthorizeSettings, HostSettings, Http, HttpConfig, HttpTimeouts};
 use tollgate_wire::resp::Resp;
 use tollgate_wire::{Gate, Receipts};
 
@@ -80,7 +81,9 @@ impl Server {
             health: Arc::new(Health::default()),
             style,
             authorize: AuthorizeSettings::default(),
+            normalization: PathNormalization::default(),
             timeouts: HttpTimeouts { idle: Duration::from_secs(3_600), body: Duration::from_secs(60) },
+            hosts: HostSettings::default(),
             access: None,
             extra: None,
         }

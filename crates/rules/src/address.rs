@@ -1,7 +1,7 @@
 //! Addresses as attribute values.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use tollgate_core::Value;
@@ -16,18 +16,31 @@ pub(crate) const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_addres
 const MAPPED_BITS: u8 = 96;
 
 /// Whether an attribute is known to have addresses.
-pub(crate) fn is_address(attribute: &str) -> bool {
+pub fn is_address(attribute: &str) -> bool {
     ADDRESSES.contains(&attribute)
+}
+
+/// An address, possibly with a port, which identifies a connection and not a caller: `203.0.113.7`,
+/// `203.0.113.7:443`, `2001:db8::7`, `[2001:db8::7]`, `[2001:db8::7]:443`.
+#[inline]
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| address_with_port(text))
+}
+
+#[cold]
+fn address_with_port(text: &str) -> Option<IpAddr> {
+    let with_port = text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    with_port.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6))
 }
 
 /// An address as part of a key: IPv6 by its network, because one caller has many addresses; IPv4 as it is, in
 /// whichever form it came. Anything else stays text.
 pub(crate) fn counted(value: &str, ipv6_prefix: u8) -> Value<'_> {
-    match value.parse() {
-        Ok(IpAddr::V4(address)) => Value::network(address.to_ipv6_mapped(), 128),
-        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Value::network(address, 128),
-        Ok(IpAddr::V6(address)) => Value::network(address, ipv6_prefix),
-        Err(_) => Value::Text(value),
+    match parse_address(value) {
+        Some(IpAddr::V4(address)) => Value::network(address.to_ipv6_mapped(), 128),
+        Some(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Value::network(address, 128),
+        Some(IpAddr::V6(address)) => Value::network(address, ipv6_prefix),
+        None => Value::Text(value),
     }
 }
 
@@ -127,6 +140,11 @@ mod tests {
         assert_eq!(counted("10.0.0.1", 56).to_string(), "10.0.0.1");
         assert_eq!(counted("fe80::1%eth0", 56), Value::Text("fe80::1%eth0"));
         assert_eq!(counted("", 56), Value::Text(""));
+        assert_eq!(counted("10.0.0.1:443", 56), counted("10.0.0.1", 56));
+        for with_port in ["[2001:db8::7]:443", "[2001:db8::7]"] {
+            assert_eq!(counted(with_port, 56), counted("2001:db8::7", 56));
+        }
+        assert_eq!(counted("10.0.0.1:port", 56), Value::Text("10.0.0.1:port"));
     }
 
     #[test]

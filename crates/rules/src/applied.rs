@@ -22,6 +22,10 @@ pub struct MatchedRules {
     pub needs_receipt: bool,
     /// The number of concurrency limits that did not apply because the caller could not release a hold.
     pub not_held: u32,
+    /// The number of rules whose cost was malformed, and counted as 1.
+    pub bad_costs: u32,
+    /// The number of limits that were dropped because too many applied. Their failure policies let the request pass.
+    pub dropped: u32,
     /// The block of the caller or of its address. Unless the request is only marked, nothing is claimed.
     pub block: Option<Block>,
 }

@@ -3,12 +3,10 @@
 use tollgate_core::key::HashSecret;
 use tollgate_core::{Key, Mode, Value};
 
-use crate::address::counted;
+use crate::address::{counted, parse_address};
 use crate::attributes::{Attribute, Attributes};
-use crate::error::{BadCost, RequestError};
 use crate::model::{RuleMode, Test};
 use crate::rule::{CompiledCost, CompiledKeyPart, Rule};
-use crate::ruleset::Domain;
 
 /// Why a rule does not apply.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +15,15 @@ pub(crate) enum Miss<'a> {
     Key(Attribute),
     /// A clause does not hold.
     Clause(Attribute, &'a Test),
+}
+
+/// The cost of a request under a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Units {
+    Known(u64),
+    /// The attribute with the cost is not a whole number. It is often a client's, so it must not be an error: the
+    /// request would pass where errors do.
+    Malformed,
 }
 
 /// Not a secret: every server must choose the same callers.
@@ -41,34 +48,25 @@ impl Rule {
     /// The cost of the request. `None` if the rule does not apply because of it. A request of cost 0 is a peek under
     /// every rule.
     #[inline]
-    pub(crate) fn units(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
+    pub(crate) fn units(&self, attributes: &Attributes<'_>) -> Option<Units> {
         match self.cost {
-            CompiledCost::Request => Ok(Some(attributes.cost)),
-            _ => {
-                let units = self.own_cost(attributes, domain)?;
-                Ok(units.map(|units| if attributes.cost == 0 { 0 } else { units }))
-            }
+            CompiledCost::Request => Some(Units::Known(attributes.cost)),
+            _ => self.own_cost(attributes).map(|units| if attributes.cost == 0 { Units::Known(0) } else { units }),
         }
     }
 
-    fn own_cost(&self, attributes: &Attributes<'_>, domain: &Domain) -> Result<Option<u64>, RequestError> {
-        Ok(match &self.cost {
-            CompiledCost::Request => Some(attributes.cost),
-            CompiledCost::Fixed(cost) => Some(*cost),
-            CompiledCost::Attribute(attribute) => match attributes.get(*attribute) {
-                Some(text) => Some(whole_number(text).ok_or_else(|| {
-                    let attribute = domain.attribute_name(*attribute).to_owned();
-                    RequestError::BadCost(Box::new(BadCost { rule: self.name.to_string(), attribute }))
-                })?),
-                None => None,
-            },
-            CompiledCost::Table { attribute, cases, default } => match attributes.get(*attribute) {
-                Some(value) => {
-                    cases.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, cost)| *cost).or(*default)
-                }
-                None => *default,
-            },
-        })
+    fn own_cost(&self, attributes: &Attributes<'_>) -> Option<Units> {
+        match &self.cost {
+            CompiledCost::Request => Some(Units::Known(attributes.cost)),
+            CompiledCost::Fixed(cost) => Some(Units::Known(*cost)),
+            CompiledCost::Attribute(attribute) => attributes.get(*attribute).map(whole_number),
+            CompiledCost::Table { attribute, cases, default } => {
+                let case = attributes
+                    .get(*attribute)
+                    .and_then(|value| cases.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, cost)| *cost));
+                case.or(*default).map(Units::Known)
+            }
+        }
     }
 
     /// The descriptors of the request with attributes of its key and clauses, as a bit set; all if there are none.
@@ -116,9 +114,13 @@ impl Rule {
     }
 }
 
-/// A number in digits only: a sign or a space is an error.
-fn whole_number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+/// A number in digits only; a sign or a space is malformed. A number that is too large is the largest one, so that it
+/// can't be cheaper than a smaller one.
+fn whole_number(text: &str) -> Units {
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Units::Known(text.parse().unwrap_or(u64::MAX)),
+        false => Units::Malformed,
+    }
 }
 
 impl Test {
@@ -128,7 +130,7 @@ impl Test {
             (Test::Absent, value) => value.is_none(),
             (Test::AnyOf(patterns), Some(value)) => patterns.iter().any(|pattern| pattern.matches(value)),
             (Test::Within(networks), Some(value)) => {
-                value.parse().is_ok_and(|address| networks.iter().any(|network| network.contains(address)))
+                parse_address(value).is_some_and(|address| networks.iter().any(|network| network.contains(address)))
             }
             (Test::AnyOf(_) | Test::Within(_), None) => false,
             (Test::Not(test), value) => !test.holds(value),

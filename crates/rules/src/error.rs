@@ -28,17 +28,6 @@ pub enum RequestError {
     BadOnce,
     /// A limit that came with the request has an unsupported period.
     UnknownUnit,
-    /// The attribute with the cost is not a whole number.
-    BadCost(Box<BadCost>),
-}
-
-/// A cost that is not a whole number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadCost {
-    /// The rule.
-    pub rule: String,
-    /// The attribute with the cost.
-    pub attribute: String,
 }
 
 impl fmt::Display for RequestError {
@@ -56,10 +45,6 @@ impl fmt::Display for RequestError {
             }
             RequestError::UnknownUnit => {
                 write!(f, "a limit in the request counts by the second, minute, hour, day, week, month or year")
-            }
-            RequestError::BadCost(bad) => {
-                let BadCost { rule, attribute } = &**bad;
-                write!(f, "rule {rule} takes the cost from attribute {attribute}, which is not a whole number")
             }
         }
     }

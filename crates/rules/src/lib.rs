@@ -7,6 +7,7 @@
 mod address;
 mod applied;
 mod applies;
+pub mod attribute_text;
 mod attributes;
 mod difference;
 mod error;
@@ -33,9 +34,10 @@ pub mod tenants;
 mod tree;
 pub mod yaml;
 
+pub use address::{is_address, parse_address};
 pub use applied::{AppliedRule, AppliedTerms, MatchedRules};
 pub use difference::{ValueChange, difference};
-pub use error::{BadCost, RequestError};
+pub use error::RequestError;
 pub use explain::RuleMatch;
 pub use layer::{Layer, LayerMode, LayerRule, Switch};
 pub use load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_paths, load_sources};

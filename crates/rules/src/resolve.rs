@@ -3,10 +3,11 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, ReceiptWish, Request, Timestamp, Value,
+    Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, OnFailure, ReceiptWish, Request, Timestamp, Value,
 };
 
 use crate::applied::{AppliedRule, AppliedTerms, MatchedRules};
+use crate::applies::Units;
 use crate::attributes::Attributes;
 use crate::error::RequestError;
 use crate::index::Id;
@@ -158,7 +159,7 @@ impl<'a> RequestResolver<'_, 'a> {
         for &number in &candidates {
             let rule = &domain.rules[number as usize];
             if rule.misses(&attributes, rule.pivot).is_none() {
-                self.add_listed(number, rule, &attributes, tier)?;
+                self.add_listed(number, rule, &attributes, tier);
             }
         }
         if !domain.tree.is_empty() {
@@ -171,24 +172,46 @@ impl<'a> RequestResolver<'_, 'a> {
         }
         match self.claim.charges.len() {
             ..=Claim::MAX_CHARGES => Ok(()),
-            _ => Err(RequestError::TooMany { what: "limits that apply", max: Claim::MAX_CHARGES }),
+            _ => self.drop_excess(),
         }
     }
 
-    fn add_listed(
-        &mut self,
-        number: Id,
-        rule: &'a Rule,
-        attributes: &Attributes<'a>,
-        tier: usize,
-    ) -> Result<(), RequestError> {
-        let Some((cap, by)) = self.cap(rule, tier) else { return Ok(()) };
-        let Some(mut units) = rule.units(attributes, self.domain)? else { return Ok(()) };
+    /// Keeps as many charges as a claim may have. Those that are dropped are answered by their failure policies, which
+    /// must not refuse.
+    #[cold]
+    fn drop_excess(&mut self) -> Result<(), RequestError> {
+        let (charges, applied) = (std::mem::take(&mut self.claim.charges), std::mem::take(&mut self.matched.applied));
+        let mut both: Vec<_> = charges.into_iter().zip(applied).collect();
+        let may_be_dropped = |charge: &Charge<'_>| charge.on_failure != OnFailure::Deny;
+        // The sort is stable: what stays is in order.
+        both.sort_by_key(|(charge, _)| may_be_dropped(charge));
+        let dropped = both.split_off(Claim::MAX_CHARGES);
+        if !dropped.iter().all(|(charge, _)| may_be_dropped(charge)) {
+            return Err(RequestError::TooMany { what: "limits that apply", max: Claim::MAX_CHARGES });
+        }
+        self.matched.dropped = u32::try_from(dropped.len()).unwrap_or(u32::MAX);
+        for (charge, applied) in both {
+            self.claim.charges.push(charge);
+            self.matched.applied.push(applied);
+        }
+        Ok(())
+    }
+
+    fn add_listed(&mut self, number: Id, rule: &'a Rule, attributes: &Attributes<'a>, tier: usize) {
+        let Some((cap, by)) = self.cap(rule, tier) else { return };
+        let Some(units) = rule.units(attributes) else { return };
+        let mut units = match units {
+            Units::Known(units) => units,
+            Units::Malformed => {
+                self.matched.bad_costs += 1;
+                1
+            }
+        };
         if cap.is_concurrency() {
             units = match self.holds {
                 None => {
                     self.matched.not_held += u32::from(self.ask == Ask::Exactly);
-                    return Ok(());
+                    return;
                 }
                 // A request that has ended releases one hold, whatever its cost.
                 Some(Ask::Return { .. }) => 1,
@@ -201,7 +224,6 @@ impl<'a> RequestResolver<'_, 'a> {
             values.push(rule.key_value(part, attributes));
         }
         self.add(number, tier, rule.touches(attributes), (cap, by), values, units);
-        Ok(())
     }
 
     fn add_tree(&mut self, request: &Request<'a>, tier: usize) {

@@ -17,12 +17,12 @@ use crate::index::ByText;
 use crate::layer::Layer;
 use crate::load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_sources};
 use crate::lookup::{self, Index};
-use crate::model::{self, Tier};
+use crate::model::{self, RuleMode, Tier};
 use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
 use crate::problem::RuleProblem;
 use crate::requested::RequestLimits;
-use crate::rule::{CompiledCap, Rule};
+use crate::rule::{CompiledCap, Rule, TierTerms};
 use crate::tenants::name_digest;
 use crate::tree::Tree;
 
@@ -163,6 +163,15 @@ impl Ruleset {
         }
     }
 
+    /// Whether a request that can't be decided must be refused: a limit that refuses when it can't be counted might
+    /// apply to it. Without a domain, a limit of any domain might.
+    pub fn refuses_undecided(&self, domain: Option<&str>) -> bool {
+        match domain {
+            Some(name) => self.domain_number(Some(name)).is_some_and(|number| self.domains[number].refuses_undecided()),
+            None => self.domains.iter().any(Domain::refuses_undecided),
+        }
+    }
+
     /// The longest period of all limits.
     pub fn longest_period(&self) -> Span {
         let rules = self.domains.iter().flat_map(|domain| &domain.rules);
@@ -242,6 +251,19 @@ fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeOwner> {
 }
 
 impl Domain {
+    /// Whether a rule of the list reads this attribute.
+    pub fn reads(&self, attribute: &str) -> bool {
+        self.attributes.contains_key(attribute)
+    }
+
+    /// Whether some limit refuses when it can't be counted.
+    fn refuses_undecided(&self) -> bool {
+        let refuses = |terms: &TierTerms| terms.cap.is_some() && terms.on_failure == OnFailure::Deny;
+        let is_enforced =
+            |rule: &Rule| matches!(rule.mode, RuleMode::Enforce | RuleMode::AnyOf | RuleMode::Share { .. });
+        self.rules.iter().any(|rule| is_enforced(rule) && rule.tiers.iter().any(refuses))
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.name

@@ -92,6 +92,7 @@ impl Decision {
         self.settlement.readings.clear();
         self.settlement.at = Timestamp::default();
         (self.matched.needs_receipt, self.matched.not_held) = (false, 0);
+        (self.matched.bad_costs, self.matched.dropped) = (0, 0);
         self.receipt = None;
     }
 
@@ -174,6 +175,16 @@ impl Decision {
     /// How many concurrency limits did not apply because the caller can't release slots.
     pub fn not_held(&self) -> u32 {
         self.matched.not_held
+    }
+
+    /// How many rules counted the request as 1 because the attribute with its cost is not a whole number.
+    pub fn bad_costs(&self) -> u32 {
+        self.matched.bad_costs
+    }
+
+    /// How many limits were left out because too many applied: only such as fail open.
+    pub fn dropped_limits(&self) -> u32 {
+        self.matched.dropped
     }
 
     /// Every limit that applied to the request.

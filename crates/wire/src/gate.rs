@@ -5,17 +5,19 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use prometheus_client::metrics::gauge::Gauge;
 use tollgate::{
-    Decision, Limiter, Receipt, Replay, Request, RequestError, RequestOutcome, SettleError, SettledReceipt, Span,
-    Store as _,
+    Decision, Limiter, Receipt, Replay, Request, RequestError, RequestOutcome, SettleError, SettledReceipt, Source,
+    Span, Store as _,
 };
 use tollgate_http::response::ResponseContext;
 use tollgate_observe::Observer;
 use tollgate_store::guarded::Level;
 
 use tollgate_store::Counters;
-use tollgate_telemetry::Masked;
-use tollgate_telemetry::metrics::WireMetrics;
+use tollgate_telemetry::metrics::{Repair, WireMetrics};
 use tollgate_telemetry::trace::{CheckOutcome, Tracer};
+
+use crate::unknown_domains::UnknownDomains;
+use tollgate_telemetry::Masked;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,8 @@ pub struct Gate {
     metrics: WireMetrics,
     /// Records throttles, which the limiter's witness does not see.
     observer: Option<Arc<Observer>>,
+    /// Shared by all wires.
+    unknown_domains: Arc<UnknownDomains>,
     /// The wire's name in traces, and their sender.
     wire_name: &'static str,
     tracer: Tracer,
@@ -61,12 +65,18 @@ struct InFlight<'g>(&'g Gauge);
 impl Gate {
     pub fn new(limiter: Arc<Limiter<Counters>>, shadow: bool, max_in_flight: usize, metrics: WireMetrics) -> Gate {
         let waits = !limiter.store().never_waits();
-        Gate { limiter, waits, shadow, max_in_flight, metrics, observer: None, wire_name: "", tracer: Tracer::off() }
+        let (unknown_domains, tracer) = (Arc::default(), Tracer::off());
+        Gate { limiter, waits, shadow, max_in_flight, metrics, observer: None, unknown_domains, wire_name: "", tracer }
     }
 
     /// Reports throttles to the observer.
     pub fn with_observer(self, observer: Arc<Observer>) -> Gate {
         Gate { observer: Some(observer), ..self }
+    }
+
+    /// Reports checks of domains that have no rules.
+    pub fn with_unknown_domains(self, unknown_domains: Arc<UnknownDomains>) -> Gate {
+        Gate { unknown_domains, ..self }
     }
 
     /// Traces checks under this name.
@@ -85,6 +95,9 @@ impl Gate {
     }
 
     /// Decides a request within `timeout`. The headers of the request may contain the trace context of the check.
+    ///
+    /// A request whose idempotency key belongs to another one is decided without the key: clients may choose keys, and
+    /// a check that fails would be a way past the limits.
     pub async fn check(
         &self,
         request: &Request<'_>,
@@ -92,21 +105,44 @@ impl Gate {
         timeout: Option<Span>,
     ) -> Result<Decision, RequestError> {
         let span = self.tracer.check_span(self.wire_name, || traceparent(headers));
-        let decided = match self.admit() {
-            Some(_in_flight) => self.limiter.check_within(request, timeout).await,
-            None => self.limiter.shed(request),
-        };
-        if let Ok(decision) = &decided {
-            self.count(request, decision);
+        let mut decided = self.decide(request, timeout).await;
+        if decided.as_ref().is_ok_and(|decision| decision.replay() == Replay::Conflict) {
+            self.metrics.conflicts.inc();
+            self.metrics.repaired(Repair::KeyConflict);
+            // Boxed, so that the future of a check stays small.
+            decided = Box::pin(self.decide(&Request { once: None, ..*request }, timeout)).await;
+        }
+        match &decided {
+            Ok(decision) => self.count(request, decision),
+            Err(RequestError::UnknownDomain) => {
+                self.metrics.unknown_domain.inc();
+                self.unknown_domains.report(self.wire_name, request.domain.unwrap_or_default());
+            }
+            Err(_) => {}
         }
         match (span, &decided) {
             (None, _) => {}
-            (Some(span), Ok(decision)) if decision.replay() != Replay::Conflict => {
-                span.decided(&self.check_outcome(decision))
-            }
-            (Some(span), _) => span.failed(),
+            (Some(span), Ok(decision)) => span.decided(&self.check_outcome(decision)),
+            (Some(span), Err(_)) => span.failed(),
         }
         decided
+    }
+
+    async fn decide(&self, request: &Request<'_>, timeout: Option<Span>) -> Result<Decision, RequestError> {
+        match self.admit() {
+            Some(_in_flight) => self.limiter.check_within(request, timeout).await,
+            None => self.limiter.shed(request),
+        }
+    }
+
+    /// Answers a check that can't be decided, by the policies of the rules: whether it passes. It is refused if a rule
+    /// that might apply refuses what it can't count. `None` if the domain is not known either.
+    #[cold]
+    pub(crate) fn pass_undecided(&self, domain: Option<&str>) -> bool {
+        let allowed = !self.limiter.rules().refuses_undecided(domain);
+        self.metrics.repaired(Repair::Undecided);
+        self.metrics.decided(allowed, Source::Assumed);
+        allowed || self.shadow
     }
 
     fn check_outcome<'a>(&self, decision: &'a Decision) -> CheckOutcome<'a> {
@@ -121,11 +157,6 @@ impl Gate {
 
     fn count(&self, request: &Request<'_>, decision: &Decision) {
         let metrics = &self.metrics;
-        if decision.replay() == Replay::Conflict {
-            // Nothing was decided.
-            metrics.conflicts.inc();
-            return;
-        }
         if matches!(decision.replay(), Replay::Again { .. }) {
             metrics.replays.inc();
         }
@@ -136,6 +167,12 @@ impl Gate {
         }
         if not_held > 0 {
             metrics.not_held.inc_by(not_held.into());
+        }
+        if decision.bad_costs() > 0 {
+            metrics.repaired(Repair::BadCost);
+        }
+        if decision.dropped_limits() > 0 {
+            metrics.repaired(Repair::TooMany);
         }
         if !decision.allowed() {
             log_refusal(request, decision);

@@ -11,7 +11,19 @@ use tollgate_rules::quoted;
 pub(crate) struct Instructions<'a> {
     ask: Option<AskInstruction>,
     claim: Option<&'a str>,
-    once: Option<&'a str>,
+    once: OnceInstruction<'a>,
+    /// How many were ignored.
+    ignored: u32,
+}
+
+/// The idempotency key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OnceInstruction<'a> {
+    #[default]
+    None,
+    Key(&'a str),
+    /// There is none that the whole request agrees on.
+    Contradictory,
 }
 
 /// The ask, if it is not the usual one.
@@ -35,9 +47,6 @@ pub(crate) const CLAIM: &str = "tollgate.claim";
 /// The idempotency key of the request.
 pub(crate) const ONCE: &str = "tollgate.once";
 
-/// The maximum length of a claim's name, in bytes.
-const MAX_CLAIM_BYTES: usize = 255;
-
 /// The time of returns: callers do not say when they took the units.
 static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::default);
 
@@ -48,10 +57,14 @@ pub(crate) fn is_instruction(name: &str) -> bool {
 }
 
 impl<'a> Instructions<'a> {
-    /// Takes an entry if it is an instruction; `false` if not, as for most entries.
+    /// Takes an entry if it is an instruction; `false` if not, as for most entries. Its value is not longer than
+    /// [`Request::MAX_ONCE_BYTES`].
+    ///
+    /// Names of claims and idempotency keys may be a client's, so they are never an error: an empty key is none, of
+    /// contradictory names of a claim the first counts, and of contradictory keys none.
     ///
     /// # Errors
-    /// If the instruction is invalid. It is ignored then.
+    /// If the gateway does not know the instruction. It is ignored then.
     #[inline]
     pub(crate) fn take(&mut self, name: &str, value: &'a str) -> Result<bool, InstructionError> {
         if !is_instruction(name) {
@@ -71,13 +84,39 @@ impl<'a> Instructions<'a> {
                     quoted(value)
                 ))),
             },
-            CLAIM => set_once(CLAIM, &mut self.claim, bounded(CLAIM, value, MAX_CLAIM_BYTES)?),
-            ONCE => set_once(ONCE, &mut self.once, bounded(ONCE, value, Request::MAX_ONCE_BYTES)?),
+            CLAIM => {
+                self.ignored += u32::from(set_once(CLAIM, &mut self.claim, value).is_err());
+                Ok(())
+            }
+            ONCE => {
+                self.set_key(value);
+                Ok(())
+            }
             _ => Err(InstructionError(format!(
                 "{} is not an instruction; use {ASK}, {CLAIM} or {ONCE}, and another name for attributes",
                 quoted(name)
             ))),
         }
+    }
+
+    fn set_key(&mut self, key: &'a str) {
+        self.once = match self.once {
+            before if key.is_empty() => {
+                self.ignored += 1;
+                before
+            }
+            OnceInstruction::None => OnceInstruction::Key(key),
+            OnceInstruction::Key(before) if before == key => self.once,
+            OnceInstruction::Key(_) | OnceInstruction::Contradictory => {
+                self.ignored += 1;
+                OnceInstruction::Contradictory
+            }
+        };
+    }
+
+    /// How many instructions were ignored.
+    pub(crate) fn ignored(&self) -> u32 {
+        self.ignored
     }
 
     /// Requests a return of units, like `tollgate.ask = return`; `false` if a debit is requested.
@@ -99,7 +138,11 @@ impl<'a> Instructions<'a> {
                 Some(AskInstruction::Return) => Ask::Return { taken_at: CLOCK.now() },
             },
             claim: self.claim.map(named_claim).or(request.claim),
-            once: self.once.or(request.once),
+            once: match self.once {
+                OnceInstruction::None => request.once,
+                OnceInstruction::Key(key) => Some(key),
+                OnceInstruction::Contradictory => None,
+            },
             ..request
         }
     }
@@ -113,13 +156,6 @@ fn set_once<T: PartialEq + Copy>(name: &str, slot: &mut Option<T>, value: T) -> 
             Err(InstructionError(format!("{name} has two values; it applies to the whole request, send one")))
         }
         _ => Ok(()),
-    }
-}
-
-fn bounded<'a>(name: &str, value: &'a str, max: usize) -> Result<&'a str, InstructionError> {
-    match value.len() {
-        1.. if value.len() <= max => Ok(value),
-        length => Err(InstructionError(format!("{name} has {length} bytes; it must have 1 to {max}"))),
     }
 }
 

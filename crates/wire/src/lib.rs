@@ -10,18 +10,24 @@
 extern crate tollgate_openapi_stub as utoipa;
 
 pub mod access;
+mod attributes;
+mod body;
 pub mod envoy;
 mod gate;
 pub mod grpc;
 pub mod health;
 pub mod http;
 mod instructions;
+mod json_text;
 mod object;
+pub mod origin;
 pub mod receipts;
 pub mod resp;
 #[cfg(test)]
 mod test_support;
+mod unknown_domains;
 
 pub use access::AccessControl;
 pub use gate::Gate;
 pub use receipts::Receipts;
+pub use unknown_domains::UnknownDomains;

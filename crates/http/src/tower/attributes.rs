@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::Request;
-
-use crate::response::truncate;
+use tollgate_rules::attribute_text::shorten;
 
 /// The attributes of a request, in the order in which they were added. If a name is repeated, rules read the first
 /// value.
@@ -27,8 +26,8 @@ pub(super) struct ByFunction<F>(pub(super) F);
 impl<'r> Attributes<'r> {
     /// The largest number of attributes. Further ones are dropped: the request is still counted.
     pub const MAX_ATTRIBUTES: usize = Request::MAX_ENTRIES;
-    /// The maximum length of a name or value, in bytes. Longer ones are truncated: a long value must not bypass the
-    /// limits.
+    /// The maximum length of a name or value, in bytes. Longer ones are their beginning and a digest: a long value must
+    /// not bypass the limits.
     pub const MAX_BYTES: usize = Request::MAX_TEXT_BYTES;
 
     /// Adds an attribute.
@@ -45,16 +44,11 @@ impl<'r> Attributes<'r> {
     }
 }
 
+/// A text within the bound, as on the server.
 fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
-    if text.len() <= Attributes::MAX_BYTES {
-        return text;
-    }
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(truncate(text, Attributes::MAX_BYTES)),
-        Cow::Owned(mut text) => {
-            text.truncate(truncate(&text, Attributes::MAX_BYTES).len());
-            Cow::Owned(text)
-        }
+    match shorten(&text, Attributes::MAX_BYTES) {
+        Cow::Owned(short) => Cow::Owned(short),
+        Cow::Borrowed(_) => text,
     }
 }
 
@@ -72,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_truncated_and_further_attributes_dropped() {
+    fn long_texts_are_shortened_and_further_attributes_dropped() {
         let long = "ä".repeat(Attributes::MAX_BYTES);
         let mut attributes = Attributes::default();
         attributes.add("owned", long.clone()).add("borrowed", &*long);
@@ -81,7 +75,8 @@ mod tests {
         }
         let entries = attributes.entries();
         assert_eq!(entries.len(), Attributes::MAX_ATTRIBUTES);
-        assert!(entries[..2].iter().all(|(_, value)| value.len() == Attributes::MAX_BYTES && long.starts_with(value)));
+        assert!(entries[..2].iter().all(|(_, value)| value.len() <= Attributes::MAX_BYTES && value.starts_with("ää")));
+        assert_eq!(entries[0].1, entries[1].1);
         assert_eq!(entries[2], ("0", "1"));
     }
 }

@@ -10,6 +10,7 @@ use tollgate_core::Timestamp;
 
 use super::entry::{OverrideRef, StoredOverride, StoredStage, selects, stage};
 use super::{Block, ResolvedBy, Selector, WildcardCounts};
+use crate::address::parse_address;
 use crate::model::Network;
 use crate::pattern::Pattern;
 
@@ -140,7 +141,7 @@ impl Wildcards {
         if self.ranges.blocks.is_empty() {
             return None;
         }
-        let bits = bits(address.parse().ok()?);
+        let bits = bits(parse_address(address)?);
         let keys = self.ranges.prefixes.iter().flat_map(|prefix| [(prefix, Some(domain)), (prefix, None)]);
         let mut found = keys.filter_map(|(prefix, of)| self.ranges.blocks.get(&(*prefix, masked(bits, *prefix), of)));
         found.find(|block| block.during.holds_at(now)).copied()

@@ -91,7 +91,7 @@ fn has_client_certificates(listen: &ListenSettings) -> bool {
 }
 
 /// Whether an address can be reached only from this machine.
-fn is_local(address: &Address) -> bool {
+pub(super) fn is_local(address: &Address) -> bool {
     match address {
         Address::Unix(_) | Address::Off => true,
         Address::Tcp { host, port } => match host.parse::<IpAddr>() {

@@ -6,6 +6,7 @@ use tollgate::Limiter;
 use tollgate_admin::observe::Observability;
 use tollgate_admin::tokens::TokenIndex;
 use tollgate_http::response::{Jitter, ResponseStyle};
+use tollgate_net::Address;
 use tollgate_store::Counters;
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_telemetry::trace::{OtlpSettings, TraceGuard, Tracer};
@@ -13,8 +14,9 @@ use tollgate_wire::envoy::{self, Envoy, HeaderNames, ResponseExtras};
 use tollgate_wire::grpc::{self, AuxiliaryServices, Grpc, GrpcConfig};
 use tollgate_wire::http::{self, Http, HttpConfig};
 use tollgate_wire::resp::Resp;
-use tollgate_wire::{AccessControl, Gate, Receipts};
+use tollgate_wire::{AccessControl, Gate, Receipts, UnknownDomains};
 
+use super::access::is_local;
 use super::component::{Foundation, Tasks};
 use crate::config::{DataAuth, ServerSettings};
 
@@ -46,9 +48,13 @@ impl DataPlane {
         let Foundation { settings, metrics, .. } = foundation;
         let DataPlaneDeps { limiter, observability, receipts, keys } = deps;
         let (tracer, traces) = tracer(settings, metrics)?;
+        let (unknown_domains, health) = (Arc::new(UnknownDomains::default()), foundation.health.clone());
+        let followed = unknown_domains.clone();
+        tasks.add(move |_| followed.follow(health));
         let gate = |wire, max_in_flight| {
             let gate = Gate::new(limiter.clone(), settings.shadow_mode, max_in_flight, metrics.wire(wire));
-            Arc::new(gate.with_tracer(wire, tracer.clone()).with_observer(observability.observer.clone()))
+            let gate = gate.with_tracer(wire, tracer.clone()).with_observer(observability.observer.clone());
+            Arc::new(gate.with_unknown_domains(unknown_domains.clone()))
         };
         let access = |auth| (auth == DataAuth::Token).then(|| keys.clone() as Arc<dyn AccessControl>);
         let grpc = grpc(foundation, gate("grpc", settings.grpc.max_in_flight), tasks)?;
@@ -100,7 +106,14 @@ fn http(
         health: foundation.health.clone(),
         style: response_style(settings),
         authorize: settings.http.authorize.clone(),
+        normalization: settings.http.normalization,
         timeouts: http::HttpTimeouts { idle: settings.http.idle_timeout, body: settings.http.body_timeout },
+        hosts: http::HostSettings {
+            // Pages can't reach a Unix socket.
+            is_loopback: matches!(settings.http.listen.address, Address::Tcp { .. })
+                && is_local(&settings.http.listen.address),
+            allowed: settings.http.allowed_hosts.clone(),
+        },
         access: keys,
         extra: Some(envoy::routes(envoy, settings.http.body_timeout)),
     }

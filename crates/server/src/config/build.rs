@@ -11,8 +11,9 @@ use super::settings::{
     ClientAuthSettings, DataSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings, ResponseHeaders,
     RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
 };
-use super::table::{DIALECTS, SCOPE_VALUES, SettingKind};
+use super::table::{DIALECTS, NORMALIZATIONS, SCOPE_VALUES, SettingKind};
 use super::text;
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
 use tollgate_net::Address;
 
@@ -93,6 +94,8 @@ impl SettingsReader<'_> {
             idle_timeout: self.time("http_idle_timeout"),
             body_timeout: self.time("body_timeout"),
             headers: self.dialects(),
+            normalization: self.normalization(),
+            allowed_hosts: self.list("http_allowed_hosts", |host| Ok(host.to_owned())),
             retry_jitter: self.or("retry_jitter", "off", |text, _| text::percent(text)),
             scope_values: self.word(
                 "scope_values",
@@ -118,6 +121,23 @@ impl SettingsReader<'_> {
                 ratelimit: has("ratelimit"),
                 denied_by: has("denied-by"),
                 signal: has("signal"),
+            })
+        })
+    }
+
+    fn normalization(&mut self) -> Option<PathNormalization> {
+        self.read("http_normalize", |text, _| {
+            let chosen = if text == "all" { NORMALIZATIONS.to_vec() } else { text::list(text)? };
+            for word in &chosen {
+                text::word(word, NORMALIZATIONS)?;
+            }
+            let has = |word: &str| chosen.contains(&word);
+            Ok(PathNormalization {
+                // The others build on it.
+                standard: !chosen.is_empty(),
+                matrix_parameters: has("matrix-parameters"),
+                trailing_slash: has("trailing-slash"),
+                lower_case: has("lower-case"),
             })
         })
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tollgate_redis_address::{Address as RedisAddress, Password};
 
 use tollgate_admin::auth::Identity;
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
 use tollgate_net::Address;
 
@@ -128,6 +129,10 @@ pub struct HttpSettings {
     /// The longest time for the head and the body of a request to arrive.
     pub body_timeout: Duration,
     pub headers: Dialects,
+    /// Which spellings of paths and methods are the same to rules.
+    pub normalization: PathNormalization,
+    /// Names under which a listener on loopback is called.
+    pub allowed_hosts: Vec<String>,
     /// The jitter of `Retry-After`, as a share of the wait; `None` adds none.
     pub retry_jitter: Option<Percent>,
     pub scope_values: ScopeValues,

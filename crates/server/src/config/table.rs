@@ -119,6 +119,8 @@ pub(super) const DIALECTS: &[&str] =
 pub(super) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 /// The formats of log lines.
 pub(super) const LOG_FORMATS: &[&str] = &["text", "json"];
+/// Spellings of paths and methods.
+pub(super) const NORMALIZATIONS: &[&str] = &["standard", "matrix-parameters", "trailing-slash", "lower-case"];
 /// Access control of a wire.
 pub(super) const DATA_AUTH: &[&str] = &["off", "token"];
 /// Destinations of the decision log.

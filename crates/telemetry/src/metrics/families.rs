@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{ListenerMetrics, RulesMetrics, SnapshotMetrics, SourceCounters, TraceMetrics, WireMetrics, table};
+use super::{ListenerMetrics, Repair, RulesMetrics, SnapshotMetrics, SourceCounters, TraceMetrics, WireMetrics, table};
 
 /// The values of the label `wire`.
 const WIRES: [&str; 3] = ["grpc", "http", "resp"];
@@ -27,6 +27,8 @@ pub(super) struct WireFamilies {
     conflicts: Family<WireLabels, Counter>,
     soft_limits_passed: Family<WireLabels, Counter>,
     not_held: Family<WireLabels, Counter>,
+    unknown_domain: Family<WireLabels, Counter>,
+    repaired: Family<RepairLabels, Counter>,
     in_flight: Family<WireLabels, Gauge>,
 }
 
@@ -55,6 +57,12 @@ struct WireLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RepairLabels {
+    wire: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ListenerLabels {
     listener: &'static str,
 }
@@ -75,6 +83,8 @@ impl WireFamilies {
             conflicts: Family::default(),
             soft_limits_passed: Family::default(),
             not_held: Family::default(),
+            unknown_domain: Family::default(),
+            repaired: Family::default(),
             in_flight: Family::default(),
         };
         table::register(registry, "decisions", by_wire.decisions.clone());
@@ -85,6 +95,8 @@ impl WireFamilies {
         table::register(registry, "idempotency_conflicts", by_wire.conflicts.clone());
         table::register(registry, "soft_limits_passed", by_wire.soft_limits_passed.clone());
         table::register(registry, "concurrency_not_applied", by_wire.not_held.clone());
+        table::register(registry, "unknown_domain_checks", by_wire.unknown_domain.clone());
+        table::register(registry, "repaired_checks", by_wire.repaired.clone());
         table::register(registry, "checks_in_flight", by_wire.in_flight.clone());
         WIRES.into_iter().for_each(|wire| drop(by_wire.for_wire(wire)));
         by_wire
@@ -115,6 +127,9 @@ impl WireFamilies {
             conflicts: self.conflicts.get_or_create_owned(&labels),
             soft_limits_passed: self.soft_limits_passed.get_or_create_owned(&labels),
             not_held: self.not_held.get_or_create_owned(&labels),
+            unknown_domain: self.unknown_domain.get_or_create_owned(&labels),
+            repaired: Repair::ALL
+                .map(|repair| self.repaired.get_or_create_owned(&RepairLabels { wire, reason: repair.name() })),
             in_flight: self.in_flight.get_or_create_owned(&labels),
         }
     }

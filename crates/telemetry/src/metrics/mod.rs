@@ -10,6 +10,7 @@ mod families;
 mod plain;
 mod process;
 mod receipts;
+mod repairs;
 mod sources;
 pub mod table;
 
@@ -27,6 +28,7 @@ use sources::MetricSources;
 
 pub use control::ControlMetrics;
 pub use receipts::ReceiptMetrics;
+pub use repairs::{Repair, Repairs};
 pub use sources::MetricSource;
 
 /// The metrics of a server.
@@ -65,6 +67,10 @@ pub struct WireMetrics {
     pub soft_limits_passed: Counter,
     /// Concurrency limits that did not apply to a check.
     pub not_held: Counter,
+    /// Checks of a domain that has no rules.
+    pub unknown_domain: Counter,
+    /// By [`Repair`].
+    repaired: [Counter; Repair::ALL.len()],
     in_flight: Gauge,
 }
 
@@ -251,6 +257,24 @@ impl WireMetrics {
     /// Counts an invalid request: the caller got an error.
     pub fn refused_request(&self) {
         self.bad_requests.inc();
+    }
+
+    /// Counts a check that had an invalid part, and was decided all the same.
+    pub fn repaired(&self, repair: Repair) {
+        self.repaired[repair as usize].inc();
+    }
+
+    /// The same for all repairs of a check.
+    #[inline]
+    pub fn repaired_all(&self, repairs: Repairs) {
+        if !repairs.is_empty() {
+            Repair::ALL.into_iter().filter(|repair| repairs.contains(*repair)).for_each(|repair| self.repaired(repair));
+        }
+    }
+
+    /// How many checks had this repair.
+    pub fn repairs(&self, repair: Repair) -> u64 {
+        self.repaired[repair as usize].get()
     }
 
     /// Checks in flight.

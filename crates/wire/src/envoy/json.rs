@@ -14,6 +14,7 @@ use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, D
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use utoipa::ToSchema;
 
+use crate::json_text::JsonBytes;
 use crate::object::{Object, ObjectName};
 
 /// A `RateLimitRequest`. Names may also be in snake case, such as `hits_addend`, and numbers may be strings.
@@ -25,12 +26,12 @@ pub(super) struct JsonRequest {
     #[schema(required, nullable = false, min_length = 1)]
     domain: Option<String>,
     #[serde(default)]
-    #[schema(required, nullable = false, min_items = 1, max_items = 64, value_type = Vec<JsonDescriptor>)]
+    #[schema(required, nullable = false, min_items = 1, value_type = Vec<JsonDescriptor>)]
     descriptors: Option<Vec<Object<JsonDescriptor>>>,
-    /// The cost of the request; 1 if it is missing or 0.
+    /// The cost of the request; 1 if it is missing, 0 or malformed.
     #[serde(default, alias = "hits_addend", rename = "hitsAddend")]
-    #[schema(schema_with = whole_number::<{ u32::MAX as u64 }>)]
-    hits_addend: Option<JsonNumber>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    hits_addend: Option<JsonCost>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -43,10 +44,10 @@ struct JsonDescriptor {
     #[serde(default)]
     #[schema(value_type = Option<JsonOverride>)]
     limit: Option<Object<JsonOverride>>,
-    /// The cost under this descriptor; 0 peeks.
+    /// The cost under this descriptor; 0 peeks, and a malformed one is 1.
     #[serde(default, alias = "hits_addend", rename = "hitsAddend")]
-    #[schema(schema_with = whole_number::<{ u64::MAX }>)]
-    hits_addend: Option<JsonNumber>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    hits_addend: Option<JsonCost>,
     #[serde(default, alias = "is_negative_hits", rename = "isNegativeHits")]
     #[schema(ignore)]
     is_negative_hits: Option<bool>,
@@ -58,8 +59,10 @@ struct JsonDescriptor {
 struct JsonEntry {
     #[serde(default)]
     key: Option<String>,
+    /// Bytes that are not UTF-8, and halves of surrogate pairs, are escaped.
     #[serde(default)]
-    value: Option<String>,
+    #[schema(value_type = Option<String>)]
+    value: Option<JsonBytes>,
 }
 
 /// A limit that replaces the rule's.
@@ -79,6 +82,13 @@ struct JsonOverride {
 /// A whole number, possibly as a string.
 #[derive(Clone, Copy, Debug)]
 struct JsonNumber(u64);
+
+/// A cost, which a client may have chosen: a malformed one is no error.
+#[derive(Clone, Copy, Debug)]
+enum JsonCost {
+    Units(u64),
+    Malformed,
+}
 
 /// A unit by its name or number.
 #[derive(Clone, Copy, Debug)]
@@ -135,13 +145,15 @@ fn whole_number<const MAX: u64>() -> utoipa::openapi::schema::Schema {
     AnyOfBuilder::new().item(number).item(text).item(missing).into()
 }
 
-/// Reads a request.
+/// Reads a request, and whether a cost in it is malformed, and counts as 1.
 ///
 /// # Errors
 /// If it is invalid: what and where.
-pub(super) fn read(bytes: &[u8]) -> Result<RateLimitRequest, serde_json::Error> {
+pub(super) fn read(bytes: &[u8]) -> Result<(RateLimitRequest, bool), serde_json::Error> {
     let Object(request) = serde_json::from_slice::<Object<JsonRequest>>(bytes)?;
-    request.try_into()
+    let descriptors = request.descriptors.iter().flatten().map(|Object(one)| one.hits_addend);
+    let bad_cost = descriptors.chain([request.hits_addend]).any(|cost| matches!(cost, Some(JsonCost::Malformed)));
+    Ok((request.try_into()?, bad_cost))
 }
 
 /// Writes a response.
@@ -177,12 +189,12 @@ impl TryFrom<JsonRequest> for RateLimitRequest {
     type Error = serde_json::Error;
 
     fn try_from(json: JsonRequest) -> Result<RateLimitRequest, serde_json::Error> {
-        let hits_addend = json.hits_addend.map_or(0, |JsonNumber(number)| number);
+        let hits_addend = json.hits_addend.map_or(0, JsonCost::units);
         let descriptors = json.descriptors.unwrap_or_default().into_iter();
         Ok(RateLimitRequest {
             domain: json.domain.unwrap_or_default(),
             descriptors: descriptors.map(|Object(one)| one.try_into()).collect::<Result<_, _>>()?,
-            hits_addend: to_u32(hits_addend, "hitsAddend")?,
+            hits_addend: u32::try_from(hits_addend).unwrap_or(u32::MAX),
         })
     }
 }
@@ -193,7 +205,7 @@ impl TryFrom<JsonDescriptor> for RateLimitDescriptor {
     fn try_from(json: JsonDescriptor) -> Result<RateLimitDescriptor, serde_json::Error> {
         let entry = |Object(entry): Object<JsonEntry>| Entry {
             key: entry.key.unwrap_or_default(),
-            value: entry.value.unwrap_or_default().into(),
+            value: entry.value.map(|JsonBytes(bytes)| bytes.into()).unwrap_or_default(),
         };
         let limit = |Object(limit): Object<JsonOverride>| {
             let amount = limit.requests_per_unit.map_or(0, |JsonNumber(number)| number);
@@ -206,7 +218,7 @@ impl TryFrom<JsonDescriptor> for RateLimitDescriptor {
         Ok(RateLimitDescriptor {
             entries: json.entries.unwrap_or_default().into_iter().map(entry).collect(),
             limit: json.limit.map(limit).transpose()?,
-            hits_addend: json.hits_addend.map(|JsonNumber(value)| value),
+            hits_addend: json.hits_addend.map(JsonCost::units),
             is_negative_hits: json.is_negative_hits.unwrap_or_default(),
         })
     }
@@ -272,6 +284,26 @@ impl<'de> Deserialize<'de> for JsonNumber {
             }
         }
         deserializer.deserialize_any(NumberVisitor)
+    }
+}
+
+impl JsonCost {
+    fn units(self) -> u64 {
+        match self {
+            JsonCost::Units(units) => units,
+            JsonCost::Malformed => 1,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonCost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonCost, D::Error> {
+        let number = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::Number(number) => number.as_u64(),
+            serde_json::Value::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        Ok(number.map_or(JsonCost::Malformed, JsonCost::Units))
     }
 }
 

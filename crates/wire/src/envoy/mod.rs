@@ -1,20 +1,20 @@
 //! Envoy's rate limit messages: shared by gRPC and `/json`.
 
 mod json;
+mod repair;
 mod request;
 mod response;
 mod route;
-mod value;
 
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tollgate::{Replay, RequestError, Span};
+use tollgate::{RequestError, Span};
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
+use crate::attributes::Undecided;
 use crate::gate::Gate;
-use crate::instructions::ONCE;
-use request::{EnvoyRequest, EscapedValues};
+use request::EnvoyRequest;
 
 #[cfg(test)]
 pub(crate) use route::description;
@@ -59,6 +59,9 @@ impl Envoy {
     }
 
     /// Decides one request with these headers, within `timeout`.
+    ///
+    /// # Errors
+    /// If the gateway's configuration is wrong. Whatever its clients send is decided.
     pub async fn should_rate_limit(
         &self,
         request: &RateLimitRequest,
@@ -66,18 +69,34 @@ impl Envoy {
         timeout: Option<Span>,
     ) -> Result<RateLimitResponse, InvalidRequest> {
         let limits = request::limits(request, &self.gate)?;
-        let escaped = EscapedValues::new();
-        let parsed = EnvoyRequest::new(request, &limits, &escaped)?;
+        let repaired;
+        let parsed = match EnvoyRequest::new(request, &limits)? {
+            Some(parsed) => parsed,
+            None => match repair::repair(request, &self.gate) {
+                Ok(request) => {
+                    repaired = request;
+                    EnvoyRequest::repaired(&repaired, &limits)?
+                }
+                Err(Undecided) => return Ok(self.undecided(Some(&request.domain), request.descriptors.len())),
+            },
+        };
+        parsed.count_ignored(self.gate.metrics());
         let descriptors = parsed.descriptors();
         let check = parsed.request(&descriptors);
         match self.gate.check(&check, headers, timeout).await {
-            Ok(decision) if decision.replay() == Replay::Conflict => Err(InvalidRequest(format!(
-                "the idempotency key in {ONCE} was used for another request; use a new key for every request"
-            ))),
             Ok(decision) => Ok(response::respond(&check, &decision, &self.gate, &self.extras)),
             Err(RequestError::UnknownDomain) => Ok(response::nothing_applies(request.descriptors.len())),
+            Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
+                Ok(self.undecided(Some(&request.domain), request.descriptors.len()))
+            }
             Err(error) => Err(InvalidRequest(error.to_string())),
         }
+    }
+
+    /// The response to a request that can't be decided, with so many descriptors, by the policies of the rules.
+    #[cold]
+    pub(crate) fn undecided(&self, domain: Option<&str>, descriptors: usize) -> RateLimitResponse {
+        response::without_limits(self.gate.pass_undecided(domain), descriptors)
     }
 }
 

@@ -1,23 +1,20 @@
 //! Messages to requests.
 
-use std::sync::OnceLock;
-
 use smallvec::SmallVec;
 use tollgate::{Descriptor, Limit, ReceiptWish, Request, Span};
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use tollgate_telemetry::metrics::{Repair, WireMetrics};
 
-use super::{InvalidRequest, value};
+use super::InvalidRequest;
+use crate::attributes::as_sent;
 use crate::gate::Gate;
 use crate::instructions::{InstructionError, Instructions, is_instruction};
 
 /// The limits that came with a request, one place per descriptor; empty if there are none.
 pub(super) type RequestLimits = Vec<Option<Limit>>;
-
-/// The escaped values of all entries, if a value must be escaped; see [`value`].
-pub(super) type EscapedValues = OnceLock<Vec<String>>;
 
 /// A message with its attributes and instructions.
 pub(super) struct EnvoyRequest<'a> {
@@ -36,9 +33,6 @@ pub(super) fn limits(request: &RateLimitRequest, gate: &Gate) -> Result<RequestL
     }
     if request.descriptors.is_empty() {
         return Err(InvalidRequest("rate limit descriptor list must not be empty".to_owned()));
-    }
-    if request.descriptors.len() > Request::MAX_DESCRIPTORS {
-        return Err(InvalidRequest(format!("too many descriptors; at most {}", Request::MAX_DESCRIPTORS)));
     }
     if request.descriptors.iter().all(|descriptor| descriptor.limit.is_none()) {
         return Ok(RequestLimits::new());
@@ -59,7 +53,7 @@ pub(super) fn limits(request: &RateLimitRequest, gate: &Gate) -> Result<RequestL
             ))
         })
     };
-    request.descriptors.iter().map(limit).collect()
+    request.descriptors.iter().take(Request::MAX_DESCRIPTORS).map(limit).collect()
 }
 
 /// The length of a unit. It uses the response's units: those of requests are the same, but lack the week.
@@ -84,23 +78,40 @@ fn unit_span(limit: &RateLimitOverride) -> Result<Span, InvalidRequest> {
 }
 
 impl<'a> EnvoyRequest<'a> {
-    /// Splits the entries into attributes and instructions.
+    /// Splits the entries into attributes and instructions. `None` if the request must be repaired first.
     ///
     /// # Errors
     /// If an instruction is invalid.
     pub(super) fn new(
         request: &'a RateLimitRequest,
         limits: &'a RequestLimits,
-        escaped: &'a EscapedValues,
+    ) -> Result<Option<EnvoyRequest<'a>>, InvalidRequest> {
+        let is_bounded = |descriptor: &RateLimitDescriptor| descriptor.entries.len() <= Request::MAX_ENTRIES;
+        if request.descriptors.len() > Request::MAX_DESCRIPTORS || !request.descriptors.iter().all(is_bounded) {
+            return Ok(None);
+        }
+        EnvoyRequest::parse(request, limits, as_sent)
+    }
+
+    /// The same for a request that was repaired.
+    pub(super) fn repaired(
+        request: &'a RateLimitRequest,
+        limits: &'a RequestLimits,
     ) -> Result<EnvoyRequest<'a>, InvalidRequest> {
+        let parsed = EnvoyRequest::parse(request, limits, |_, value| str::from_utf8(value).ok())?;
+        parsed.ok_or_else(|| InvalidRequest("a value is not text".to_owned()))
+    }
+
+    #[inline]
+    fn parse(
+        request: &'a RateLimitRequest,
+        limits: &'a RequestLimits,
+        text: impl Fn(&str, &'a [u8]) -> Option<&'a str>,
+    ) -> Result<Option<EnvoyRequest<'a>>, InvalidRequest> {
         let mut parsed =
             EnvoyRequest { request, limits, entries: SmallVec::new(), instructions: Instructions::default() };
-        let entries = || request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-        for (number, entry) in entries().enumerate() {
-            let value = match value::as_text(&entry.value) {
-                Some(text) => text,
-                None => &escaped.get_or_init(|| entries().map(|entry| value::escape(&entry.value)).collect())[number],
-            };
+        for entry in request.descriptors.iter().flat_map(|descriptor| &descriptor.entries) {
+            let Some(value) = text(&entry.key, &entry.value) else { return Ok(None) };
             if !parsed.instructions.take(&entry.key, value)? {
                 parsed.entries.push((&entry.key, value));
             }
@@ -108,7 +119,14 @@ impl<'a> EnvoyRequest<'a> {
         if request.descriptors.iter().any(|descriptor| descriptor.is_negative_hits) {
             parsed.request_return()?;
         }
-        Ok(parsed)
+        Ok(Some(parsed))
+    }
+
+    /// Counts instructions that were ignored.
+    pub(super) fn count_ignored(&self, metrics: &WireMetrics) {
+        if self.instructions.ignored() > 0 {
+            metrics.repaired(Repair::BadName);
+        }
     }
 
     /// Negative hits return units. A request has one ask, so all of its descriptors must have them.

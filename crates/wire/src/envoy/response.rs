@@ -54,12 +54,14 @@ pub(super) fn respond(
 
 /// The response if there are no rules to apply.
 pub(super) fn nothing_applies(descriptors: usize) -> RateLimitResponse {
-    let status = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
-    RateLimitResponse {
-        overall_code: Code::Ok.into(),
-        statuses: vec![status; descriptors],
-        ..RateLimitResponse::default()
-    }
+    without_limits(true, descriptors)
+}
+
+/// A response without the state of any limit.
+pub(super) fn without_limits(passes: bool, descriptors: usize) -> RateLimitResponse {
+    let status = DescriptorStatus { code: code(passes), ..DescriptorStatus::default() };
+    let statuses = vec![status; descriptors.min(Request::MAX_DESCRIPTORS)];
+    RateLimitResponse { overall_code: code(passes), statuses, ..RateLimitResponse::default() }
 }
 
 fn code(passes: bool) -> i32 {

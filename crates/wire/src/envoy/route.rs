@@ -8,17 +8,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 
 use super::{Envoy, InvalidRequest, json};
+use crate::body::{self, BodyError};
 use crate::gate::timeout;
-use tollgate_net::timeout;
-
-/// The maximum length of a body.
-const MAX_BODY_BYTES: usize = 64 * 1024;
+use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
+use tollgate_telemetry::metrics::Repair;
 
 #[derive(Clone)]
 struct JsonRoute {
@@ -49,44 +46,46 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
         (status = 200, body = Object, description = "A RateLimitResponse: the request passes"),
         (status = 400, body = String, content_type = "text/plain", description = "The body is not a RateLimitRequest"),
         (status = 408, body = String, content_type = "text/plain", description = "The body did not arrive in time"),
-        (status = 413, body = String, content_type = "text/plain", description = "The body is longer than 64 KiB"),
         (status = 429, body = Object, description = "A RateLimitResponse: the request is refused"),
     )
 )]
 async fn answer(State(route): State<JsonRoute>, headers: HeaderMap, body: Body) -> Response {
-    match decide(&route, &headers, body).await {
-        Ok((status, message)) => (status, [(header::CONTENT_TYPE, "application/json")], message).into_response(),
-        Err((status, reason)) => {
-            route.envoy.gate().metrics().refused_request();
-            (status, reason + "\n").into_response()
+    let bytes = match body::collect(body, route.body_timeout).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let mut response = match error {
+                BodyError::TooLarge { .. } => respond(&route.envoy.undecided(None, 0)),
+                _ => refuse(&route.envoy, error.problem().status, error.problem().detail),
+            };
+            error.announce_end(&mut response);
+            return response;
         }
+    };
+    match decide(&route.envoy, &headers, &bytes).await {
+        Ok(message) => respond(&message),
+        Err(reason) => refuse(&route.envoy, StatusCode::BAD_REQUEST, reason),
     }
 }
 
-async fn decide(
-    route: &JsonRoute,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(StatusCode, String), (StatusCode, String)> {
-    let body = read(body, route.body_timeout).await?;
-    let bad = |reason: String| (StatusCode::BAD_REQUEST, reason);
-    let request = json::read(&body).map_err(|error| bad(format!("the body is not a RateLimitRequest: {error}")))?;
-    let decided = route.envoy.should_rate_limit(&request, headers, timeout::from_http(headers)).await;
-    let response = decided.map_err(|InvalidRequest(reason)| bad(reason))?;
+async fn decide(envoy: &Envoy, headers: &HeaderMap, body: &[u8]) -> Result<RateLimitResponse, String> {
+    let (request, has_bad_cost) =
+        json::read(body).map_err(|error| format!("the body is not a RateLimitRequest: {error}"))?;
+    if has_bad_cost {
+        envoy.gate().metrics().repaired(Repair::BadCost);
+    }
+    let decided = envoy.should_rate_limit(&request, headers, timeout::from_http(headers)).await;
+    decided.map_err(|InvalidRequest(reason)| reason)
+}
+
+fn respond(response: &RateLimitResponse) -> Response {
     let status = match response.overall_code() {
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
         Code::Ok | Code::Unknown => StatusCode::OK,
     };
-    Ok((status, json::write(&response)))
+    (status, [(header::CONTENT_TYPE, "application/json")], json::write(response)).into_response()
 }
 
-async fn read(body: Body, body_timeout: Duration) -> Result<Bytes, (StatusCode, String)> {
-    match timeout(body_timeout, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Some(Ok(whole)) => Ok(whole.to_bytes()),
-        Some(Err(_)) => Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is incomplete, or longer than {MAX_BODY_BYTES} bytes"),
-        )),
-        None => Err((StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {body_timeout:?}"))),
-    }
+fn refuse(envoy: &Envoy, status: StatusCode, reason: String) -> Response {
+    envoy.gate().metrics().refused_request();
+    (status, reason + "\n").into_response()
 }

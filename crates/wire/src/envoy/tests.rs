@@ -2,6 +2,7 @@
 
 mod instructions;
 mod json;
+mod repaired;
 mod soft;
 
 use std::sync::Arc;
@@ -242,12 +243,8 @@ fn what_is_no_request() {
     let envoy = server();
     assert_eq!(refused(&envoy, &request("", &["a=b"])), "rate limit domain must not be empty");
     assert_eq!(refused(&envoy, &request("test-domain", &[])), "rate limit descriptor list must not be empty");
-    assert_eq!(refused(&envoy, &request("test-domain", &["a=b"; 65])), "too many descriptors; at most 64");
-    let entries = vec!["a=b"; 33].join(",");
-    assert!(refused(&envoy, &request("test-domain", &[&entries])).contains("at most 32"));
-    let long = format!("a={}", "x".repeat(4097));
-    assert!(refused(&envoy, &request("test-domain", &[&long])).contains("at most 4096 bytes"));
     assert_eq!(all(&ask(&envoy, &request("elsewhere", &["a=b", "c=d"]))), ["OK", "OK", "OK"]);
+    assert_eq!(envoy.gate.metrics().unknown_domain.get(), 1);
 }
 
 #[test]
@@ -320,28 +317,4 @@ fn metadata_of_what_was_passed() {
     );
     let busy = Envoy::new(Arc::new(busy), ResponseExtras { headers: None, metadata: true });
     assert_eq!(metadata_of(&busy, &["key2=x"]).as_deref(), Some("tollgate_source=shed"));
-}
-
-#[test]
-fn values_that_are_not_utf_8_are_counted_and_matched_by_their_escaped_text() {
-    let rules = r"
-domain: d
-descriptors:
-  - {key: user, rate_limit: {unit: day, requests_per_unit: 2}}
-  - {key: user, value: 'caf\xe9', rate_limit: {unit: day, requests_per_unit: 1}}
-";
-    let envoy = envoy_with(rules, ResponseExtras::default());
-    let check = |values: &[&'static [u8]], expected: &[&str]| {
-        let mut request = request("d", &vec!["user=x"; values.len()]);
-        for (descriptor, value) in request.descriptors.iter_mut().zip(values) {
-            descriptor.entries[0].value = bytes::Bytes::from_static(value);
-        }
-        assert_eq!(all(&ask(&envoy, &request)), expected, "{values:?}");
-    };
-    check(&[b"\xff", b"u", b"\xfe"], &["OK", "OK 1/2 DAY", "OK 1/2 DAY", "OK 1/2 DAY"]);
-    check(&[b"u", b"\xff"], &["OK", "OK 0/2 DAY", "OK 0/2 DAY"]);
-    check(&[b"\xff"], &["OVER_LIMIT", "OVER_LIMIT 0/2 DAY"]);
-    check(&[br"\xff"], &["OK", "OK 1/2 DAY"]);
-    check(&[b"caf\xe9"], &["OK", "OK 0/1 DAY"]);
-    check(&["café".as_bytes()], &["OK", "OK 1/2 DAY"]);
 }

@@ -23,6 +23,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint};
 use tollgate::poll_once;
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
@@ -47,11 +48,16 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const WINDOW_PER_STREAM: u32 = 1024;
 /// The largest window of the protocol.
 const MAX_WINDOW: u32 = (1 << 31) - 1;
-/// The maximum size of a call's headers.
-const MAX_HEADER_BYTES: u32 = 8 * 1024;
+/// The maximum size of a call's headers. A gateway may forward headers of its clients, such as `tracestate`, up to the
+/// size of the heads that it accepts itself.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// How much of a message that is too large is read, so that the response does not reset the stream.
+const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
+/// The number of the field `domain`.
+const DOMAIN_FIELD: u32 = 1;
 /// The memory of an arriving call without its message: its headers and its stream.
 const CALL_BYTES: usize = 4 * 1024;
-/// The memory of all arriving calls. Further calls are refused and may be retried.
+/// The memory of all arriving calls. Further ones are answered by the policies of the rules.
 const MAX_ARRIVING_BYTES: usize = 64 * 1024 * 1024;
 
 /// The gRPC wire.
@@ -149,7 +155,10 @@ impl Grpc {
         if self.access.as_ref().is_some_and(|access| !access.may_check(&head.headers)) {
             return Err(GrpcStatus::no_token());
         }
-        let message = self.read(&head.headers, body).await?;
+        let message = match self.read(&head.headers, body).await? {
+            Arrival::Message(message) => message,
+            Arrival::Undecided(domain) => return encode(&self.envoy.undecided(domain.as_deref(), 0)),
+        };
         let request: RateLimitRequest = tollgate_proto::decode(&message)
             .map_err(|error| GrpcStatus::invalid(format!("not a RateLimitRequest: {error}")))?;
         if self.envoy.gate().waits() {
@@ -168,7 +177,7 @@ impl Grpc {
     }
 
     /// Reads the one message of a call.
-    async fn read(&self, headers: &HeaderMap, mut body: Incoming) -> Result<Bytes, GrpcStatus> {
+    async fn read(&self, headers: &HeaderMap, mut body: Incoming) -> Result<Arrival, GrpcStatus> {
         let is_grpc = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
         if !headers.get(header::CONTENT_TYPE).is_some_and(is_grpc) {
             return Err(GrpcStatus::invalid("the content type must be application/grpc".to_owned()));
@@ -177,9 +186,9 @@ impl Grpc {
         timeout(limit, self.read_message(&mut body)).await.unwrap_or_else(|| Err(GrpcStatus::too_slow(limit)))
     }
 
-    async fn read_message(&self, body: &mut Incoming) -> Result<Bytes, GrpcStatus> {
+    async fn read_message(&self, body: &mut Incoming) -> Result<Arrival, GrpcStatus> {
         let max = self.config.max_message;
-        let mut share = self.arriving.reserve(CALL_BYTES).ok_or_else(GrpcStatus::too_busy)?;
+        let Some(mut share) = self.arriving.reserve(CALL_BYTES) else { return Ok(Arrival::Undecided(None)) };
         let mut first = Bytes::new();
         let mut more = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -193,15 +202,20 @@ impl Grpc {
                 }
                 more.extend_from_slice(&data);
             }
-            if first.len().max(more.len()) > PREFIX_BYTES + max {
-                return Err(GrpcStatus::too_large(max));
-            }
             // A response before the end of the request would reset the stream, which counts against the connection.
-            if body.is_end_stream() {
+            let is_end = body.is_end_stream();
+            let received = first.len().max(more.len());
+            if received > PREFIX_BYTES + max {
+                let domain = domain(if more.is_empty() { &first } else { &more });
+                drop((first, more, share));
+                discard(body, received).await?;
+                return Ok(Arrival::Undecided(domain));
+            }
+            if is_end {
                 break;
             }
             if !share.grow(length) {
-                return Err(GrpcStatus::too_busy());
+                return Ok(Arrival::Undecided(domain(if more.is_empty() { &first } else { &more })));
             }
         }
         let mut message = if more.is_empty() { first } else { more.freeze() };
@@ -209,20 +223,46 @@ impl Grpc {
         if compressed {
             return Err(GrpcStatus::compressed());
         }
-        if length > max {
-            return Err(GrpcStatus::too_large(max));
-        }
         message.advance(PREFIX_BYTES);
         match message.len() == length {
-            true => Ok(message),
+            true => Ok(Arrival::Message(message)),
             false => Err(GrpcStatus::cut_off()),
         }
     }
 }
 
+/// What a call brings.
+enum Arrival {
+    /// Its message.
+    Message(Bytes),
+    /// A message that is too large, or for which there is no memory. The domain is at its beginning.
+    Undecided(Option<String>),
+}
+
+/// Reads the rest of a body, unless it is very long.
+#[cold]
+async fn discard(body: &mut Incoming, mut received: usize) -> Result<(), GrpcStatus> {
+    while received <= MAX_DISCARDED_BYTES && !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
+        received += frame.map_err(|_| GrpcStatus::cut_off())?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(())
+}
+
+/// The domain of a message of which only the beginning is known: the first field, as gateways write it.
+fn domain(beginning: &[u8]) -> Option<String> {
+    let mut message = beginning.get(PREFIX_BYTES..)?;
+    let (DOMAIN_FIELD, WireType::LengthDelimited) = decode_key(&mut message).ok()? else { return None };
+    let length = usize::try_from(decode_varint(&mut message).ok()?).ok()?;
+    str::from_utf8(message.get(..length)?).ok().map(str::to_owned)
+}
+
 /// Encodes the response with its prefix.
 fn encode_response(decided: Result<RateLimitResponse, InvalidRequest>) -> Result<Bytes, GrpcStatus> {
-    let response = decided.map_err(|InvalidRequest(reason)| GrpcStatus::invalid(reason))?;
+    encode(&decided.map_err(|InvalidRequest(reason)| GrpcStatus::invalid(reason))?)
+}
+
+fn encode(response: &RateLimitResponse) -> Result<Bytes, GrpcStatus> {
     let length = response.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
     body::put_prefix(&mut bytes, length);

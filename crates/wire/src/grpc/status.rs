@@ -15,7 +15,6 @@ pub(super) struct GrpcStatus {
 
 const DEADLINE_EXCEEDED: u8 = 4;
 const INVALID_ARGUMENT: u8 = 3;
-const RESOURCE_EXHAUSTED: u8 = 8;
 const UNIMPLEMENTED: u8 = 12;
 const INTERNAL: u8 = 13;
 const UNAUTHENTICATED: u8 = 16;
@@ -29,16 +28,8 @@ impl GrpcStatus {
         GrpcStatus { code: INTERNAL, message }
     }
 
-    pub(super) fn too_large(max: usize) -> GrpcStatus {
-        GrpcStatus { code: RESOURCE_EXHAUSTED, message: format!("the message is too large; at most {max} bytes") }
-    }
-
     pub(super) fn too_slow(max: Duration) -> GrpcStatus {
         GrpcStatus { code: DEADLINE_EXCEEDED, message: format!("the message did not arrive within {max:?}") }
-    }
-
-    pub(super) fn too_busy() -> GrpcStatus {
-        GrpcStatus { code: RESOURCE_EXHAUSTED, message: "too many calls are arriving at once; try again".to_owned() }
     }
 
     pub(super) fn cut_off() -> GrpcStatus {

@@ -22,6 +22,10 @@ const RULES: &str = "
 domain: d
 descriptors:
   - {key: user, rate_limit: {unit: day, requests_per_unit: 2}}
+---
+domain: strict
+rules:
+  - {name: login, key: [user], limit: 2/day, policy: security}
 ";
 
 const CONFIG: GrpcConfig = GrpcConfig {
@@ -111,4 +115,56 @@ async fn a_value_may_be_any_bytes() {
             assert_eq!(call_for(client.clone(), user, "1S").await, expected, "{user:?}");
         }
     }
+}
+
+/// The overall code of a call with these bytes as its message.
+async fn send(mut client: Client, message: Bytes) -> Code {
+    let mut bytes = BytesMut::new();
+    body::put_prefix(&mut bytes, message.len());
+    bytes.extend_from_slice(&message);
+    let request = Request::post(format!("http://t{SHOULD_RATE_LIMIT}"))
+        .header("content-type", "application/grpc")
+        .body(Full::new(bytes.freeze()))
+        .unwrap();
+    let answer = client.send_request(request).await.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(answer.trailers().unwrap()["grpc-status"], "0");
+    RateLimitResponse::decode(answer.to_bytes().split_off(PREFIX_BYTES)).unwrap().overall_code()
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_answered_by_policy() {
+    let store = GatedStore::new();
+    store.open();
+    let (client, _closer) = client(&store).await;
+    let message = |domain: &str, length: usize| {
+        let entry = Entry { key: "user".to_owned(), value: Bytes::from(vec![b'x'; length]) };
+        let descriptors = vec![RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }];
+        Bytes::from(RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }.encode_to_vec())
+    };
+    for (domain, length, expected) in [
+        ("d", 900, Code::Ok),
+        ("d", 200_000, Code::Ok),
+        ("strict", 200_000, Code::OverLimit),
+        ("elsewhere", 200_000, Code::Ok),
+        // The message does not begin with its domain, as far as it was read.
+        (&"x".repeat(100_000), 1, Code::OverLimit),
+    ] {
+        assert_eq!(send(client.clone(), message(domain, length)).await, expected, "{length}");
+    }
+    // The connection goes on.
+    assert_eq!(call(client, "1S").await, Code::Ok);
+}
+
+#[tokio::test]
+async fn a_call_may_have_long_headers() {
+    let store = GatedStore::new();
+    store.open();
+    let (mut client, _closer) = client(&store).await;
+    let request = Request::post(format!("http://t{SHOULD_RATE_LIMIT}"))
+        .header("content-type", "application/grpc")
+        .header("tracestate", "x".repeat(60_000))
+        .body(Full::new(Bytes::from_static(&[0, 0, 0, 0, 0])))
+        .unwrap();
+    let answer = client.send_request(request).await.unwrap();
+    assert_eq!(answer.headers()["grpc-message"], "rate limit domain must not be empty");
 }

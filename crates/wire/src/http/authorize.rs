@@ -10,14 +10,19 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 use smallvec::SmallVec;
-use tollgate::{Decision, Descriptor, ReceiptWish, Replay, Request, RequestError, poll_once};
+use tollgate::{Descriptor, ReceiptWish, Request, RequestError, poll_once};
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{self, Detail};
+use tollgate_telemetry::metrics::{Repair, Repairs};
 
 use super::HttpState;
+use super::check::undecided;
+use super::json_body::cost_of;
 use super::settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings};
+use crate::attributes::{as_sent, repaired};
 use crate::instructions::Instructions;
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -25,7 +30,7 @@ static METHODS: [HeaderName; 2] =
     [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
 static URIS: [HeaderName; 2] = [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
-/// Attributes by name.
+/// Attributes by name, as rules see them.
 type Values<'h> = SmallVec<[(&'h str, Cow<'h, str>); 8]>;
 /// The attributes that rules match.
 type Entries<'v> = SmallVec<[(&'v str, &'v str); 8]>;
@@ -42,11 +47,19 @@ pub(super) async fn serve(state: &HttpState, headers: &HeaderMap) -> Response<Fu
 }
 
 async fn authorize(state: &HttpState, headers: &HeaderMap) -> Response<Full<Bytes>> {
-    let values = state.authorize.values(headers);
-    let (entries, instructions) = state.split_instructions(&values);
+    let mut repairs = Repairs::default();
+    let values = state.values(headers, &mut repairs);
+    let (entries, instructions) = state.split_instructions(&values, &mut repairs);
     let descriptors = [Descriptor::new(&entries)];
-    let request = instructions.apply_to(state.request(&descriptors, headers));
-    let Ok(decision) = state.decide(&request, headers).await else { return pass_uncounted(state) };
+    let request = instructions.apply_to(state.request(&descriptors, headers, &mut repairs));
+    state.count_repairs(repairs);
+    let decision = match state.gate.check(&request, headers, None).await {
+        Ok(decision) => decision,
+        Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
+            return undecided(state, request.domain);
+        }
+        Err(_) => return pass_uncounted(state),
+    };
     if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
         state.gate.metrics().authorize_unmatched.inc();
     }
@@ -61,44 +74,69 @@ fn pass_uncounted(state: &HttpState) -> Response<Full<Bytes>> {
 }
 
 impl HttpState {
-    /// Splits the values into attributes and instructions. Invalid instructions are ignored, and counted.
-    fn split_instructions<'v>(&self, values: &'v Values<'_>) -> (Entries<'v>, Instructions<'v>) {
+    /// The attributes in the headers.
+    fn values<'h>(&'h self, headers: &'h HeaderMap, repairs: &mut Repairs) -> Values<'h> {
+        let settings = &self.authorize;
+        let mut values = Values::new();
+        for AuthorizeAttribute { name, source } in &settings.attributes {
+            let Some(value) = settings.value(source, headers, self.normalization) else { continue };
+            values.push((name, usable(name, value, repairs)));
+        }
+        values
+    }
+
+    /// Splits the values into attributes and instructions. Unknown instructions are ignored.
+    fn split_instructions<'v>(&self, values: &'v Values<'_>, repairs: &mut Repairs) -> (Entries<'v>, Instructions<'v>) {
         let (mut entries, mut instructions) = (Entries::new(), Instructions::default());
         for (name, value) in values {
             match instructions.take(name, value) {
                 Ok(true) => {}
-                Ok(false) if entries.len() == Request::MAX_ENTRIES => {}
-                // A value that is too long must not bypass the limits.
-                Ok(false) => entries.push((*name, response::truncate(value, Request::MAX_TEXT_BYTES))),
-                Err(_) => {
-                    self.gate.metrics().authorize_bad_cost.inc();
-                }
+                Ok(false) if entries.len() == Request::MAX_ENTRIES => repairs.add(Repair::TooMany),
+                Ok(false) => entries.push((*name, &**value)),
+                Err(_) => repairs.add(Repair::BadName),
             }
+        }
+        if instructions.ignored() > 0 {
+            repairs.add(Repair::BadName);
         }
         (entries, instructions)
     }
 
-    /// Decides a request. A proxy can't report a conflict of idempotency keys to its client: the request is decided
-    /// without its key then.
-    async fn decide(&self, request: &Request<'_>, headers: &HeaderMap) -> Result<Decision, RequestError> {
-        match self.gate.check(request, headers, None).await {
-            Ok(decision) if decision.replay() == Replay::Conflict => {
-                self.gate.metrics().authorize_bad_cost.inc();
-                self.gate.check(&Request { once: None, ..*request }, headers, None).await
-            }
-            decided => decided,
-        }
-    }
-
     /// The request of a proxy's client.
-    fn request<'r>(&'r self, descriptors: &'r [Descriptor<'r>], headers: &HeaderMap) -> Request<'r> {
+    fn request<'r>(
+        &'r self,
+        descriptors: &'r [Descriptor<'r>],
+        headers: &HeaderMap,
+        repairs: &mut Repairs,
+    ) -> Request<'r> {
         let cost = self.authorize.cost(headers).unwrap_or_else(|| {
-            self.gate.metrics().authorize_bad_cost.inc();
+            repairs.add(Repair::BadCost);
             1
         });
         // A proxy can't settle a receipt.
         let receipt = ReceiptWish::Never;
         Request { domain: self.authorize.domain.as_deref(), descriptors, cost, receipt, ..Request::default() }
+    }
+
+    fn count_repairs(&self, repairs: Repairs) {
+        if repairs.contains(Repair::BadCost) || repairs.contains(Repair::BadName) {
+            self.gate.metrics().authorize_bad_cost.inc();
+        }
+        self.gate.metrics().repaired_all(repairs);
+    }
+}
+
+/// The value of an attribute as rules see it.
+fn usable<'h>(name: &str, value: Cow<'h, [u8]>, repairs: &mut Repairs) -> Cow<'h, str> {
+    match value {
+        Cow::Borrowed(value) => match as_sent(name, value) {
+            Some(text) => Cow::Borrowed(text),
+            None => repaired(name, value, repairs),
+        },
+        Cow::Owned(value) => Cow::Owned(match as_sent(name, &value).is_some() {
+            true => String::from_utf8(value).unwrap_or_default(),
+            false => repaired(name, &value, repairs).into_owned(),
+        }),
     }
 }
 
@@ -119,22 +157,22 @@ pub(super) async fn handle(State(state): State<Arc<HttpState>>, headers: HeaderM
 }
 
 impl AuthorizeSettings {
-    /// The attributes in the headers.
-    fn values<'h>(&'h self, headers: &'h HeaderMap) -> Values<'h> {
-        let value = |one: &'h AuthorizeAttribute| Some((&*one.name, self.value(&one.source, headers)?));
-        self.attributes.iter().filter_map(value).collect()
-    }
-
-    fn value<'h>(&self, source: &AttributeSource, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
+    fn value<'h>(
+        &self,
+        source: &AttributeSource,
+        headers: &'h HeaderMap,
+        normalization: PathNormalization,
+    ) -> Option<Cow<'h, [u8]>> {
+        let method = || first(headers, &METHODS).map(|method| normalization.method(method));
+        let path = || first(headers, &URIS).map(|uri| normalization.path(without_query(uri)));
         match source {
-            AttributeSource::Header(name) if *name == FORWARDED_FOR => address(headers, self.trusted_hops),
-            AttributeSource::Header(name) => text(headers, name),
-            AttributeSource::Method => first(headers, &METHODS),
-            AttributeSource::Path => first(headers, &URIS).map(without_query),
-            AttributeSource::Endpoint => {
-                let (method, path) = (first(headers, &METHODS)?, first(headers, &URIS).map(without_query)?);
-                Some(Cow::Owned(format!("{method} {path}")))
+            AttributeSource::Header(name) if *name == FORWARDED_FOR => {
+                address(headers, self.trusted_hops).map(without_port)
             }
+            AttributeSource::Header(name) => value(headers, name).map(Cow::Borrowed),
+            AttributeSource::Method => method(),
+            AttributeSource::Path => path(),
+            AttributeSource::Endpoint => Some(Cow::Owned([&*method()?, b" ", &*path()?].concat())),
         }
     }
 
@@ -142,34 +180,32 @@ impl AuthorizeSettings {
     ///
     /// 0 is invalid: most proxies forward their client's headers, and a peek would bypass the limits.
     fn cost(&self, headers: &HeaderMap) -> Option<u64> {
-        let Some(cost) = text(headers, &self.cost_header) else { return Some(1) };
-        let is_number = cost.bytes().all(|byte| byte.is_ascii_digit());
-        cost.parse().ok().filter(|cost| is_number && *cost > 0)
+        let Some(cost) = value(headers, &self.cost_header) else { return Some(1) };
+        cost_of(cost).filter(|cost| *cost > 0)
     }
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
-    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+fn value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+    headers.get(name).map(HeaderValue::as_bytes)
 }
 
-fn first<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Option<Cow<'h, str>> {
-    names.iter().find_map(|name| text(headers, name))
+fn first<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Option<&'h [u8]> {
+    names.iter().find_map(|name| value(headers, name))
 }
 
-fn without_query(uri: Cow<'_, str>) -> Cow<'_, str> {
-    match (uri.find(['?', '#']), uri) {
-        (None, uri) => uri,
-        (Some(end), Cow::Borrowed(uri)) => Cow::Borrowed(&uri[..end]),
-        (Some(end), Cow::Owned(mut uri)) => {
-            uri.truncate(end);
-            Cow::Owned(uri)
-        }
-    }
+fn without_query(uri: &[u8]) -> &[u8] {
+    uri.iter().position(|byte| matches!(byte, b'?' | b'#')).map_or(uri, |end| &uri[..end])
+}
+
+/// Some entries include the port.
+fn without_port(entry: &[u8]) -> Cow<'_, [u8]> {
+    let with_port = str::from_utf8(entry).ok().and_then(|text| text.parse::<SocketAddr>().ok());
+    with_port.map_or(Cow::Borrowed(entry), |address| Cow::Owned(address.ip().to_string().into_bytes()))
 }
 
 /// The caller's address: the rightmost entry of `X-Forwarded-For` that is not a trusted proxy's. Entries left of it may
 /// be forged. If there are fewer entries, trusted proxies wrote all of them, and the leftmost counts.
-fn address(headers: &HeaderMap, trusted_hops: usize) -> Option<Cow<'_, str>> {
+fn address(headers: &HeaderMap, trusted_hops: usize) -> Option<&[u8]> {
     let lines = headers.get_all(&FORWARDED_FOR).iter().rev();
     let mut entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let mut address = None;
@@ -179,10 +215,5 @@ fn address(headers: &HeaderMap, trusted_hops: usize) -> Option<Cow<'_, str>> {
             None => break,
         }
     }
-    let entry = String::from_utf8_lossy(address?);
-    // Some entries include the port.
-    Some(match entry.parse::<SocketAddr>() {
-        Ok(with_port) => Cow::Owned(with_port.ip().to_string()),
-        Err(_) => entry,
-    })
+    address
 }

@@ -4,16 +4,31 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::Full;
-use tollgate::{Replay, Request, poll_once};
-use tollgate_http::problem::Problem;
+use tollgate::{Request, RequestError, poll_once};
+use tollgate_http::problem::{PROBLEM_JSON, Problem};
 use tollgate_http::response::{self, Detail, ResponseContext};
+use tollgate_telemetry::metrics::{Repair, Repairs};
 
 use super::check_request::CheckRequest;
-use super::{HttpState, body, once, problem};
+use super::{HttpState, once, problem};
+use crate::attributes::Undecided;
+use crate::body::{self, BodyError};
+use crate::json_text;
 use crate::receipts::IssuedReceipt;
+
+/// The bodies of responses to checks that can't be decided.
+const PASSED: &str = r#"{"allowed":true,"source":"assumed"}"#;
+const REFUSED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporarily reduced capacity","status":503,"#,
+    r#""detail":"The request can't be decided, and a rule that might apply refuses it in that case.","#,
+    r#""violated-policies":[],"allowed":false,"retryable":false,"source":"assumed","#,
+    r#""error":{"code":"REDUCED_CAPACITY","#,
+    r#""message":"The request can't be decided, and a rule that might apply refuses it in that case."}}"#
+);
 
 /// Decides the request that a body describes.
 pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
@@ -25,28 +40,56 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
         // Boxed, so that the future of a request stays small for stores that never wait.
         Ok(bytes) if state.gate.waits() => Box::pin(check(state, headers, bytes)).await,
         Ok(bytes) => poll_once(check(state, headers, bytes)).unwrap_or_else(|| problem::no_answer().into_response()),
-        Err(problem) => refuse(state, problem),
+        Err(error @ BodyError::TooLarge { .. }) => {
+            let mut response = undecided(state, None);
+            error.announce_end(&mut response);
+            response
+        }
+        Err(error) => refuse_body(state, &error),
     }
 }
 
 async fn check(state: &HttpState, headers: &HeaderMap, bytes: Bytes) -> Response<Full<Bytes>> {
-    let (parsed, once) = match parse(headers, &bytes) {
+    let mut repairs = Repairs::default();
+    let text;
+    let parsed = match CheckRequest::parse(&bytes) {
+        Err(problem) => match json_text::as_utf8(&bytes) {
+            Some(repaired) => {
+                text = repaired;
+                CheckRequest::parse(&text)
+            }
+            None => Err(problem),
+        },
+        parsed => parsed,
+    };
+    let mut parsed = match parsed {
         Ok(parsed) => parsed,
         Err(problem) => return refuse(state, problem),
     };
+    let is_repaired = parsed.repair(state.normalization, state.gate.limiter(), &mut repairs);
+    let once = once::from_headers(headers, &mut repairs);
+    state.gate.metrics().repaired_all(repairs);
+    if is_repaired == Err(Undecided) {
+        return undecided(state, parsed.domain.as_deref());
+    }
     let (pairs, instructions) = match parsed.pairs() {
         Ok(pairs) => pairs,
         Err(problem) => return refuse(state, problem),
     };
+    if instructions.ignored() > 0 {
+        state.gate.metrics().repaired(Repair::BadName);
+    }
     let descriptors = parsed.descriptors(&pairs);
-    let request = instructions.apply_to(Request { once, ..parsed.request(&descriptors) });
+    let request = instructions.apply_to(Request { once: once.as_deref(), ..parsed.request(&descriptors) });
     match state.gate.check(&request, headers, state.gate.http_timeout(headers)).await {
-        Ok(decision) if decision.replay() == Replay::Conflict => refuse(state, conflict()),
         Ok(decision) => {
             let issued = state.receipts.sign(&decision);
             let receipt = issued.as_ref().map(IssuedReceipt::signed);
             let context = ResponseContext { receipt, ..state.gate.response_context(&decision) };
             response::respond(&state.style, &request, &decision, context, Detail::Full)
+        }
+        Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
+            undecided(state, request.domain)
         }
         Err(error) => {
             let rules = state.gate.limiter().rules();
@@ -55,15 +98,17 @@ async fn check(state: &HttpState, headers: &HeaderMap, bytes: Bytes) -> Response
     }
 }
 
-/// The parsed body, and the idempotency key of the request.
-fn parse<'r>(headers: &'r HeaderMap, bytes: &'r [u8]) -> Result<(CheckRequest<'r>, Option<&'r str>), Problem> {
-    Ok((CheckRequest::parse(bytes)?, once::from_headers(headers)?))
-}
-
-fn conflict() -> Problem {
-    let detail = "the idempotency key was used for another request, and nothing was taken; use a new key for every request, and \
-                  repeat a key only with the same request";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_conflict", detail)
+/// The response to a check that can't be decided, by the policies of the rules.
+#[cold]
+pub(super) fn undecided(state: &HttpState, domain: Option<&str>) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match state.gate.pass_undecided(domain) {
+        true => (StatusCode::OK, HeaderValue::from_static("application/json"), PASSED),
+        false => (StatusCode::SERVICE_UNAVAILABLE, PROBLEM_JSON.clone(), REFUSED),
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }
 
 /// Check a request
@@ -72,7 +117,7 @@ fn conflict() -> Problem {
 /// `Retry-After` and `X-RateLimit` headers that the settings and the rules allow.
 ///
 /// With an idempotency key a request is decided once: a repetition has the same response, with `Idempotent-Replayed: true`, and
-/// takes nothing. The response has a `receipt` if one is requested or a rule needs one: settle it when the request has ended.
+/// takes nothing. A key that was used for another request has no effect. The response has a `receipt` if one is requested or a rule needs one: settle it when the request has ended.
 #[utoipa::path(
     post, path = "/v1/ratelimit/check", operation_id = "check", request_body = super::description::CheckBody,
     params(super::description::IdempotencyHeader),
@@ -81,8 +126,6 @@ fn conflict() -> Problem {
         (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
         (status = 404, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
         (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
-        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
-        (status = 422, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The idempotency key was used for another request"),
         (status = 403, body = super::description::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
         (status = 429, body = super::description::Refused, content_type = "application/problem+json", description = "The request is refused"),
         (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
@@ -100,4 +143,11 @@ pub(super) async fn handle(
 pub(super) fn refuse(state: &HttpState, problem: Problem) -> Response<Full<Bytes>> {
     state.gate.metrics().refused_request();
     problem.into_response()
+}
+
+/// The response to a body that could not be read.
+pub(super) fn refuse_body(state: &HttpState, error: &BodyError) -> Response<Full<Bytes>> {
+    let mut response = refuse(state, error.problem());
+    error.announce_end(&mut response);
+    response
 }

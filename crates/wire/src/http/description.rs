@@ -39,14 +39,9 @@ pub(super) struct SettleBody {}
 #[into_params(parameter_in = Header)]
 #[allow(dead_code, reason = "it only describes")]
 pub(super) struct IdempotencyHeader {
-    /// The caller's name for the request, under which it is decided once. `X-Idempotency-Key` is an alias.
-    #[param(
-        rename = "Idempotency-Key",
-        required = false,
-        pattern = "^[!#-~]{1,255}$",
-        max_length = 255,
-        min_length = 1
-    )]
+    /// The caller's name for the request, under which it is decided once: up to 255 visible ASCII characters.
+    /// `X-Idempotency-Key` is an alias.
+    #[param(rename = "Idempotency-Key", required = false)]
     key: String,
 }
 
@@ -282,20 +277,22 @@ fn settle_body() -> Value {
 
 /// The body of a check. The flat form accepts every name except three, which a type can't express.
 fn check_body() -> Value {
-    let text = json!({"type": ["string", "number", "boolean"], "maxLength": 4096});
-    let cost = cost("The cost of the request; 0 peeks", u64::MAX, "^[0-9]{1,19}$");
+    // Clients may choose these, so none is an error.
+    let text = json!({"description": "A string, or anything else as it is written; null: the attribute is absent. Long ones count by a digest"});
+    let cost =
+        json!({"description": "The cost of the request, a whole number; 0 peeks, and anything else counts as 1"});
+    let key = json!({"type": ["string", "number", "boolean"]});
     let receipt = json!({"type": "boolean", "default": false, "description": "Return a receipt in any case"});
-    let domain = json!({"description": "The domain of the rules; required if there are several", "type": "string", "maxLength": 4096});
-    let names = json!({"maxLength": 4096});
+    let domain = json!({"description": "The domain of the rules; required if there are several", "type": "string"});
     let entry = json!({
         "type": "object", "required": ["key", "value"], "additionalProperties": false,
-        "properties": {"key": text, "value": text},
+        "properties": {"key": key, "value": text},
     });
     let descriptor = json!({
         "type": "object", "required": ["entries"], "additionalProperties": false,
         "properties": {
-            "entries": {"type": "array", "maxItems": 32, "items": entry},
-            "hits_addend": {"anyOf": [cost, {"type": "null"}]},
+            "entries": {"type": "array", "items": entry},
+            "hits_addend": cost,
         },
     });
     json!({
@@ -305,7 +302,7 @@ fn check_body() -> Value {
                 "type": "object", "required": ["attributes"], "additionalProperties": false,
                 "properties": {
                     "domain": domain, "cost": cost, "receipt": receipt,
-                    "attributes": {"type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text},
+                    "attributes": {"type": "object", "additionalProperties": text},
                 },
             },
             {
@@ -315,11 +312,11 @@ fn check_body() -> Value {
                 "properties": {
                     "domain": domain, "cost": cost, "receipt": receipt,
                     "hits_addend": cost,
-                    "descriptors": {"type": "array", "maxItems": 64, "items": descriptor},
+                    "descriptors": {"type": "array", "items": descriptor},
                 },
             },
             {
-                "type": "object", "maxProperties": 32, "propertyNames": names, "additionalProperties": text,
+                "type": "object", "additionalProperties": text,
                 "properties": {
                     "domain": domain, "cost": cost, "receipt": receipt, "attributes": {"not": {}}, "descriptors": {"not": {}},
                 },

@@ -10,10 +10,13 @@ use serde::Serialize;
 use tollgate::{CounterStatus, ExplainedRule, Explanation, Limiter, Mode, RuleMatch};
 use utoipa::ToSchema;
 
+use super::HttpState;
 use super::check_request::CheckRequest;
 use super::problem::{self, ProblemResponse};
-use super::{HttpState, body};
+use crate::body;
+use tollgate_http::request_target::PathNormalization;
 use tollgate_store::Counters;
+use tollgate_telemetry::metrics::Repairs;
 
 /// The effect of every rule on a request. Explaining consumes nothing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -82,28 +85,31 @@ const MAX_MISSES: usize = 1_000;
         (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The request is invalid"),
         (status = 404, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The domain is unknown"),
         (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
-        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 512 KiB"),
     )
 )]
 pub(super) async fn handle(
     State(state): State<Arc<HttpState>>,
     body: axum::body::Body,
 ) -> Result<Json<ExplainBody>, ProblemResponse> {
-    explain(state.gate.limiter(), body, state.timeouts.body).await
+    explain(state.gate.limiter(), body, state.timeouts.body, state.normalization).await
 }
 
-/// The same on another listener. The body must arrive within the timeout.
+/// The same on another listener, with the default normalization of paths. The body must arrive within the timeout.
 pub async fn respond(limiter: &Limiter<Counters>, body: axum::body::Body, timeout: Duration) -> Response {
-    explain(limiter, body, timeout).await.into_response()
+    explain(limiter, body, timeout, PathNormalization::default()).await.into_response()
 }
 
 async fn explain(
     limiter: &Limiter<Counters>,
     body: axum::body::Body,
     timeout: Duration,
+    normalization: PathNormalization,
 ) -> Result<Json<ExplainBody>, ProblemResponse> {
     let bytes = body::collect(body, timeout).await?;
-    let parsed = CheckRequest::parse(&bytes)?;
+    let mut parsed = CheckRequest::parse(&bytes)?;
+    // What can't be repaired is reported below.
+    let _ = parsed.repair(normalization, limiter, &mut Repairs::default());
     let (pairs, _) = parsed.pairs()?;
     let descriptors = parsed.descriptors(&pairs);
     let request = parsed.request(&descriptors);

@@ -10,6 +10,8 @@ use serde_json::value::RawValue;
 use tollgate_http::problem::Problem;
 use tollgate_rules::quoted;
 
+use crate::json_text::JsonBytes;
+
 /// A request that is read from the members of a JSON object.
 pub(super) trait FromMembers<'de>: Sized {
     /// A valid body, for error messages.
@@ -79,6 +81,34 @@ pub(super) fn duplicate_member<E: serde::de::Error>(name: &str) -> E {
     E::custom(format_args!("{} occurs twice; send it once", quoted(name)))
 }
 
+/// The value of an attribute, which a client may have chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AttributeValue<'a> {
+    Text(Cow<'a, str>),
+    /// A string with bytes that are not UTF-8, or that has backslashes.
+    Bytes(Vec<u8>),
+}
+
+/// A string; anything else as it is written. `None` for null: the attribute is absent.
+pub(super) fn attribute<'a, E: serde::de::Error>(
+    raw: &'a RawValue,
+    member: &str,
+) -> Result<Option<AttributeValue<'a>>, E> {
+    let raw = raw.get();
+    let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match inner {
+        Some(text) if memchr::memchr(b'\\', text.as_bytes()).is_none() => {
+            Ok(Some(AttributeValue::Text(Cow::Borrowed(text))))
+        }
+        Some(_) => {
+            let bytes = serde_json::from_str(raw).map(|JsonBytes(bytes)| AttributeValue::Bytes(bytes));
+            bytes.map(Some).map_err(|error| E::custom(format_args!("{}: {error}", quoted(member))))
+        }
+        None if raw == "null" => Ok(None),
+        None => Ok(Some(AttributeValue::Text(Cow::Borrowed(raw)))),
+    }
+}
+
 /// A string; a number or a boolean as it is written.
 pub(super) fn text<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -> Result<Cow<'a, str>, E> {
     let raw = raw.get();
@@ -106,6 +136,19 @@ pub(super) fn string<'a, E: serde::de::Error>(raw: &'a RawValue, member: &str) -
 /// A whole number, which may be written as a string.
 pub(super) fn count<E: serde::de::Error>(raw: &RawValue, member: &str) -> Result<u64, E> {
     whole_number(&text(raw, member)?, member)
+}
+
+/// A cost. A client may have chosen it, so a malformed one is no error: `None`. A number that is too large is the
+/// largest one.
+pub(super) fn cost(raw: &RawValue) -> Option<u64> {
+    let raw = raw.get();
+    cost_of(raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(raw).as_bytes())
+}
+
+/// The same for the text of a value.
+pub(super) fn cost_of(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).map(|number| number.unwrap_or(u64::MAX))
 }
 
 /// A boolean.

@@ -6,9 +6,15 @@ use tollgate::{RequestError, Ruleset};
 use tollgate_http::problem::Problem;
 use tollgate_rules::quoted;
 
+use crate::body::BodyError;
+
 /// A problem as the result of an axum handler.
 #[derive(Debug)]
-pub(super) struct ProblemResponse(Problem);
+pub(super) struct ProblemResponse {
+    problem: Problem,
+    /// The body that could not be read, if that is the problem.
+    body: Option<BodyError>,
+}
 
 /// How many domains an error lists.
 const MAX_DOMAINS: usize = 20;
@@ -16,6 +22,13 @@ const MAX_DOMAINS: usize = 20;
 /// The store did not answer at once, although it never waits.
 pub(super) fn no_answer() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_answer", "the store did not answer at once; try again")
+}
+
+/// A web page sent the request.
+pub(super) fn web_page() -> Problem {
+    let detail = "web pages of other sites have no access; a service that calls this address by another name than \
+                  localhost must be in http_allowed_hosts";
+    Problem::new(StatusCode::FORBIDDEN, "web_page", detail)
 }
 
 /// The request has no token with the scope `check`.
@@ -35,7 +48,6 @@ pub(super) fn invalid_request(error: &RequestError, domain: Option<&str>, rules:
         RequestError::TooLong => "too_long",
         RequestError::UnknownUnit => "unknown_unit",
         RequestError::BadOnce => "bad_idempotency_key",
-        RequestError::BadCost(_) => "bad_cost",
     };
     let detail = match error {
         RequestError::UnknownDomain => {
@@ -64,12 +76,22 @@ fn domain_names(rules: &Ruleset) -> String {
 
 impl From<Problem> for ProblemResponse {
     fn from(problem: Problem) -> ProblemResponse {
-        ProblemResponse(problem)
+        ProblemResponse { problem, body: None }
+    }
+}
+
+impl From<BodyError> for ProblemResponse {
+    fn from(error: BodyError) -> ProblemResponse {
+        ProblemResponse { problem: error.problem(), body: Some(error) }
     }
 }
 
 impl IntoResponse for ProblemResponse {
     fn into_response(self) -> axum::response::Response {
-        self.0.into_response().map(axum::body::Body::new)
+        let mut response = self.problem.into_response();
+        if let Some(error) = self.body {
+            error.announce_end(&mut response);
+        }
+        response.map(axum::body::Body::new)
     }
 }

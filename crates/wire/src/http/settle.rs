@@ -15,9 +15,10 @@ use tollgate_http::problem::Problem;
 use tollgate_http::response::{self, with_jitter};
 use tollgate_rules::quoted;
 
-use super::check::refuse;
+use super::check::{refuse, refuse_body};
 use super::json_body::{self, FromMembers, count, string};
-use super::{HttpState, body, problem};
+use super::{HttpState, problem};
+use crate::body;
 use crate::gate::SettleFailure;
 use crate::receipts::{IssuedReceipt, OpenReceipt};
 
@@ -47,7 +48,7 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
         // Boxed, so that the future of a request stays small for stores that never wait.
         Ok(bytes) if state.gate.waits() => Box::pin(settle(state, headers, bytes)).await,
         Ok(bytes) => poll_once(settle(state, headers, bytes)).unwrap_or_else(|| problem::no_answer().into_response()),
-        Err(problem) => refuse(state, problem),
+        Err(error) => refuse_body(state, &error),
     }
 }
 
@@ -174,7 +175,7 @@ fn parse_outcome<E: serde::de::Error>(raw: &RawValue) -> Result<RequestOutcome, 
         (status = 400, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is invalid, or the receipt can't be settled: `malformed_receipt`, `foreign_receipt`, `forged_receipt`, `expired_receipt`"),
         (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 409, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The receipt was settled before, with another outcome or cost"),
-        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 64 KiB"),
+        (status = 413, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body is longer than 512 KiB"),
         (status = 503, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The server is overloaded (`too_busy`), or another request is settling the receipt (`pending`): retry"),
     )
 )]

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`header`] | the header's name |
 //! | [`client_address`] | `remote_address` |
-//! | [`path`] | `path`: that of the matched route (feature `axum`), else the request's without its query |
+//! | [`path`] | `path`: that of the matched route (feature `axum`), else the request's, [normalized](crate::request_target) |
 //! | [`method`] | `method` |
 //! | [`endpoint`] | `endpoint`: the method and the path, `POST /orders/{id}` |
 //! | [`bearer_subject`] | `user`: the `sub` of a bearer token, unverified |
@@ -19,10 +19,12 @@ use http::request::Parts;
 
 pub use address::{ClientAddress, PeerAddress, Proxies, client_address};
 pub use bearer::{BearerSubject, bearer_subject};
+use tollgate_rules::attribute_text::escaped;
 pub use tollgate_rules::model::Network;
 pub use tollgate_rules::problem::TextFault;
 
 use super::attributes::{Attributes, Extract};
+use crate::request_target::PathNormalization;
 
 /// Finds the value of one attribute.
 pub trait Find: Send + Sync + 'static {
@@ -58,7 +60,7 @@ impl<V: Find> Extract for Attribute<V> {
     }
 }
 
-/// The first value of a header. Invalid UTF-8 is replaced by `�`.
+/// The first value of a header. Bytes that are not UTF-8 are escaped, as on the server: `\xff`.
 #[derive(Clone, Debug)]
 pub struct HeaderAttribute(HeaderName);
 
@@ -103,14 +105,15 @@ pub struct PathAttribute;
 /// The path of the matched route, such as `/orders/{id}`, under the name `path`.
 ///
 /// This needs the feature `axum`, and the layer on a router's routes (`Router::layer`, `Router::route_layer`).
-/// Otherwise it is the request's path, without its query.
+/// Otherwise it is the request's path, in [one spelling](crate::request_target): without its query, decoded, without
+/// repeated slashes and dot segments.
 pub fn path() -> Attribute<PathAttribute> {
     Attribute::new("path", PathAttribute)
 }
 
 impl Find for PathAttribute {
     fn find<'r>(&'r self, head: &'r Parts) -> Option<Cow<'r, str>> {
-        Some(Cow::Borrowed(matched(head).unwrap_or_else(|| head.uri.path())))
+        Some(route(head))
     }
 }
 
@@ -125,8 +128,18 @@ pub fn endpoint() -> Attribute<EndpointAttribute> {
 
 impl Find for EndpointAttribute {
     fn find<'r>(&'r self, head: &'r Parts) -> Option<Cow<'r, str>> {
-        let path = matched(head).unwrap_or_else(|| head.uri.path());
-        Some(Cow::Owned([head.method.as_str(), " ", path].concat()))
+        Some(Cow::Owned([head.method.as_str(), " ", &route(head)].concat()))
+    }
+}
+
+/// The path of the matched route, or of the request in its one spelling.
+fn route(head: &Parts) -> Cow<'_, str> {
+    if let Some(matched) = matched(head) {
+        return Cow::Borrowed(matched);
+    }
+    match PathNormalization::default().path(head.uri.path().as_bytes()) {
+        Cow::Borrowed(path) => escaped(path),
+        Cow::Owned(path) => Cow::Owned(escaped(&path).into_owned()),
     }
 }
 
@@ -159,7 +172,7 @@ pub fn idempotency_key(head: &Parts) -> Option<Cow<'_, str>> {
 }
 
 fn text<'h>(head: &'h Parts, name: &HeaderName) -> Option<Cow<'h, str>> {
-    head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+    head.headers.get(name).map(|value| escaped(value.as_bytes()))
 }
 
 #[cfg(test)]

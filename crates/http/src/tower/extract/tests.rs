@@ -34,10 +34,19 @@ fn headers_methods_and_paths() {
 }
 
 #[test]
+fn a_path_has_one_spelling() {
+    for target in ["/%6frders/7", "//orders/7?x", "/x/../orders/./7"] {
+        let head = head(target, &[]);
+        assert_eq!(found(&path(), &head), one("path", "/orders/7"), "{target}");
+        assert_eq!(found(&endpoint(), &head), one("endpoint", "POST /orders/7"), "{target}");
+    }
+}
+
+#[test]
 fn a_header_that_is_no_text_is_still_something() {
     let mut head = head("/", &[]);
     head.headers.insert("key", http::HeaderValue::from_bytes(b"a\xffb").unwrap());
-    assert_eq!(found(&header(HeaderName::from_static("key")), &head), one("key", "a\u{fffd}b"));
+    assert_eq!(found(&header(HeaderName::from_static("key")), &head), one("key", r"a\xffb"));
 }
 
 /// Headers, and their idempotency key.

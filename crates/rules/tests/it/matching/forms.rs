@@ -100,11 +100,44 @@ fn requests_have_bounds() {
 
 #[test]
 fn a_request_meets_a_bounded_number_of_limits() {
-    let file = |count: usize| {
-        let rule = |number| format!("  - {{name: r{number}, key: [], limit: 1/s}}\n");
+    let file = |count: usize, strict: usize| {
+        let policy = |number| if number + strict >= count { "security" } else { "comfort" };
+        let rule = |number| format!("  - {{name: r{number}, key: [], limit: 1/s, policy: {}}}\n", policy(number));
         format!("domain: d\nrules:\n{}", (0..count).map(rule).collect::<String>())
     };
-    assert_eq!(met(&rules(&file(Claim::MAX_CHARGES)), "").unwrap().len(), Claim::MAX_CHARGES);
+    let met = |count, strict| met(&rules(&file(count, strict)), "");
+    assert_eq!(met(Claim::MAX_CHARGES, 0).unwrap().len(), Claim::MAX_CHARGES);
+    // Of more, those are left out that would pass if they could not be counted.
+    let retained = met(Claim::MAX_CHARGES + 2, 3).unwrap();
+    assert_eq!(
+        (retained.len(), retained[0].as_str(), retained[3].as_str()),
+        (Claim::MAX_CHARGES, "r511() 1/1s", "r0() 1/1s")
+    );
     let many = RequestError::TooMany { what: "limits that apply", max: Claim::MAX_CHARGES };
-    assert_eq!(met(&rules(&file(Claim::MAX_CHARGES + 1)), "").unwrap_err(), many);
+    assert_eq!(met(Claim::MAX_CHARGES + 1, Claim::MAX_CHARGES + 1).unwrap_err(), many);
+}
+
+#[test]
+fn a_request_that_cannot_be_decided_is_refused_where_a_limit_might_refuse_it() {
+    let rules = rules(
+        "
+domain: open
+rules:
+  - {name: comfort, key: [a], limit: 1/s}
+  - {name: shadow, key: [a], limit: 1/s, policy: security, mode: shadow}
+---
+domain: closed
+rules:
+  - {name: login, key: [a], match: {b: x}, limit: 1/s, policy: security}
+---
+domain: tree
+descriptors:
+  - {key: a, rate_limit: {unit: second, requests_per_unit: 1}}
+",
+    );
+    let rows =
+        [(Some("open"), false), (Some("closed"), true), (Some("tree"), false), (Some("none"), false), (None, true)];
+    for (domain, refused) in rows {
+        assert_eq!(rules.refuses_undecided(domain), refused, "{domain:?}");
+    }
 }

@@ -8,7 +8,10 @@ mod receipts;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, SCOPE_VALUES, Secrecy, Setting, SettingKind, SettingScope};
+use super::{
+    AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, NORMALIZATIONS, SCOPE_VALUES, Secrecy, Setting, SettingKind,
+    SettingScope,
+};
 
 /// The maximum of settings for connections and concurrent checks.
 const MAX_AT_ONCE: u64 = 1_000_000;
@@ -172,7 +175,13 @@ fn grpc() -> Vec<Setting> {
     const DAY: u64 = 24 * 3_600_000;
     let age = SettingKind::Time { min: Duration::from_secs(1), max: Duration::from_millis(365 * DAY), off: true };
     vec![
-        row(GROUP, "grpc_max_message", SettingKind::Size { min: KIB, max: 16 << 20 }, "256KiB", "The longest message"),
+        row(
+            GROUP,
+            "grpc_max_message",
+            SettingKind::Size { min: KIB, max: 16 << 20 },
+            "512KiB",
+            "The longest message; longer ones are answered by the policies of the rules",
+        ),
         row(
             GROUP,
             "grpc_max_streams",
@@ -239,6 +248,20 @@ fn http() -> Vec<Setting> {
             SettingKind::Words(DIALECTS),
             "all",
             "Header dialects that report limits to clients",
+        ),
+        row(
+            GROUP,
+            "http_normalize",
+            SettingKind::Words(NORMALIZATIONS),
+            "standard",
+            "Which spellings of a path and a method are the same to rules, in authorize and check",
+        ),
+        row(
+            GROUP,
+            "http_allowed_hosts",
+            SettingKind::Texts,
+            "none",
+            "On loopback: other host names than localhost that clients of explain and status use",
         ),
         row(
             GROUP,

@@ -89,6 +89,11 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     ("http_headers", "ratelimit,none", "`none` is combined with other values; write it alone, or remove it"),
     ("http_headers", "ratelimit,ratelimit", "`ratelimit` appears twice; keep one of the two"),
+    (
+        "http_normalize",
+        "lowercase",
+        "`lowercase` is not one of standard, matrix-parameters, trailing-slash, lower-case; did you mean `lower-case`?",
+    ),
     ("rules", "a,,b", "there is an empty value in `a,,b`; write values with a single comma between them, or none"),
     ("retry_jitter", "10", "`10` is not a percentage; write 10%, or off"),
     (

@@ -10,6 +10,7 @@ use crate::config::table::{SettingScope, table};
 use crate::config::*;
 use tollgate_admin::auth::Identity;
 use tollgate_admin::scopes::{AccessScope, AccessScopes};
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
 use tollgate_net::Address;
 
@@ -131,6 +132,8 @@ http_max_in_flight: 22
 http_idle_timeout: 61s
 body_timeout: 6s
 http_headers: [x-ratelimit-policy, denied-by]
+http_normalize: [standard, lower-case]
+http_allowed_hosts: [tollgate.internal]
 retry_jitter: 2.5%
 scope_values: hidden
 authorize_domain: shop
@@ -259,6 +262,8 @@ fn every_setting_can_be_set() {
                 denied_by: true,
                 signal: false,
             },
+            normalization: PathNormalization { lower_case: true, ..PathNormalization::default() },
+            allowed_hosts: vec!["tollgate.internal".to_owned()],
             retry_jitter: Some(Percent { bps: 250 }),
             scope_values: ScopeValues::Hidden,
             authorize: AuthorizeSettings {
@@ -380,7 +385,7 @@ fn defaults_listen_on_loopback() {
     assert_eq!(settings.workers, WorkerSettings::Auto);
     assert_eq!(settings.grpc.response_headers, None);
     assert_eq!(settings.grpc.max_connection_age, Some(Duration::from_secs(86_400)));
-    assert_eq!(settings.grpc.max_message, 256 << 10);
+    assert_eq!(settings.grpc.max_message, 512 * 1024);
     assert_eq!(settings.http.retry_jitter, Some(Percent { bps: 1_000 }));
     assert!(settings.http.headers.ratelimit && settings.http.headers.x_ratelimit);
     assert_eq!(settings.http.authorize.attributes.len(), 5);

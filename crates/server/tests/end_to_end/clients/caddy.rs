@@ -157,3 +157,18 @@ fn without_tollgate_the_long_form_lets_requests_pass() {
         assert_eq!(http::get(&caddy.short, "/page", &[]).status, 502);
     }
 }
+
+#[test]
+fn a_spelling_of_the_path_is_no_way_past_the_limits() {
+    let server = server();
+    let caddy = Caddy::start(&server);
+    for (number, address) in caddy.addresses().into_iter().enumerate() {
+        for path in ["/%6frders", "//orders", "/./orders", "/x/../orders", "/orders?x=1"] {
+            let key = format!("{number}{path}");
+            let order = |path: &str| http::send(address, "POST", path, &[("X-Api-Key", &key)]);
+            let placed = order(path);
+            assert_eq!((placed.status, placed.header("x-route")), (200, Some("POST /orders")), "{path}");
+            assert_eq!([order("/orders").status, order(path).status], [200, 429], "{path}");
+        }
+    }
+}

@@ -106,9 +106,10 @@ pub(crate) fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<
     }
     let mut headers = Vec::new();
     loop {
-        let mut line = String::new();
-        stream.read_line(&mut line)?;
-        match line.trim_end().split_once(':') {
+        // A header may have any bytes.
+        let mut line = Vec::new();
+        stream.read_until(b'\n', &mut line)?;
+        match String::from_utf8_lossy(&line).trim_end().split_once(':') {
             Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
             None => return Ok(Some(Head { first: first.trim_end().to_owned(), headers })),
         }

@@ -166,3 +166,38 @@ fn requests_pass_without_tollgate() {
         assert_eq!((passed.status, passed.header("x-ratelimit-limit")), (200, None), "{passed:?}");
     }
 }
+
+/// The application places an order for each of them.
+const ORDERS: [&str; 7] =
+    ["/orders", "/%6frders", "//orders", "/./orders", "/x/../orders", "/x/%2e%2e//orders", "/orders?x=1"];
+
+#[test]
+fn a_spelling_of_the_path_is_no_way_past_the_limits() {
+    let server = server();
+    let nginx = Nginx::start(&server);
+    for (number, path) in ORDERS.into_iter().enumerate() {
+        let key = number.to_string();
+        let order = |path: &str| http::send(&nginx.address, "POST", path, &[("X-Api-Key", &key)]);
+        let placed = order(path);
+        assert_eq!((placed.status, placed.header("x-route")), (200, Some("POST /orders")), "{path}");
+        assert_eq!([order("/orders").status, order(path).status, order("/orders").status], [200, 429, 429], "{path}");
+    }
+    // The cost is that of the path, too.
+    let export = nginx.get("/%65xport", &[("X-Api-Key", "exporter")]);
+    assert_eq!((export.header("x-route"), export.number("x-ratelimit-remaining")), (Some("GET /export"), 6));
+    // A line break in a path is no header.
+    let injected = nginx.get("/%0d%0aX-RateLimit-Cost:%201%0d%0aX:%20", &[("X-Api-Key", "injector")]);
+    assert_eq!(injected.number("x-ratelimit-remaining"), 9, "{injected:?}");
+}
+
+#[test]
+fn many_headers_and_long_ones_are_decided() {
+    let server = server();
+    let nginx = Nginx::start(&server);
+    let names: Vec<String> = (0..300).map(|number| format!("X-{number}")).collect();
+    let mut headers: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
+    let long = "y".repeat(7_000);
+    headers.extend([("X-Long-1", &*long), ("X-Long-2", &*long), ("X-Api-Key", "one")]);
+    let response = nginx.get("/", &headers);
+    assert_eq!((response.status, response.number("x-ratelimit-remaining")), (200, 9), "{response:?}");
+}

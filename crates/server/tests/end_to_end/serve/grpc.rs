@@ -85,11 +85,25 @@ async fn invalid_requests_are_refused_with_a_reason() {
     let empty = client.should_rate_limit(RateLimitRequest::default()).await.unwrap_err();
     assert_eq!(empty.code(), tonic::Code::InvalidArgument);
     assert_eq!(empty.message(), "rate limit domain must not be empty");
-    let large = client.should_rate_limit(request(&"x".repeat(5000))).await.unwrap_err();
-    assert_eq!(large.code(), tonic::Code::ResourceExhausted);
-    assert!(large.message().contains("at most 4096 bytes"), "{large}");
+    // A message that is too large is no error, but answered by policy: no rule refuses what it can't count.
+    let large = client.should_rate_limit(request(&"x".repeat(5000))).await.unwrap().into_inner();
+    assert_eq!((large.overall_code(), large.statuses.len()), (Code::Ok, 0));
     // The connection stays usable.
     assert_eq!(check(&mut client, "u").await, (true, 2));
+}
+
+/// A typing error in a gateway's configuration.
+#[tokio::test]
+async fn a_domain_without_rules_does_not_go_unnoticed() {
+    let server = new_server().rules(RULES).listen(&["admin", "grpc"]).start();
+    let unknown = RateLimitRequest { domain: "dd".to_owned(), ..request("u") };
+    let passed = client(&server).await.should_rate_limit(unknown).await.unwrap().into_inner();
+    assert_eq!(passed.overall_code(), Code::Ok);
+    let pages = |page: &str| crate::http::get(&server.url("admin", page)).body;
+    tollgate_testing::until("the server is degraded", || pages("/readyz").contains("checks name domain `dd`"));
+    let metrics = pages("/metrics");
+    assert!(metrics.contains("tollgate_unknown_domain_checks_total{wire=\"grpc\"} 1"), "{metrics}");
+    server.wait_for_log("checks name a domain that has no rules");
 }
 
 #[tokio::test]

@@ -77,11 +77,11 @@ fn endless_bodies_use_bounded_memory() {
     drop(open);
 }
 
-/// Starts a call that sends this many bytes and does not end.
+/// Starts a call that sends this many bytes and does not end. Returns the message of the response.
 async fn endless_call(
     sender: &mut hyper::client::conn::http2::SendRequest<EndlessBody>,
     bytes: usize,
-) -> impl Future<Output = Option<String>> + use<> {
+) -> impl Future<Output = Option<Vec<u8>>> + use<> {
     let request = hyper::Request::post("http://t/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -90,8 +90,15 @@ async fn endless_call(
     sender.ready().await.unwrap();
     let response = sender.send_request(request);
     async move {
-        let response = response.await.ok()?;
-        Some(response.headers().get("grpc-status")?.to_str().ok()?.to_owned())
+        let mut body = response.await.ok()?.into_body();
+        let mut message = Vec::new();
+        while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+            message.extend_from_slice(frame.ok()?.data_ref()?);
+            if message.len() >= 7 {
+                return Some(message);
+            }
+        }
+        None
     }
 }
 
@@ -120,7 +127,7 @@ impl http_body::Body for EndlessBody {
 }
 
 #[tokio::test]
-async fn endless_calls_are_refused_beyond_a_bound() {
+async fn endless_calls_are_answered_by_policy_beyond_a_bound() {
     let args = ["--body-timeout", "5m"];
     let server = new_server().rules(RULES).listen(&["grpc"]).args(&args).start();
     let mut calls = tokio::task::JoinSet::new();
@@ -136,9 +143,10 @@ async fn endless_calls_are_refused_beyond_a_bound() {
         }
         senders.push(sender);
     }
-    // The calls need 100 MiB, and the bound is 64: some are refused with RESOURCE_EXHAUSTED.
+    // The calls need 100 MiB, and the bound is 64: some are refused, since a rule with `policy: security` might apply.
     let refused = tokio::time::timeout(TIMEOUT, calls.join_next()).await.unwrap().unwrap().unwrap();
-    assert_eq!(refused.as_deref(), Some("8"));
+    // The prefix of a message, and `overall_code: OVER_LIMIT`.
+    assert_eq!(refused.as_deref(), Some(&[0, 0, 0, 0, 2, 8, 2][..]));
     drop((senders, calls));
     let client = crate::serve::grpc::client(&server).await;
     let answered = || async { client.clone().should_rate_limit(crate::serve::grpc::request("u")).await.is_ok() };

@@ -136,6 +136,12 @@ Counter tollgate_soft_limits_passed_total [wire]
 Counter tollgate_concurrency_not_applied_total [wire]
     "Concurrency limits that did not apply to a check, since its caller could not release the slot"
     "These callers must request receipts, or such rules have no effect on them"
+Counter tollgate_unknown_domain_checks_total [wire]
+    "Checks of a domain that has no rules: they pass over gRPC and `/json`, and get 404 over HTTP"
+    "A wrong `domain` in a gateway, or a rule file that was removed: nothing is limited there"
+Counter tollgate_repaired_checks_total [wire reason]
+    "Checks with an invalid part that were decided all the same. `reason`: `long_text`, `not_text`, `bad_cost`, `bad_name`, `key_conflict`, `too_many`, or `undecided` (the policies of the rules decided)"
+    "Clients that try values beyond all bounds; a gateway that takes a cost or an idempotency key from them"
 Gauge tollgate_checks_in_flight [wire]
     "Checks, and settlements of receipts, in flight"
     "Near the setting `…_max_in_flight`: the store is slow, and checks are about to be shed"
@@ -176,7 +182,7 @@ Counter tollgate_idempotent_replays_total [wire]
     "Checks answered from a stored response with the same idempotency key; they consume nothing and count as decisions"
     "Retries that did no harm"
 Counter tollgate_idempotency_conflicts_total [wire]
-    "Checks with an idempotency key of another request, answered with an error; they do not count as decisions"
+    "Checks with an idempotency key of another request, decided without it"
     "A client that generates its keys wrongly"
 }
 

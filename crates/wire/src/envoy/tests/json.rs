@@ -7,7 +7,7 @@ use super::{HeaderNames, ResponseExtras, ask, descriptor, envoy, request, with_l
 
 #[track_caller]
 fn reads(text: &str, expected: &RateLimitRequest) {
-    assert_eq!(read(text.as_bytes()).unwrap(), *expected, "{text}");
+    assert_eq!(read(text.as_bytes()).unwrap(), (expected.clone(), false), "{text}");
 }
 
 #[test]
@@ -38,15 +38,28 @@ fn invalid_requests_are_errors() {
         (r#"{"descriptors":[[null,null]]}"#, "a descriptor: an object with `entries`"),
         (r#"{"descriptors":[{"entries":[["a","b"]]}]}"#, "an entry: an object with `key` and `value`"),
         (r#"{"descriptors":[{"limit":[1,"DAY"]}]}"#, "a limit: an object"),
-        (r#"{"hitsAddend":-1}"#, "a whole number"),
-        (r#"{"hitsAddend":1.5}"#, "a whole number"),
-        (r#"{"hitsAddend":4294967296}"#, "hitsAddend is 4294967296; at most 4294967295"),
         (r#"{"descriptors":[{"limit":{"unit":"FORTNIGHT"}}]}"#, "SECOND, MINUTE"),
         (r#"{"descriptors":[{"entries":[{"key":"a","value":1}]}]}"#, "expected a string"),
     ];
     for (text, expected) in rows {
         let error = read(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_clients_choose_is_no_error() {
+    for cost in ["-1", "1.5", "\"abc\"", "true", "[]"] {
+        let text =
+            format!(r#"{{"domain":"d","descriptors":[{{"entries":[],"hitsAddend":{cost}}}],"hitsAddend":{cost}}}"#);
+        let mut expected = request("d", &["×1"]);
+        expected.hits_addend = 1;
+        assert_eq!(read(text.as_bytes()).unwrap(), (expected, true), "{text}");
+    }
+    assert_eq!(read(br#"{"hitsAddend":4294967296}"#).unwrap().0.hits_addend, u32::MAX);
+    for value in [&b"caf\xe9"[..], br"caf\udce9"] {
+        let text = [br#"{"descriptors":[{"entries":[{"key":"a","value":""#, value, br#""}]}]}"#].concat();
+        assert_eq!(*read(&text).unwrap().0.descriptors[0].entries[0].value, *b"caf\xe9");
     }
 }
 

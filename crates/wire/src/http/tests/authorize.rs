@@ -1,7 +1,9 @@
 //! Checks by headers, for proxies.
 
+use tollgate_telemetry::metrics::Repair;
+
 use super::super::AuthorizeAttribute;
-use super::{Server, config};
+use super::{HttpConfig, PathNormalization, Server, config};
 
 const RULES: &str = "
 domain: shop
@@ -74,15 +76,7 @@ async fn nothing_that_a_proxy_leaves_out_is_an_error() {
 
 #[tokio::test]
 async fn a_cost_is_at_least_one() {
-    let rows = [
-        ("3", "2", 0),
-        ("0", "4", 1),
-        ("-1", "4", 1),
-        ("x", "4", 1),
-        ("", "4", 1),
-        ("+2", "4", 1),
-        ("99999999999999999999", "4", 1),
-    ];
+    let rows = [("3", "2", 0), ("0", "4", 1), ("-1", "4", 1), ("x", "4", 1), ("", "4", 1), ("+2", "4", 1)];
     for (cost, left, bad) in rows {
         let server = Server::new(RULES);
         let reply = server.authorize(&[("X-Api-Key", "k1"), ("X-RateLimit-Cost", cost)]).await;
@@ -98,6 +92,67 @@ async fn trusted_proxies_are_passed_over() {
         let reply = Server::build(config).authorize(&[("X-Forwarded-For", "1.1.1.1, 2.2.2.2,3.3.3.3")]).await;
         assert_eq!(reply.json()["error"]["scope"], format!("remote_address:{expected}"));
     }
+}
+
+#[tokio::test]
+async fn a_cost_beyond_all_limits_is_refused() {
+    let headers = [("X-Api-Key", "k1"), ("X-RateLimit-Cost", "99999999999999999999")];
+    assert_eq!(Server::new(RULES).authorize(&headers).await.status, 429);
+}
+
+/// One login limit, whatever the path is spelled like.
+#[tokio::test]
+async fn a_spelling_is_no_way_past_the_limits() {
+    const LOGIN: &str = "
+domain: d
+rules:
+  - {name: login, key: [], match: {endpoint: POST /login}, limit: 1/day, policy: security}
+  - {name: path, key: [], match: {path: /login, method: PUT}, limit: 1/day, policy: security}
+";
+    let spellings =
+        ["/login", "/%6cogin", "//login", "/./login", "/x/../login", "http://h/login", "/login?x", "/%6Cogin#x"];
+    let more = ["/login/", "/LOGIN", "/login;x=1"];
+    let all = PathNormalization { matrix_parameters: true, trailing_slash: true, lower_case: true, standard: true };
+    for (normalization, refused, passed) in [
+        (PathNormalization::default(), &spellings[..], &more[..]),
+        (all, &[&spellings[..], &more[..]].concat()[..], &[][..]),
+        (PathNormalization::NONE, &["/login", "/login?x"][..], &["/%6cogin", "//login"][..]),
+    ] {
+        let server = Server::build(HttpConfig { normalization, ..config(LOGIN, false, 9) });
+        let ask = async |method: &str, path: &str| {
+            let headers = [("X-Original-Method", method), ("X-Original-URI", path)];
+            let authorized = server.authorize(&headers).await.status;
+            let body = serde_json::json!({"endpoint": format!("{method} {path}"), "path": path, "method": method});
+            let checked = server.check(&body.to_string()).await.status;
+            (authorized, checked)
+        };
+        for method in ["POST", "PUT"] {
+            assert_eq!(ask(method, "/login").await, (200, 429));
+            for path in refused {
+                // Off, `check` does not drop a query, as it never did.
+                let checked = if normalization.standard || !path.contains('?') { 429 } else { 200 };
+                assert_eq!(ask(method, path).await, (429, checked), "{path}");
+            }
+            for path in passed {
+                assert_eq!(ask(method, path).await, (200, 200), "{path}");
+            }
+        }
+        let lower = if normalization.standard { (429, 429) } else { (200, 200) };
+        assert_eq!(ask("post", "/login").await, lower);
+    }
+}
+
+/// As over gRPC.
+#[tokio::test]
+async fn values_that_are_no_text_have_counters_of_their_own() {
+    let server = Server::new(RULES);
+    let long = "k".repeat(5_000);
+    for (key, left) in [("a", "4"), ("\\xff", "4"), (&long, "4"), (&long, "3"), (&long[1..], "4")] {
+        let reply = server.authorize(&[("X-Api-Key", key)]).await;
+        assert_eq!(reply.header("x-ratelimit-remaining"), Some(left), "{}", &key[..1]);
+    }
+    let metrics = server.http.state.gate.metrics();
+    assert_eq!([Repair::LongText, Repair::NotText].map(|repair| metrics.repairs(repair)), [3, 1]);
 }
 
 #[tokio::test]

@@ -54,30 +54,41 @@ async fn a_client_that_asks_whether_to_go_on_may() {
 }
 
 #[tokio::test]
-async fn a_body_past_the_bound_is_refused_before_it_is_read() {
+async fn a_body_past_the_bound_is_read_and_dropped() {
+    const SETTLE: &str = "POST /v1/ratelimit/settle HTTP/1.1\r\nHost: x\r\n";
     let server = Server::new(RULES);
+    let chunk = format!("80000\r\n{}\r\n", " ".repeat(0x8_0000));
+    let bodies = [
+        format!("Content-Length: 524289\r\n\r\n{}", " ".repeat(524_289)),
+        format!("Transfer-Encoding: chunked\r\n\r\n{chunk}1\r\n \r\n0\r\n\r\n"),
+    ];
+    // The connection goes on.
     let mut connection = server.connect();
-    connection.write_all(format!("{CHECK}Content-Length: 65537\r\n\r\n").as_bytes()).await.unwrap();
-    Reply::read(&mut connection, false).await.assert_problem(413, "body_too_large", "65536 bytes");
-
-    let mut connection = server.connect();
-    let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
-    let head = format!("{CHECK}Transfer-Encoding: chunked\r\n\r\n");
-    connection.write_all(head.as_bytes()).await.unwrap();
-    let (mut reader, mut writer) = connection.into_split();
-    let sending = tokio::spawn(async move {
-        writer.write_all(chunk.as_bytes()).await?;
-        writer.write_all(b"1\r\n \r\n").await
-    });
-    let mut answer = String::new();
-    reader.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let _ = sending.await;
-
+    for body in &bodies {
+        connection.write_all(format!("{SETTLE}{body}").as_bytes()).await.unwrap();
+        let reply = Reply::read(&mut connection, false).await;
+        reply.assert_problem(413, "body_too_large", "524288 bytes");
+        assert_eq!(reply.header("connection"), None);
+        connection.write_all(format!("{CHECK}{body}").as_bytes()).await.unwrap();
+        assert_eq!(Reply::read(&mut connection, false).await.body, r#"{"allowed":true,"source":"assumed"}"#);
+    }
     // At the bound it is accepted.
-    let body = format!("{{\"api_key\": \"k\"{}}}", " ".repeat(65_536 - 16));
-    assert_eq!(body.len(), 65_536);
-    assert_eq!(server.check(&body).await.status, 200);
+    let body = format!("{{\"api_key\": \"k\"{}}}", " ".repeat(524_288 - 16));
+    assert_eq!((body.len(), server.check(&body).await.json()["remaining"].as_u64()), (524_288, Some(2)));
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_read_ends_the_connection() {
+    let server = Server::new(RULES);
+    for path in ["check", "settle", "explain"] {
+        let mut connection = server.connect();
+        let head = format!("POST /v1/ratelimit/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n");
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let reply = Reply::read(&mut connection, false).await;
+        let status = if path == "check" { 200 } else { 413 };
+        assert_eq!((reply.status, reply.header("connection")), (status, Some("close")), "{path}");
+        assert!(is_closed(&mut connection).await);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,9 +142,18 @@ async fn a_server_that_stops_answers_what_has_begun() {
 #[tokio::test]
 async fn heads_have_a_bound() {
     let server = Server::new(RULES);
+    let heads = [
+        format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-A: {}\r\n\r\n", "a".repeat(120_000)),
+        format!("GET /livez HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: a\r\n".repeat(1_000)),
+    ];
+    for request in heads {
+        let mut connection = server.connect();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(Reply::read(&mut connection, false).await.status, 200);
+    }
     let rows = [
-        format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-A: {}\r\n\r\n", "a".repeat(40_000)),
-        format!("GET /livez HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: a\r\n".repeat(101)),
+        format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-A: {}\r\n\r\n", "a".repeat(140_000)),
+        format!("GET /livez HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: a\r\n".repeat(1_025)),
     ];
     for request in rows {
         let mut connection = server.connect();

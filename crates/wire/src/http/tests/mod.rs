@@ -2,6 +2,7 @@
 
 mod authorize;
 mod bodies;
+mod browsers;
 mod check;
 mod connection;
 mod endpoints;
@@ -21,9 +22,10 @@ use tokio::net::UnixStream;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset};
 use tollgate_rules::{RuleFile, load_sources};
 
-use super::{Http, HttpConfig, HttpTimeouts, ResponseStyle};
+use super::{HostSettings, Http, HttpConfig, HttpTimeouts, ResponseStyle};
 use crate::gate::Gate;
 use crate::receipts::Receipts;
+use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, Jitter, ScopeValues};
 use tollgate_net::closing::Closer;
 use tollgate_net::{Closing, Stream};
@@ -73,7 +75,9 @@ fn config(rules: &str, shadow: bool, max_in_flight: usize) -> HttpConfig {
             scope_values: ScopeValues::Shortened,
         },
         authorize: super::AuthorizeSettings::default(),
+        normalization: PathNormalization::default(),
         timeouts: HttpTimeouts::default(),
+        hosts: HostSettings { is_loopback: true, allowed: vec!["tollgate.internal".to_owned()] },
         access: None,
         extra: None,
     }
@@ -106,6 +110,15 @@ impl Server {
 
     async fn check(&self, body: &str) -> Reply {
         self.ask("POST", "/v1/ratelimit/check", &[], body).await
+    }
+
+    /// A check whose body is no text.
+    async fn check_bytes(&self, body: &[u8]) -> Reply {
+        let mut connection = self.connect();
+        let head =
+            written("POST", "/v1/ratelimit/check", &[], "").replace("Length: 0", &format!("Length: {}", body.len()));
+        connection.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        Reply::read(&mut connection, false).await
     }
 
     async fn settle(&self, body: &str) -> Reply {

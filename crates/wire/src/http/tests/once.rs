@@ -1,6 +1,7 @@
 //! Idempotency keys: requests that are decided once, however often they are sent.
 
 use serde_json::json;
+use tollgate_telemetry::metrics::Repair;
 
 use super::*;
 
@@ -75,11 +76,10 @@ async fn a_refusal_is_repeated_too() {
 }
 
 #[tokio::test]
-async fn the_same_key_for_something_else_is_a_conflict() {
+async fn the_same_key_for_something_else_has_no_effect() {
     let gate = Gate::new(
         Arc::new(Limiter::new(ruleset(ONCE), MemoryConfig::default().build().into())),
-        // In shadow mode refusals pass, but this is not a refusal.
-        true,
+        false,
         1024,
         Metrics::new().wire("http"),
     );
@@ -87,29 +87,37 @@ async fn the_same_key_for_something_else_is_a_conflict() {
     let server = Server::build(HttpConfig { gate: gate.clone(), ..config(ONCE, true, 1) });
     server.once("order-1", BODY).await;
     let reply = server.once("order-1", r#"{"api_key": "k", "cost": 2}"#).await;
-    let words =
-        "the idempotency key was used for another request, and nothing was taken; use a new key for every request";
-    reply.assert_problem(422, "idempotency_conflict", words);
-    assert_eq!(server.per_key_left().await, 2);
+    assert_eq!((reply.status, &reply.json()["remaining"]), (200, &json!(0)));
+    assert_eq!(server.once("order-1", r#"{"api_key": "k", "cost": 2}"#).await.status, 429);
+    // The first request is still known.
+    assert_eq!(server.once("order-1", BODY).await.header("idempotent-replayed"), Some("true"));
     // Another caller's key is another key.
     assert_eq!(server.once("order-1", r#"{"api_key": "other"}"#).await.header("idempotent-replayed"), None);
-    server.once("order-1", BODY).await;
-    server.once("order-2", BODY).await;
     let metrics = gate.metrics();
-    assert_eq!((metrics.replays.get(), metrics.conflicts.get(), metrics.soft_limits_passed.get()), (1, 1, 1));
+    assert_eq!((metrics.replays.get(), metrics.conflicts.get(), metrics.repairs(Repair::KeyConflict)), (1, 2, 2));
     assert_eq!(metrics.not_held.get(), 0);
 }
 
 #[tokio::test]
-async fn keys_that_are_none_are_refused() {
-    let server = Server::new(ONCE);
+async fn keys_that_are_none_are_no_errors() {
+    let server = Server::new("domain: d\nrules: [{name: r, key: [api_key], limit: 20/day, algorithm: sliding_log}]\n");
+    let mut left = 20;
+    for key in ["", "\"\"", " "] {
+        for _ in 0..2 {
+            left -= 1;
+            assert_eq!(server.once(key, BODY).await.json()["remaining"], left, "{key:?}");
+        }
+    }
     let long = "k".repeat(256);
-    for key in ["", "\"\"", "\"", "schl\u{fc}ssel", long.as_str()] {
-        let words = "the idempotency key is invalid; send 1 to 255 visible ASCII characters, such as a UUID";
-        server.once(key, BODY).await.assert_problem(400, "bad_idempotency_key", words);
+    for key in ["schl\u{fc}ssel", long.as_str()] {
+        left -= 1;
+        for _ in 0..2 {
+            assert_eq!(server.once(key, BODY).await.json()["remaining"], left, "{key:?}");
+        }
     }
     let two = [("Idempotency-Key", "a"), ("X-Idempotency-Key", "b")];
-    let reply = server.ask("POST", "/v1/ratelimit/check", &two, BODY).await;
-    reply.assert_problem(400, "bad_idempotency_key", "there is more than one idempotency key; send one");
-    assert_eq!(server.per_key_left().await, 3);
+    for _ in 0..2 {
+        left -= 1;
+        assert_eq!(server.ask("POST", "/v1/ratelimit/check", &two, BODY).await.json()["remaining"], left);
+    }
 }

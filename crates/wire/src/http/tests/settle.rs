@@ -300,8 +300,8 @@ async fn other_methods_are_rejected() {
     let reply = server.get("/v1/ratelimit/settle").await;
     reply.assert_problem(405, "wrong_method", "GET");
     assert_eq!(reply.header("allow"), Some("POST"));
-    let long = telling(&"r".repeat(70_000), "");
-    server.settle(&long).await.assert_problem(413, "body_too_large", "65536");
+    let long = telling(&"r".repeat(600_000), "");
+    server.settle(&long).await.assert_problem(413, "body_too_large", "524288");
 }
 
 #[test]

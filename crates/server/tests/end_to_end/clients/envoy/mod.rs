@@ -2,6 +2,7 @@
 
 mod channels;
 mod costs;
+mod hostile;
 mod in_flight;
 mod limits;
 mod model;
@@ -138,6 +139,16 @@ impl Envoy {
         let stats = http::get(&self.admin, &format!("/stats?filter=^{name}$"), &[]).body;
         let number = stats.trim().strip_prefix(&format!("{name}: ")).and_then(|number| number.parse().ok());
         number.unwrap_or_else(|| panic!("{name}: {stats}"))
+    }
+
+    /// How many checks failed, for whatever reason.
+    #[track_caller]
+    fn failed_checks(&self) -> u64 {
+        // The statistic exists once a check has failed.
+        let stats = http::get(&self.admin, "/stats?filter=ratelimit", &[]).body;
+        assert!(stats.contains("ratelimit.ok: "), "{stats}");
+        let failed = stats.lines().filter_map(|line| line.split_once("ratelimit.error: "));
+        failed.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
     }
 
     /// The statuses of this many sequential requests.
