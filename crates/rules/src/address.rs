@@ -12,6 +12,10 @@ use crate::problem::{TextFault, quoted};
 /// Attributes whose values are addresses, whatever the rule says.
 pub(crate) const ADDRESSES: [&str; 5] = ["remote_address", "masked_remote_address", "client_ip", "ip_address", "ip"];
 
+/// How many bits of an IPv6 address identify a counter, unless the rule says otherwise: the size of the network that
+/// providers commonly assign to one customer.
+pub(crate) const IPV6_PREFIX: u8 = 56;
+
 /// The number of bits before an IPv4 address in its IPv6-mapped form.
 const MAPPED_BITS: u8 = 96;
 

@@ -3,6 +3,8 @@
 use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{Ask, Claim, ClaimId, Key, Limit, Mode, Once, Request, Scope, Span, Value};
 
+use crate::address::{IPV6_PREFIX, counted, is_address};
+
 /// The scopes of a domain's records.
 #[derive(Debug)]
 pub(crate) struct OnceScopes {
@@ -10,14 +12,15 @@ pub(crate) struct OnceScopes {
     receipts: RecordScopes,
 }
 
-/// Records live with the counters of the caller if the claim has such counters, otherwise by themselves.
+/// Records live with the counters of the caller if there is one, otherwise by themselves. The caller comes from the
+/// request or the receipt, never from the rules that apply to it: other rules must find the same record.
 #[derive(Debug)]
 struct RecordScopes {
     with_caller: Scope,
     alone: Scope,
 }
 
-/// A digest of the request's attributes. It identifies the caller if no counter does.
+/// A digest of the request's attributes. It identifies the caller if the request does not name one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallerDigest([u8; 16]);
 
@@ -33,18 +36,19 @@ impl OnceScopes {
         OnceScopes { checks: RecordScopes::new(domain, CHECK), receipts: RecordScopes::new(domain, RECEIPT) }
     }
 
-    /// The record of a check.
+    /// The record of a check. `entity` is the attribute that names the caller.
     pub(crate) fn of_check<'a>(
         &'a self,
         request: &Request<'a>,
         name: &'a str,
+        entity: Option<&str>,
         caller_digest: &'a CallerDigest,
         claim: &Claim<'a>,
         keep: Span,
     ) -> Once<'a> {
-        let callers = claim.charges.iter().filter_map(|charge| charge.key.caller());
+        let caller = entity.and_then(|entity| caller(request, entity));
         let name = [Value::Text(name), Value::Text(word(request.ask))];
-        let key = self.checks.key(callers, &name, Some(Value::bytes(&caller_digest.0)));
+        let key = self.checks.key(caller, &name, Some(Value::bytes(&caller_digest.0)));
         Once { key, body: body(request, caller_digest), terms: terms(claim), keep }
     }
 
@@ -52,12 +56,12 @@ impl OnceScopes {
     pub(crate) fn of_receipt<'a>(
         &'a self,
         name: &'a [u8],
-        callers: impl Iterator<Item = Value<'a>>,
+        caller: Option<Value<'a>>,
         ending: u64,
         keep: Span,
     ) -> Once<'a> {
         // Whatever the current rules are, a receipt has the units that were taken.
-        Once { key: self.receipts.key(callers, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
+        Once { key: self.receipts.key(caller, &[Value::bytes(name)], None), body: ending, terms: 0, keep }
     }
 }
 
@@ -67,15 +71,8 @@ impl RecordScopes {
         RecordScopes { with_caller: scope(Home::Caller(0)), alone: scope(Home::Own) }
     }
 
-    /// The key of a record: with the first of these callers, if there is one, otherwise with the digest of the
-    /// request.
-    fn key<'a>(
-        &'a self,
-        mut callers: impl Iterator<Item = Value<'a>>,
-        name: &[Value<'a>],
-        caller_digest: Option<Value<'a>>,
-    ) -> Key<'a> {
-        let caller = callers.next();
+    /// The key of a record: with the caller, if there is one, otherwise with the digest of the request.
+    fn key<'a>(&'a self, caller: Option<Value<'a>>, name: &[Value<'a>], caller_digest: Option<Value<'a>>) -> Key<'a> {
         let scope = if caller.is_some() { &self.with_caller } else { &self.alone };
         Key::new(scope, caller.or(caller_digest).into_iter().chain(name.iter().copied()).collect())
     }
@@ -93,6 +90,14 @@ impl CallerDigest {
         });
         CallerDigest(digest.to_be_bytes())
     }
+}
+
+/// The caller that a request names, as keys of counters have it: unless a rule has another `ipv6_prefix`, so that the
+/// record is in the partition of the counters.
+fn caller<'a>(request: &Request<'a>, entity: &str) -> Option<Value<'a>> {
+    let mut entries = request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
+    let (_, value) = entries.find(|(name, _)| *name == entity)?;
+    Some(if is_address(entity) { counted(value, IPV6_PREFIX) } else { Value::Text(value) })
 }
 
 fn word(ask: Ask) -> &'static str {

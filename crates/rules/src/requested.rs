@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tollgate_core::key::{Home, Key};
 use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
 
-use crate::address::{counted, is_address};
+use crate::address::{IPV6_PREFIX, counted, is_address};
 use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
 use crate::rule::Rule;
 
@@ -32,8 +32,6 @@ const LENGTHS: [Span; 7] = [
 /// The name of such limits, and a text for scopes that no rule of a file has.
 const NAME: &str = "request";
 const PATH: &str = "⇒request";
-/// The default of rules.
-const IPV6_PREFIX: u8 = 56;
 
 impl RequestLimits {
     pub(crate) fn new(domain: &model::Domain) -> RequestLimits {

@@ -297,9 +297,9 @@ impl Domain {
         self.requested.limit(amount, length)
     }
 
-    /// The record of a check with an idempotency key. The key belongs to the caller of the claimed counters,
-    /// otherwise to the attributes of the request: the same key of two callers is two keys, and so is that of a check
-    /// and of a later debit.
+    /// The record of a check with an idempotency key. The key belongs to the caller that the request names, otherwise to
+    /// the attributes of the request: the same key of two callers is two keys, and so is that of a check and of a later
+    /// debit.
     pub fn once_of_check<'a>(
         &'a self,
         request: &Request<'a>,
@@ -308,19 +308,18 @@ impl Domain {
         claim: &Claim<'a>,
         keep: Span,
     ) -> Once<'a> {
-        self.once.of_check(request, name, caller_digest, claim, keep)
+        self.once.of_check(request, name, self.entity(), caller_digest, claim, keep)
     }
 
-    /// The record of a receipt of this name, for the counters of these callers. `ending` is a digest of the
-    /// settlement.
+    /// The record of a receipt of this name and caller. `ending` is a digest of the settlement.
     pub fn once_of_receipt<'a>(
         &'a self,
         name: &'a [u8],
-        callers: impl Iterator<Item = Value<'a>>,
+        caller: Option<Value<'a>>,
         ending: u64,
         keep: Span,
     ) -> Once<'a> {
-        self.once.of_receipt(name, callers, ending, keep)
+        self.once.of_receipt(name, caller, ending, keep)
     }
 
     /// The name of an attribute. Slow: for errors and explanations.

@@ -24,6 +24,9 @@ pub struct Receipt {
     pub(crate) taken_at: Timestamp,
     /// How long the receipt is valid.
     pub(crate) hold: Span,
+    /// The caller in whose partition the record of the settlement lives. The receipt carries it, because the rules by
+    /// which it is settled may be others. A receipt of an earlier version has none.
+    pub(crate) caller: Option<OwnedValue>,
     pub(crate) taken: Vec<TakenCharge>,
 }
 
@@ -61,7 +64,8 @@ impl Receipt {
         domain: &Domain,
         settlement: &Settlement,
     ) -> Receipt {
-        let mut receipt = Receipt { id: claim.id, taken_at: settlement.at, hold: Span::ZERO, taken: Vec::new() };
+        let mut receipt =
+            Receipt { id: claim.id, taken_at: settlement.at, hold: Span::ZERO, caller: None, taken: Vec::new() };
         for ((charge, applied), reading) in claim.charges.iter().zip(&matched.applied).zip(&settlement.readings) {
             let Some(rule) = domain.rule(applied).filter(|rule| reading.taken > 0 && rule.needs_receipt(charge.limit))
             else {
@@ -69,6 +73,7 @@ impl Receipt {
             };
             let EndTerms { settle, refund, hold, .. } = rule.ending();
             receipt.hold = receipt.hold.max(hold);
+            receipt.caller = receipt.caller.or_else(|| charge.key.caller().map(OwnedValue::from));
             receipt.taken.push(TakenCharge {
                 scope: charge.key.scope().short(),
                 values: charge.key.values().iter().map(|value| OwnedValue::from(*value)).collect(),

@@ -116,9 +116,11 @@ impl<S: Store> Limiter<S> {
             }
             // Even if no counter changes, so that a different outcome is refused later.
             claim.once.get_or_insert_with(|| {
-                let callers = still_counted.iter().filter_map(|(taken, counters)| taken.key(counters).caller());
+                // An earlier version's receipt: the record is where that version looks for it.
+                let of_counters = || still_counted.iter().find_map(|(taken, counters)| taken.key(counters).caller());
+                let caller = receipt.caller.as_ref().map(OwnedValue::value).or_else(of_counters);
                 let keep = if outcome == RequestOutcome::Running { Span::ZERO } else { receipt.record_ttl() };
-                counters.domain.once_of_receipt(&name, callers, outcome_code(outcome, cost), keep)
+                counters.domain.once_of_receipt(&name, caller, outcome_code(outcome, cost), keep)
             });
         }
         let mut settlement = Settlement::default();

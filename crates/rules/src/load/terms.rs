@@ -2,6 +2,7 @@
 
 use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 
+use crate::address::IPV6_PREFIX;
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::DomainSettings;
 use crate::load::reader::{Fields, FileReader};
@@ -28,10 +29,6 @@ const FAILURES: &[(&str, OnFailure)] =
 
 const HEADERS: &[(&str, Headers)] =
     &[("full", Headers::Full), ("standard", Headers::Standard), ("hidden", Headers::Hidden)];
-
-/// How many bits of an IPv6 address identify a counter: the size of the network that providers commonly assign to one
-/// customer.
-const IPV6_PREFIX: u8 = 56;
 
 /// The maximum time to wait for the end of a request.
 const MAX_HOLD: Span = Span::from_secs(7 * 86_400);

@@ -20,6 +20,10 @@ const HOLD: u64 = 1;
 const SETTLE: u64 = 2;
 const REFUND: u64 = 4;
 
+/// The scope of an entry that is not a charge: its value is the caller. Earlier versions look for a rule of this scope,
+/// find none, and settle the others.
+const CALLER: u64 = 0x746f_6c6c_6361_6c6c;
+
 /// The largest number of values in a key.
 const MAX_VALUES: u64 = 64;
 
@@ -29,8 +33,10 @@ impl Receipt {
         out.extend_from_slice(&self.id.0.to_be_bytes());
         number(out, self.taken_at.as_micros());
         number(out, self.hold.as_micros());
-        number(out, self.taken.len() as u64);
-        for (at, taken) in self.taken.iter().enumerate() {
+        let has_room = self.taken.len() < Claim::MAX_CHARGES;
+        let caller = self.caller.as_ref().filter(|_| has_room).map(caller_entry);
+        number(out, (self.taken.len() + usize::from(caller.is_some())) as u64);
+        for (at, taken) in self.taken.iter().chain(&caller).enumerate() {
             out.extend_from_slice(&taken.scope.to_be_bytes());
             number(out, taken.amount);
             number(out, taken.units);
@@ -42,7 +48,7 @@ impl Receipt {
             number(out, taken.values.len() as u64);
             for value in &taken.values {
                 // Most counters are keyed by the caller, so its value repeats.
-                let mut before = self.taken[..at].iter().flat_map(|taken| &taken.values);
+                let mut before = self.taken.iter().take(at).flat_map(|taken| &taken.values);
                 match before.position(|other| other == value) {
                     Some(place) => number(out, (place as u64) << KIND | BEFORE),
                     None => write_value(out, value),
@@ -58,7 +64,7 @@ impl Receipt {
         let taken_at = Timestamp::from_micros(read_number(bytes)?);
         let hold = Span::from_micros(read_number(bytes)?);
         let count = read_number(bytes).filter(|count| *count <= Claim::MAX_CHARGES as u64)?;
-        let mut receipt = Receipt { id, taken_at, hold, taken: Vec::new() };
+        let mut receipt = Receipt { id, taken_at, hold, caller: None, taken: Vec::new() };
         for _ in 0..count {
             let scope = u64::from_be_bytes(*take::<8>(bytes)?);
             let (amount, units) = (read_number(bytes)?, read_number(bytes)?);
@@ -74,6 +80,9 @@ impl Receipt {
                 values.push(receipt.read_value(bytes)?);
             }
             receipt.taken.push(TakenCharge { scope, values, amount, units, on_end });
+        }
+        if let Some(last) = receipt.taken.pop_if(|last| last.scope == CALLER) {
+            receipt.caller = last.values.into_iter().next();
         }
         bytes.is_empty().then_some(receipt)
     }
@@ -93,6 +102,12 @@ impl Receipt {
             _ => None,
         }
     }
+}
+
+/// The entry that carries the caller. It takes nothing.
+fn caller_entry(caller: &OwnedValue) -> TakenCharge {
+    let on_end = OnEnd::Units { settle: false, refund: false };
+    TakenCharge { scope: CALLER, values: SmallVec::from_elem(caller.clone(), 1), amount: 0, units: 0, on_end }
 }
 
 fn write_value(out: &mut Vec<u8>, value: &OwnedValue) {

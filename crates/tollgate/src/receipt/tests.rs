@@ -33,14 +33,14 @@ fn taken_charge() -> impl Strategy<Value = TakenCharge> {
 }
 
 fn receipt() -> impl Strategy<Value = Receipt> {
-    (any::<u128>(), 0..EXACT, 0..EXACT, prop::collection::vec(taken_charge(), 0..6)).prop_map(
-        |(id, at, hold, taken)| Receipt {
+    (any::<u128>(), 0..EXACT, 0..EXACT, prop::option::of(value()), prop::collection::vec(taken_charge(), 0..6))
+        .prop_map(|(id, at, hold, caller, taken)| Receipt {
             id: ClaimId(id),
             taken_at: Timestamp::from_micros(at),
             hold: Span::from_micros(hold),
+            caller,
             taken,
-        },
-    )
+        })
 }
 
 fn encode(receipt: &Receipt) -> Vec<u8> {
@@ -79,4 +79,35 @@ proptest! {
             prop_assert_eq!(Receipt::read(&encode(&changed)), Some(changed));
         }
     }
+}
+
+/// A charge of 3 units for the value `k`, as every version encodes it.
+fn encoded_charge(value: &[u8]) -> Vec<u8> {
+    let mut bytes = 7_u64.to_be_bytes().to_vec();
+    // Amount, units, refund, number of values.
+    bytes.extend([100, 3, 4, 1]);
+    bytes.extend(value);
+    bytes
+}
+
+fn encoded_head(entries: u8) -> Vec<u8> {
+    let mut bytes = 5_u128.to_be_bytes().to_vec();
+    // Taken at, hold, number of entries.
+    bytes.extend([9, 60, entries]);
+    bytes
+}
+
+/// Servers of several versions settle each other's receipts during an upgrade.
+#[test]
+fn earlier_versions_read_receipts_and_theirs_are_read() {
+    let charge = encoded_charge(&[1 << 3 | 1, b'k']);
+    let earlier = [encoded_head(1), charge.clone()].concat();
+    let mut receipt = Receipt::read(&earlier).unwrap();
+    assert_eq!((receipt.taken.len(), receipt.taken[0].units, receipt.caller.clone()), (1, 3, None));
+    assert_eq!(encode(&receipt), earlier);
+    // The caller follows as another entry, of a scope that no rule has and without units: the first value again.
+    receipt.caller = Some(OwnedValue::Text("k".into()));
+    let entry = [&0x746f_6c6c_6361_6c6c_u64.to_be_bytes()[..], &[0, 0, 0, 1, 4]].concat();
+    assert_eq!(encode(&receipt), [encoded_head(2), charge, entry].concat());
+    assert_eq!(Receipt::read(&encode(&receipt)), Some(receipt));
 }

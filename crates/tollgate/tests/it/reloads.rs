@@ -121,3 +121,71 @@ fn a_replayed_settlement_under_other_rules_lists_no_rules() {
     assert_eq!(settle().rules().map(|one| one.change).collect::<Vec<_>>(), changes);
     assert!(settle().is_replay());
 }
+
+/// A request that counters of its caller and of all callers apply to.
+const SHARED: &str = "
+domain: d
+entity: key
+rules:
+  - {name: shared, key: [], limit: 1000/day, refund: on_failure, cost: cost}
+";
+const MINE: &str = "  - {name: mine, key: [key], limit: 100/day, refund: on_failure, cost: cost}\n";
+
+fn shared_left(limiter: &ManualLimiter) -> u64 {
+    let entries = [("key", "k"), ("cost", "0")];
+    let descriptors = [Descriptor::new(&entries)];
+    let peek = Request { descriptors: &descriptors, cost: 0, ..Request::default() };
+    let peek = poll_once(limiter.check_request(&peek)).unwrap().unwrap();
+    peek.outcomes().find(|one| one.rule.name() == "shared").unwrap().reading.remaining
+}
+
+#[test]
+fn a_receipt_is_settled_once_under_all_rules() {
+    let both = format!("{SHARED}{MINE}");
+    let versions = [
+        both.clone(),
+        SHARED.to_owned(),
+        both.replace("100/day", "100/hour"),
+        both.replace("name: mine", "name: yours"),
+        format!("{SHARED}  - {{name: more, key: [key], limit: 5 concurrent, hold: 1m}}\n"),
+    ];
+    for first in 0..versions.len() {
+        // Issued under both rules, settled under each version in turn.
+        let (limiter, _clock) = manual_limiter(&both);
+        let entries = [("key", "k"), ("cost", "10")];
+        let descriptors = [Descriptor::new(&entries)];
+        let request = Request { descriptors: &descriptors, ..Request::default() };
+        let decision = poll_once(limiter.check_request(&request)).unwrap().unwrap();
+        let receipt = decision.receipt().unwrap();
+        poll_once(limiter.check_request(&request)).unwrap().unwrap();
+        assert_eq!(shared_left(&limiter), 980);
+        for turn in 0..2 * versions.len() {
+            limiter.install(rules(&versions[(first + turn) % versions.len()], turn as u64 + 2));
+            let settled = poll_once(limiter.settle_receipt(receipt, RequestOutcome::Failed, None, None)).unwrap();
+            assert_eq!(settled.unwrap().is_replay(), turn > 0, "version {first}, turn {turn}");
+            assert_eq!(shared_left(&limiter), 990, "version {first}, turn {turn}");
+        }
+    }
+}
+
+#[test]
+fn an_idempotency_key_is_decided_once_under_all_rules() {
+    let versions = [
+        SHARED.to_owned(),
+        format!("{SHARED}{MINE}"),
+        format!("{SHARED}{MINE}").replace("100/day", "100/hour"),
+        format!("{SHARED}  - {{name: pair, key: [key, cost], limit: 70/day}}\n"),
+    ];
+    for first in 0..versions.len() {
+        let (limiter, _clock) = manual_limiter(&versions[first]);
+        for turn in 0..2 * versions.len() {
+            limiter.install(rules(&versions[(first + turn) % versions.len()], turn as u64 + 2));
+            let entries = [("key", "k"), ("cost", "10")];
+            let descriptors = [Descriptor::new(&entries)];
+            let request = Request { descriptors: &descriptors, once: Some("pay-1"), ..Request::default() };
+            let decision = poll_once(limiter.check_request(&request)).unwrap().unwrap();
+            assert!(decision.allowed());
+            assert_eq!(shared_left(&limiter), 990, "version {first}, turn {turn}");
+        }
+    }
+}

@@ -124,7 +124,19 @@ fn a_record_is_the_callers_and_tells_bodies_apart() {
     }
 }
 
-/// If no counter identifies the caller, the whole request does: strangers with the same idempotency key do not
+/// Other rules find the same record: it belongs to the caller whom the request names, whichever counters it meets.
+#[test]
+fn a_record_does_not_depend_on_the_rules_that_apply() {
+    for (entity, value) in [("caller", "c"), ("remote_address", "2001:db8::7"), ("remote_address", "192.0.2.1")] {
+        let of = |keys: &str| {
+            let text = format!("domain: d\nentity: {entity}\nrules: [{{name: all, key: [{keys}], limit: 10/s}}]");
+            record(&rules(&text), Request::default(), "n", &[&[("x", "1")], &[(entity, value)]])
+        };
+        assert!(of("") == of(entity) && of(entity) == of("x"), "{entity} {value}");
+    }
+}
+
+/// If the request does not name the caller, the whole request does: strangers with the same idempotency key do not
 /// collide.
 #[test]
 fn without_a_caller_the_request_is_the_caller() {
