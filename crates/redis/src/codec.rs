@@ -16,14 +16,16 @@ use tollgate_core::{Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Once, Span,
 use super::names::{self, CounterId, Names, id};
 use tollgate_store::sharded::OnceRecord;
 
-pub(super) use answer::{ScriptReply, read};
+pub(super) use answer::{ScriptReply, lacks_keys, read};
 pub(super) use call::ScriptCall;
 
 /// A claim as it is sent: everything that a call needs.
 #[derive(Debug)]
 pub(super) struct Packet {
     /// The keys of its values, each once.
-    keys: SmallVec<[Box<str>; 1]>,
+    keys: SmallVec<[Box<[u8]>; 1]>,
+    /// The keys of the values that its packed counters may have of their own, if they are declared.
+    own_keys: Vec<Box<[u8]>>,
     /// The encoded limits.
     limits: SmallVec<[LimitCode; 1]>,
     charges: SmallVec<[ChargeCode; 1]>,
@@ -76,6 +78,8 @@ const ONCE: u8 = 4;
 const SIMPLE: u8 = 8;
 /// The same in several values, one after the other.
 const SEVERAL: u8 = 16;
+/// The claim is on one counter whose slot is being moved: its packed value and its own value may be on two nodes.
+const APART: u8 = 32;
 /// The maximum number of charges of a simple claim.
 const MAX_SIMPLE_CHARGES: usize = 32;
 
@@ -87,6 +91,7 @@ impl Packet {
     pub(super) fn new(claim: &Claim<'_>, record: OnceRecord<'_>, names: &Names, now: Timestamp) -> Packet {
         let mut packet = Packet {
             keys: SmallVec::new(),
+            own_keys: Vec::new(),
             limits: SmallVec::new(),
             charges: SmallVec::new(),
             flags: 0,
@@ -117,7 +122,7 @@ impl Packet {
 
     /// The approximate number of bytes that it adds to a call.
     pub(super) fn size(&self) -> usize {
-        let keys: usize = self.keys.iter().map(|key| key.len() + 16).sum();
+        let keys: usize = self.keys.iter().chain(&self.own_keys).map(|key| key.len() + 16).sum();
         let verdict = self.once.as_ref().and_then(|once| once.verdict.as_ref());
         let readings = verdict.map_or(0, |verdict| verdict.readings.len());
         keys + 40 * (self.limits.len() + self.charges.len() + 1) + readings
@@ -126,6 +131,46 @@ impl Packet {
     /// The same for claims on the same counters, so that they can be sent together.
     pub(super) fn partition(&self) -> u64 {
         FixedState::default().hash_one(self.keys.first())
+    }
+
+    /// Declares the keys of the values that its packed counters may have of their own.
+    pub(super) fn declare_own_keys(&mut self) {
+        self.own_keys = self.packed_charges().map(|charge| self.own_key(charge)).collect();
+    }
+
+    /// Whether it needs only one key, apart from the own value of a single packed counter.
+    pub(super) fn has_one_key(&self) -> bool {
+        let mut packed = self.packed_charges().map(|charge| charge.id);
+        let first = packed.next();
+        self.keys.len() == 1 && packed.all(|id| Some(id) == first)
+    }
+
+    /// Settles a claim with one key in its packed value, if the counter is there, or announces its own value there.
+    pub(super) fn set_apart(&mut self) {
+        if self.packed_charges().next().is_some() {
+            self.flags = self.flags & !(SIMPLE | SEVERAL) | APART;
+        }
+    }
+
+    /// Settles a claim with one key in the counter's own value.
+    pub(super) fn use_own_key(&mut self) {
+        let own = self.packed_charges().next().map(|charge| self.own_key(charge));
+        if let Some(key) = own {
+            self.keys = SmallVec::from_iter([key]);
+        }
+    }
+
+    fn packed_charges(&self) -> impl Iterator<Item = &ChargeCode> {
+        self.charges.iter().filter(|charge| {
+            let kind = self.limits.get(usize::from(charge.limit)).and_then(|limit| limit.first());
+            kind.is_some_and(|kind| *kind <= LAST_PACKED_KIND)
+        })
+    }
+
+    /// The key of a counter's own value: that of the packed value, followed by its id.
+    fn own_key(&self, charge: &ChargeCode) -> Box<[u8]> {
+        let packed = self.keys.get(usize::from(charge.key)).map_or(&[][..], |key| key);
+        [packed, &charge.id].concat().into()
     }
 
     fn is_simple(&self, claim: &Claim<'_>) -> bool {
@@ -138,10 +183,10 @@ impl Packet {
     }
 
     fn name(&mut self, name: String) -> u16 {
-        let existing = self.keys.iter().position(|key| **key == *name);
+        let existing = self.keys.iter().position(|key| **key == *name.as_bytes());
         // A claim has at most `Claim::MAX_CHARGES` charges.
         existing.unwrap_or_else(|| {
-            self.keys.push(name.into());
+            self.keys.push(name.into_bytes().into());
             self.keys.len() - 1
         }) as u16
     }
@@ -228,6 +273,9 @@ fn mode(mode: Mode) -> u8 {
         Mode::Soft => 3,
     }
 }
+
+/// The kinds up to this one are packed.
+const LAST_PACKED_KIND: u8 = 3;
 
 /// The script's number for an algorithm.
 fn kind(algorithm: Algorithm) -> u8 {

@@ -18,6 +18,8 @@ const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 const CLUSTER_INTERVAL: Duration = Duration::from_secs(10);
 /// The same for sentinels. A former primary may still answer.
 const SENTINEL_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval after a node failed.
+const HURRIED_INTERVAL: Duration = Duration::from_millis(500);
 /// The minimum time between two discoveries.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,9 +38,10 @@ pub(super) async fn watch(shared: &Shared) {
                 topology.apply(&discovery);
                 backoff = Backoff::default();
                 sleep(MIN_INTERVAL).await;
+                let interval = if topology.is_hurried() { HURRIED_INTERVAL } else { refresh_interval };
                 tokio::select! {
                     () = topology.wait_for_refresh() => {}
-                    () = sleep(jitter(refresh_interval)) => {}
+                    () = sleep(jitter(interval)) => {}
                 }
             }
             Err(failure) => {

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 use tollgate_core::Timestamp;
 
-use super::codec::Packet;
+use super::codec::{Packet, lacks_keys};
 use super::error_reply::ErrorReply;
 use tollgate_store::sharded::Failure;
 
@@ -35,6 +35,18 @@ pub(super) struct AnswerPart {
     pub(super) at: Timestamp,
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) range: Range<usize>,
+}
+
+impl AnswerPart {
+    /// The claim's part of the bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Whether the claim was not settled, because it needs further keys.
+    pub(super) fn lacks_keys(&self) -> bool {
+        lacks_keys(self.bytes())
+    }
 }
 
 /// The dispatcher of one thread and runtime.

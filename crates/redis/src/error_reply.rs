@@ -39,13 +39,16 @@ pub(super) enum ResendReason {
     ReadOnly,
     ClusterDown,
     MasterDown,
+    Keys,
 }
 
+/// A node of a cluster to a script with a key that is on another node, or on its way there.
+const NON_LOCAL_KEY: &str = "Script attempted to access a non local key";
 /// The maximum length of an error text, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 
 impl ResendReason {
-    pub(super) const ALL: [ResendReason; 8] = [
+    pub(super) const ALL: [ResendReason; 9] = [
         ResendReason::Moved,
         ResendReason::Ask,
         ResendReason::NoScript,
@@ -54,6 +57,7 @@ impl ResendReason {
         ResendReason::ReadOnly,
         ResendReason::ClusterDown,
         ResendReason::MasterDown,
+        ResendReason::Keys,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -66,6 +70,7 @@ impl ResendReason {
             ResendReason::ReadOnly => "readonly",
             ResendReason::ClusterDown => "clusterdown",
             ResendReason::MasterDown => "masterdown",
+            ResendReason::Keys => "keys",
         }
     }
 }
@@ -105,6 +110,8 @@ impl ErrorReply {
             {
                 Remedy::Wait(ResendReason::ReadOnly)
             }
+            // Every key of a script is declared, so a node that says this has refused to read the first one.
+            _ if details.contains(NON_LOCAL_KEY) => Remedy::Wait(ResendReason::TryAgain),
             _ => Remedy::None,
         };
         ErrorReply { remedy, text: cut(format!("{from}: {} {details}", error.code())) }
@@ -161,6 +168,14 @@ mod tests {
             ("ASK 1 node-2:6381", Remedy::Ask(Node::tcp("node-2", 6381))),
             ("NOSCRIPT No matching script. Please use EVAL.", Remedy::Load),
             ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy::Wait(ResendReason::TryAgain)),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: ab, on @user_script:1.",
+                Remedy::Wait(ResendReason::TryAgain),
+            ),
+            (
+                "ERR Error running script (call to f_ab): @user_script:1: Script attempted to access a non local key.",
+                Remedy::Wait(ResendReason::TryAgain),
+            ),
             ("LOADING Redis is loading the dataset in memory", Remedy::Wait(ResendReason::Loading)),
             ("READONLY You can't write against a read only replica.", Remedy::Wait(ResendReason::ReadOnly)),
             (

@@ -21,11 +21,13 @@ mod error_reply;
 mod lane;
 mod lane_task;
 mod liveness;
+mod moving;
 mod names;
 #[cfg(feature = "perf")]
 pub mod perf;
 mod script;
 mod send;
+mod spilled;
 mod stats;
 mod topology;
 
@@ -40,11 +42,12 @@ pub use counters::{OpenError, RedisCounters};
 pub use tollgate_redis_address::{Address, AddressError, Password};
 pub use tollgate_store::sharded::TransportStats;
 
-use codec::Packet;
 use connect::Connector;
 use lane_task::LaneTask;
+use moving::MovingSlots;
 use names::Names;
 use send::ClaimSender;
+use spilled::SpilledCallers;
 use stats::TransportCounters;
 use tollgate_store::sharded::{Failure, Location, OnceRecord, ShardId, ShardInfo, Sharded};
 use tollgate_store::{Clock, SystemClock};
@@ -97,6 +100,8 @@ struct Shared {
     names: Names,
     connector: Connector,
     topology: Topology,
+    moving: MovingSlots,
+    spilled: SpilledCallers,
     counters: TransportCounters,
     clock: SystemClock,
     /// Identifies this process among the heartbeats.
@@ -142,6 +147,8 @@ impl RedisConfig {
             names: Names::new(&self.prefix),
             connector: Connector::new(&self)?,
             topology: Topology::new(self.address, self.pool),
+            moving: MovingSlots::default(),
+            spilled: SpilledCallers::default(),
             counters: TransportCounters::default(),
             clock: SystemClock::default(),
             server_id: format!("{:032x}", fastrand::u128(..)),
@@ -224,14 +231,16 @@ impl Sharded for RedisStore {
         timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
-        let packet = Box::new(Packet::new(claim, record, &self.shared.names, self.shared.now()));
         let mut sender = ClaimSender::new(&self.shared, location.slot);
-        let answer = match sender.settle_within(packet, timeout).await {
-            Some(settled) => settled?,
-            None => return Err(sender.timeout_failure(location.shard)),
-        };
-        let bytes = answer.bytes.get(answer.range).unwrap_or_default();
-        codec::read(answer.at, bytes, claim, settlement)
+        let settled = sender.settle_within(claim, record, timeout).await;
+        match settled.unwrap_or_else(|| Err(sender.timeout_failure(location.shard))) {
+            Ok(answer) => codec::read(answer.at, answer.bytes(), claim, settlement),
+            Err(Failure::Moving) => Err(Failure::Moving),
+            Err(failure) => {
+                self.shared.topology.hurry();
+                Err(failure)
+            }
+        }
     }
 
     async fn probe(&self, shard: ShardId, timeout: Duration) -> Result<(), Failure> {
@@ -248,6 +257,11 @@ impl Sharded for RedisStore {
 }
 
 impl Shared {
+    /// Whether the keys of a slot may be on two nodes now.
+    fn is_moving(&self, slot: u16) -> bool {
+        self.moving.contains(slot, || self.clock.now())
+    }
+
     /// Our own clock, for calendar periods, or the clock that was set.
     fn now(&self) -> Timestamp {
         self.script_now().unwrap_or_else(|| self.clock.now())

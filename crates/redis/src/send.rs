@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::sleep;
+use tollgate_core::Claim;
 
 use super::Shared;
 use super::codec::Packet;
@@ -15,7 +16,8 @@ use super::dispatch::{AnswerPart, ClaimAnswer, Dispatcher};
 use super::error_reply::{ErrorReply, Remedy, ResendReason};
 use super::lane::{CallMode, PushError, QueuedClaim};
 use super::topology::ShardOwner;
-use tollgate_store::sharded::{Failure, ShardId};
+use tollgate_store::Clock;
+use tollgate_store::sharded::{Failure, OnceRecord, ShardId};
 
 /// The maximum number of times that a claim is sent.
 const MAX_ATTEMPTS: u32 = 8;
@@ -50,13 +52,14 @@ impl<'s> ClaimSender<'s> {
         }
     }
 
-    /// Sends a claim until there is an answer. `None` if there is none in time.
+    /// Settles a claim. `None` if there is no answer in time.
     pub(super) async fn settle_within(
         &mut self,
-        packet: Box<Packet>,
+        claim: &Claim<'_>,
+        record: OnceRecord<'_>,
         timeout: Duration,
     ) -> Option<Result<AnswerPart, Failure>> {
-        let mut settled = pin!(self.settle(packet));
+        let mut settled = pin!(self.settle(claim, record));
         if let Ok(answer) = tokio::time::timeout(timeout, &mut settled).await {
             return Some(answer);
         }
@@ -72,11 +75,57 @@ impl<'s> ClaimSender<'s> {
         .await
     }
 
-    /// Sends a claim until there is an answer. If this is dropped before the claim was sent, nothing is charged.
-    pub(super) async fn settle(&mut self, mut packet: Box<Packet>) -> Result<AnswerPart, Failure> {
+    /// Settles a claim. If this is dropped before the claim was sent, nothing is charged.
+    ///
+    /// A call declares every key that the script touches, so that a cluster refuses it before it runs if it has to be
+    /// sent elsewhere. Most callers have few counters, all in one value. The script says when one has more, and the
+    /// claim is sent again with the keys of its counters' own values.
+    ///
+    /// While the slot is moved, these keys may be on two nodes. A claim on one counter is then settled in two steps:
+    /// in the packed value, if the counter is there, otherwise in its own value, which the packed value announces
+    /// first. A claim on several is not settled ([`Failure::Moving`]).
+    async fn settle(&mut self, claim: &Claim<'_>, record: OnceRecord<'_>) -> Result<AnswerPart, Failure> {
+        let Shared { names, spilled, .. } = self.shared;
+        let now = self.shared.now();
+        let new_packet = || Box::new(Packet::new(claim, record, names, now));
+        let mut packet = new_packet();
+        let hash = packet.partition();
+        self.hash = hash;
+        let is_moving = self.shared.is_moving(self.slot);
+        if !is_moving || !packet.has_one_key() {
+            let mode = if is_moving { CallMode::Alone } else { CallMode::Shared };
+            if spilled.contains(hash) {
+                packet.declare_own_keys();
+            }
+            let mut sent = self.send(packet, mode).await;
+            if sent.as_ref().is_ok_and(AnswerPart::lacks_keys) {
+                spilled.insert(hash);
+                self.shared.counters.count_resent(ResendReason::Keys);
+                packet = new_packet();
+                packet.declare_own_keys();
+                sent = self.send(packet, mode).await;
+            }
+            if sent.as_ref().err() != Some(&Failure::Moving) {
+                return sent;
+            }
+            packet = new_packet();
+        }
+        if !packet.has_one_key() {
+            return Err(Failure::Moving);
+        }
+        packet.set_apart();
+        let answer = self.send(packet, CallMode::Alone).await?;
+        if !answer.lacks_keys() {
+            return Ok(answer);
+        }
+        packet = new_packet();
+        packet.use_own_key();
+        self.send(packet, CallMode::Alone).await
+    }
+
+    /// Sends a packet until there is an answer.
+    async fn send(&mut self, mut packet: Box<Packet>, mut mode: CallMode) -> Result<AnswerPart, Failure> {
         let topology = &self.shared.topology;
-        self.hash = packet.partition();
-        let mut mode = CallMode::Shared;
         let mut redirect = None;
         let mut pause = FIRST_PAUSE;
         for _ in 0..MAX_ATTEMPTS {
@@ -116,13 +165,11 @@ impl<'s> ClaimSender<'s> {
             let previous = std::mem::replace(&mut mode, CallMode::Shared);
             match error.remedy {
                 Remedy::Ask(node) => (redirect, mode) = (Some(node), CallMode::Asking),
-                // In a shared call it is also refused because of the keys of other claims.
+                // A shared call is also refused because of the keys of other claims.
+                Remedy::Wait(ResendReason::TryAgain) if previous == CallMode::Shared => mode = CallMode::Alone,
                 Remedy::Wait(ResendReason::TryAgain) => {
-                    mode = CallMode::Alone;
-                    if previous != CallMode::Shared {
-                        sleep(pause).await;
-                        pause *= 2;
-                    }
+                    self.shared.moving.insert(self.slot, self.shared.clock.now());
+                    return Err(Failure::Moving);
                 }
                 Remedy::Wait(_) => {
                     sleep(pause).await;
@@ -147,13 +194,15 @@ impl<'s> ClaimSender<'s> {
                 )));
             }
             Remedy::Moved { slot, node } => {
+                self.shared.moving.remove(*slot);
                 topology.learn(*slot, node);
                 topology.refresh();
             }
             Remedy::Wait(ResendReason::ReadOnly | ResendReason::ClusterDown | ResendReason::MasterDown) => {
                 topology.refresh()
             }
-            Remedy::Wait(_) | Remedy::Ask(_) => {}
+            Remedy::Ask(_) => self.shared.moving.renew(self.slot, self.shared.clock.now()),
+            Remedy::Wait(_) => {}
             // The lane has already loaded the script the maximum number of times.
             Remedy::Load | Remedy::None => return refused(),
         }

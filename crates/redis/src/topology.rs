@@ -8,7 +8,7 @@ mod map;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -31,6 +31,8 @@ pub(super) struct Topology {
     discovery: watch::Sender<DiscoveryState>,
     /// Signals that the map may be outdated.
     refresh_requested: Notify,
+    /// The number of discoveries that follow in quick succession, because a node failed.
+    hurried: AtomicU32,
     /// Signals lanes that nobody drives yet.
     new_lanes: Notify,
 }
@@ -63,6 +65,8 @@ pub(super) enum Discovery {
 
 /// The number of slots in a cluster.
 pub(super) const SLOTS: u16 = 16_384;
+/// The number of discoveries in quick succession after a failure: enough until the next probe of the node.
+const HURRIED: u32 = 60;
 /// The maximum number of nodes with lanes, and of remembered ids.
 const MAX_NODES: usize = 1_024;
 /// The shard of slots that no node serves. In a cluster, nodes have ids from 1.
@@ -76,6 +80,7 @@ impl Topology {
             roster: Mutex::default(),
             discovery: watch::Sender::new(DiscoveryState::Pending),
             refresh_requested: Notify::new(),
+            hurried: AtomicU32::new(0),
             new_lanes: Notify::new(),
             address,
         };
@@ -184,6 +189,19 @@ impl Topology {
     /// Requests a discovery.
     pub(super) fn refresh(&self) {
         self.refresh_requested.notify_one();
+    }
+
+    /// Requests several discoveries: a node failed, and another one may take over its slots at any time. If its breaker
+    /// opens, no claim is redirected, and nothing else asks.
+    pub(super) fn hurry(&self) {
+        self.hurried.store(HURRIED, Ordering::Relaxed);
+        self.refresh();
+    }
+
+    /// Whether the next discovery is one of these.
+    pub(super) fn is_hurried(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        self.hurried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
     /// Waits until a discovery is requested.

@@ -129,6 +129,31 @@ impl Cluster {
         }
     }
 
+    /// Begins to move a slot from one node to another, and leaves it at that: keys move by [`Self::move_keys`], and
+    /// [`Self::reshard`] moves the rest.
+    pub fn open_slot(&mut self, slot: u16, from: usize, to: usize) {
+        let [from_id, to_id] = [from, to].map(|number| self.node(number).id.clone());
+        self.node(to).expect_ok(&["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &from_id]);
+        self.node(from).expect_ok(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &to_id]);
+    }
+
+    /// The keys of a slot that a node has.
+    pub fn keys(&mut self, slot: u16, node: usize) -> Vec<Vec<u8>> {
+        match self.node(node).redis.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]) {
+            Reply::List(keys) => keys.into_iter().filter_map(Reply::bytes).collect(),
+            other => panic!("the keys of slot {slot}: {other:?}"),
+        }
+    }
+
+    /// Moves keys of an open slot.
+    pub fn move_keys(&mut self, keys: &[Vec<u8>], from: usize, to: usize) {
+        let (mut source, to_port) = (open(self.node(from).redis.port()), self.node(to).redis.port().to_string());
+        for key in keys {
+            let command = [b"MIGRATE", "127.0.0.1".as_bytes(), to_port.as_bytes(), key, b"0", b"5000"];
+            expect_ok(&mut source, &command);
+        }
+    }
+
     fn start_nodes(start: fn() -> ClusterNode) -> Cluster {
         let mut cluster = Cluster { nodes: (0..2 * PRIMARIES).map(|_| start()).collect() };
         cluster.join();
@@ -286,13 +311,7 @@ fn open(port: u16) -> Connection {
 fn keys_in(node: &mut Connection, slot: &str) -> Option<Vec<Vec<u8>>> {
     let reply = node.command(&["CLUSTER", "GETKEYSINSLOT", slot, KEYS_PER_MOVE]);
     let Ok(Reply::List(keys)) = reply else { panic!("the keys of slot {slot}: {reply:?}") };
-    let keys: Vec<Vec<u8>> = keys
-        .into_iter()
-        .filter_map(|key| match key {
-            Reply::Text(key) => Some(key),
-            _ => None,
-        })
-        .collect();
+    let keys: Vec<Vec<u8>> = keys.into_iter().filter_map(Reply::bytes).collect();
     (!keys.is_empty()).then_some(keys)
 }
 

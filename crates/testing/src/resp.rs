@@ -83,6 +83,14 @@ impl Connection {
 }
 
 impl Reply {
+    /// The bytes of a text.
+    pub fn bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Reply::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// As text: a string, an integer or an error as it is, an array as lines.
     pub fn text(&self) -> String {
         match self {

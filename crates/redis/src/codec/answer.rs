@@ -31,6 +31,8 @@ const PENDING_VERDICT: u8 = 3;
 const BEFORE: u8 = 4;
 const STATES_BEFORE: u8 = 5;
 const SEVERAL_BEFORE: u8 = 6;
+/// Nothing was settled, because the claim needs keys that it did not declare.
+const LACKS_KEYS: u8 = 7;
 
 /// The status of a reading. With any other status, there is no room now, but there will be soon.
 pub(super) const ADMITS: u8 = 1;
@@ -59,6 +61,11 @@ impl ScriptReply {
         }
         rest.0.is_empty().then_some(ScriptReply { at: Timestamp::from_micros(at), unsound: unsound as u16, answers })
     }
+}
+
+/// Whether the claim was not settled, because it needs the keys of its counters' own values.
+pub(crate) fn lacks_keys(answer: &[u8]) -> bool {
+    answer.first() == Some(&LACKS_KEYS)
 }
 
 /// Decodes the answer to a claim that was settled at this time.

@@ -12,7 +12,7 @@ use super::{ChargeCode, MAX_UNITS, Packet, SEVERAL, SIMPLE, WITH_ID, seven};
 #[derive(Debug)]
 pub(crate) struct ScriptCall<'p> {
     /// `KEYS`.
-    pub(crate) keys: Vec<&'p str>,
+    pub(crate) keys: Vec<&'p [u8]>,
     /// `ARGV[1]`.
     pub(crate) body: Vec<u8>,
 }
@@ -23,8 +23,8 @@ const PADDING: [u8; 12] = [0; 12];
 /// Encodes a call. Data that packets share is written once and referred to by its index, from 1 on.
 #[derive(Default)]
 struct CallWriter<'p> {
-    keys: Vec<&'p str>,
-    key_indices: HashMap<&'p str, u16, FixedState>,
+    keys: Vec<&'p [u8]>,
+    key_indices: HashMap<&'p [u8], u16, FixedState>,
     limits: Vec<u8>,
     limit_indices: HashMap<&'p [u8], u16, FixedState>,
     shapes: Vec<u8>,
@@ -44,6 +44,9 @@ impl<'p> ScriptCall<'p> {
                 SEVERAL => writer.several(packet),
                 _ => writer.any(packet),
             }
+            for key in &packet.own_keys {
+                writer.declare(key);
+            }
         }
         let CallWriter { limits, shapes, claims, .. } = &writer;
         let mut body = Vec::with_capacity(32 + limits.len() + shapes.len() + claims.len());
@@ -60,7 +63,11 @@ impl<'p> ScriptCall<'p> {
 
 impl<'p> CallWriter<'p> {
     fn key(&mut self, packet: &'p Packet, at: u16) -> [u8; 2] {
-        let (key, next) = (&*packet.keys[usize::from(at)], self.keys.len() as u16 + 1);
+        self.declare(&packet.keys[usize::from(at)])
+    }
+
+    fn declare(&mut self, key: &'p [u8]) -> [u8; 2] {
+        let next = self.keys.len() as u16 + 1;
         let index = *self.key_indices.entry(key).or_insert(next);
         if index == next {
             self.keys.push(key);

@@ -2,8 +2,10 @@
 --
 -- The files of this directory, concatenated in the order of script.rs, are one script. KEYS are the values with
 -- counters and records; ARGV[1] is the claims, encoded by codec.rs. The answer is one string. Structure and names are
--- those of the core; only the storage of states differs. Everything is computed first and written last, so that a
--- script whose first write is refused has changed nothing.
+-- those of the core; only the storage of states differs. Everything is computed first and written last, and no key is
+-- touched that is not in KEYS: a cluster refuses a call before it runs if not all of its keys are on the node, so a
+-- script that fails has changed nothing. A claim that turns out to need a further key is not settled, and its caller
+-- sends it again with that key.
 --
 -- Most claims take the same units from a few small counters. They are settled by `simple`, which only computes the
 -- new states and returns the previous ones: the caller runs the core on these and gets every reading. All other
@@ -21,8 +23,8 @@ local BUCKET, FIXED, SLIDING, PARTS, LOG, HOLDS = 1, 2, 3, 4, 5, 6
 local EXACTLY, UP_TO, REGARDLESS, RETURN, RESET, CREDIT = 0, 1, 2, 3, 4, 5
 local ENFORCE, ANY_OF, SHADOW, SOFT = 0, 1, 2, 3
 -- The status of an answer: readings, the readings of the first time, a conflict, a pending verdict; or the previous
--- value, the previous states in it, or several of these.
-local FIRST, AGAIN, CONFLICT, PENDING_VERDICT, BEFORE, STATES_BEFORE, SEVERAL_BEFORE = 0, 1, 2, 3, 4, 5, 6
+-- value, the previous states in it, or several of these; or that the claim needs keys that are not declared.
+local FIRST, AGAIN, CONFLICT, PENDING_VERDICT, BEFORE, STATES_BEFORE, SEVERAL_BEFORE, LACKS_KEYS = 0, 1, 2, 3, 4, 5, 6, 7
 
 local KEYS, body = KEYS, ARGV[1]
 local call, pcall = redis.call, redis.pcall

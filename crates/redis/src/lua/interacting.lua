@@ -1,8 +1,11 @@
 -- Settles claims whose charges interact: several charges with one key, or charges that reset, give back, credit,
--- debit or lease.
+-- debit or lease. Nil if the claim lacks keys.
 local function settle_interacting(count)
   for place = 1, count do
     charge(place)
+  end
+  if lacks_keys then
+    return nil
   end
   local taken, delays = {}, {}
   for place = 1, count do

@@ -50,7 +50,7 @@ for _ = 1, claim_count do
     before, status = simple(shape, key, units, names)
     if not before then
       make_general()
-      before, status = settle_groups({ { shape = shape, key = key, names = names } }, units), FIRST
+      status, before = settle_groups({ { shape = shape, key = key, names = names } }, units)
     end
   elseif flags == SEVERAL then
     at = after
@@ -58,7 +58,7 @@ for _ = 1, claim_count do
     before, status = several(groups, units)
     if not before then
       make_general()
-      before, status = settle_groups(groups, units), FIRST
+      status, before = settle_groups(groups, units)
     end
   else
     make_general()
@@ -71,7 +71,7 @@ end
 -- Values live a little longer than necessary. A clock that is set by hand does not determine Redis's expiry.
 local spans = {}
 for key, till in pairs(untils) do
-  local name = KEYS[key] or key
+  local name = KEYS[key]
   if values[key] == '' then
     -- The value is empty. Removing it would require a permission that nothing else needs.
     call('SET', name, '', 'PX', 1)

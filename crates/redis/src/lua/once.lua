@@ -13,7 +13,7 @@ local OF_TICK = { [1] = 0, [1000] = 8, [1000000] = 16 }
 local DELAYED = 32
 
 local function read_record(key)
-  local record = get(key)
+  local record = values[key]
   if #record >= HEAD_LENGTH and byte(record) == RECORD then
     return record
   elseif record ~= '' then
@@ -63,6 +63,22 @@ local function refused_for(readings, count)
   return refused, longest
 end
 
+-- Settles the charges that follow. Nil if they lack keys; then nothing has changed.
+local function settle_charges(count, flags)
+  local readings
+  if flags % 2 == 1 then
+    readings = settle_interacting(count)
+  else
+    readings = settle_independent(count)
+  end
+  if readings then
+    close()
+  else
+    abandon()
+  end
+  return readings
+end
+
 -- Settles the claim whose record is in `key`, unless it was settled before. `after` is where the next claim begins.
 local function once(count, flags)
   local op, key, digest, terms, keep, after
@@ -74,14 +90,12 @@ local function once(count, flags)
     outcome, stored_digest, till = byte(record, 2), sub(record, 3, 10), unpack('<I7', record, 26)
   end
   local is_valid = record and till > now
+  local verdict, passed, settled_at
   if op == VERDICT then
-    local length, passed, settled_at
+    local length
     length, passed, settled_at, at = unpack('<I4BI7', body, at)
-    local readings = sub(body, at, at + length - 1)
+    verdict = sub(body, at, at + length - 1)
     at = at + length
-    if not is_valid or (outcome == UNDECIDED and stored_digest == digest) then
-      write_record(key, passed == 1 and PASSED or REFUSED, digest, terms, settled_at, now + keep, readings)
-    end
   elseif is_valid then
     at = after
     if stored_digest ~= digest then
@@ -92,9 +106,14 @@ local function once(count, flags)
     -- The outcome, its terms and its time; then the readings.
     return AGAIN, sub(record, 2, 2) .. sub(record, 11, 25) .. sub(record, HEAD_LENGTH + 1)
   end
-  local readings = (flags % 2 == 1) and settle_interacting(count) or settle_independent(count)
-  close()
+  local readings = settle_charges(count, flags)
+  if not readings then
+    return LACKS_KEYS, ''
+  end
   local answer = table.concat(readings)
+  if verdict and (not is_valid or (outcome == UNDECIDED and stored_digest == digest)) then
+    write_record(key, passed == 1 and PASSED or REFUSED, digest, terms, settled_at, now + keep, verdict)
+  end
   -- A claim with a `keep` of zero only had to check whether another one was settled before.
   if op ~= VERDICT and keep > 0 then
     local refused, waits = refused_for(readings, count)
@@ -113,14 +132,18 @@ end
 
 -- Settles a claim whose charges follow.
 local function settle(flags, count)
+  is_apart = flags >= 32
+  flags = flags % 32
   if flags % 4 >= 2 then
     ids, at = unpack('<c16', body, at)
   end
   if flags >= 4 then
     return once(count, flags)
   end
-  local readings = flags % 2 == 1 and settle_interacting(count) or settle_independent(count)
-  close()
+  local readings = settle_charges(count, flags)
+  if not readings then
+    return LACKS_KEYS, ''
+  end
   return FIRST, table.concat(readings)
 end
 

@@ -111,15 +111,18 @@ local function vote_and_pay(count)
   return readings
 end
 
--- Settles a claim of independent charges, as most claims are.
+-- Settles a claim of independent charges, as most claims are. Nil if it lacks keys.
 local function settle_independent(count)
   for place = 1, count do
     charge(place)
   end
+  if lacks_keys then
+    return nil
+  end
   return vote_and_pay(count)
 end
 
--- Settles a claim that looked simple.
+-- Settles a claim that looked simple. Returns its status and readings.
 local function settle_groups(groups, units)
   local count = 0
   for _, group in ipairs(groups) do
@@ -129,7 +132,11 @@ local function settle_groups(groups, units)
       charge_limits[count], units_of[count], modes[count] = limit, units, group.shape.modes[place]
     end
   end
+  if lacks_keys then
+    abandon()
+    return LACKS_KEYS, ''
+  end
   local readings = vote_and_pay(count)
   close()
-  return table.concat(readings)
+  return FIRST, table.concat(readings)
 end

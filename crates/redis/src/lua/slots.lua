@@ -12,12 +12,31 @@ local function algorithm_of(kind)
   return algorithm
 end
 
+local ENTRY = 43 -- maximum bytes of a counter in a packed value
+local ANNOUNCED = 86400 -- seconds for which own values are announced at least
+
 local opened, opened_values = {}, {} -- of this claim: slots in their order and by key and id, values by key
+local lacks_keys = false -- this claim needs values whose keys are not declared
+-- This claim is on one counter, and its slot is being moved: the packed value and the counter's own value may be on
+-- two nodes, so there is one call for each.
+local is_apart = false
+
+local numbers -- of KEYS, by name
+-- The number of the key of a counter's own value, if it is declared.
+local function own_key(key, id)
+  if not numbers then
+    numbers = {}
+    for number, name in ipairs(KEYS) do
+      numbers[name] = number
+    end
+  end
+  return numbers[KEYS[key] .. id]
+end
 
 -- Parses a packed value.
 local function packed(key)
-  local raw = get(key)
-  local value = { key = key, raw = raw, first = 8, entries = 0, spilled = 0 }
+  local raw = values[key]
+  local value = { key = key, raw = raw, first = 8, entries = 0, spilled = 0, added = 0 }
   if raw == '' then
     return value
   end
@@ -59,6 +78,7 @@ local function place_of(value, id)
   return place, byte(raw, found + 16)
 end
 
+local announce -- defined below
 local function lend_packed(key, id, limit)
   local value = opened_values[key]
   if not value then
@@ -67,12 +87,21 @@ local function lend_packed(key, id, limit)
   end
   local place, kind = place_of(value, id)
   local home = value
-  if not place and value.spilled > second then
-    local own = packed((KEYS[key] or key) .. id)
-    place, kind = place_of(own, id)
-    if place then
-      home, own.packed = own, value
-      opened_values[own.key] = own
+  if not place then
+    value.added = value.added + 1
+    local is_spilled = value.spilled > second
+    if is_spilled or #value.raw + ENTRY * value.added > PACKED then
+      local number = own_key(key, id)
+      if not number then
+        lacks_keys = true
+        if is_apart then
+          announce(value, limit)
+        end
+      elseif is_spilled then
+        home = opened_values[number] or packed(number)
+        home.packed, opened_values[number] = value, home
+        place, kind = place_of(home, id)
+      end
     end
   end
   local slot = { id = id, limit = limit, home = home, is_there = place ~= nil, changed = false }
@@ -87,7 +116,7 @@ local function lend_packed(key, id, limit)
 end
 
 local function lend_large(key, limit)
-  local slot, raw, algorithm = { key = key, limit = limit, changed = false }, get(key), limit.algorithm
+  local slot, raw, algorithm = { key = key, limit = limit, changed = false }, values[key], limit.algorithm
   if raw ~= '' then
     slot.is_there = true
     local least = algorithm.length(limit)
@@ -146,8 +175,10 @@ local function repack(value, changed)
   for _, slot in ipairs(changed) do
     if changed[slot.id] and not slot.is_gone then
       local name = slot.id .. char(slot.limit.kind)
-      if size + 43 > PACKED then
-        put((KEYS[value.key] or value.key) .. slot.id, pack('<BI5B', VERSION, slot.stale, 1) .. name .. slot.state, slot.stale)
+      -- There is room for it if its own value's key is not declared, except in a value that was corrupted.
+      local own = size + ENTRY > PACKED and own_key(value.key, slot.id)
+      if own then
+        put(own, pack('<BI5B', VERSION, slot.stale, 1) .. name .. slot.state, slot.stale)
         spills = max(spills, slot.stale + SPILL_SLACK)
       else
         add(name, slot.state, slot.stale)
@@ -165,6 +196,22 @@ local function repack(value, changed)
     head = pack('<BI5B', VERSION, till, #names)
   end
   put(value.key, head .. table.concat(names) .. table.concat(states), till)
+end
+
+-- Says in a packed value that a counter may have its own value from now on. How long that one will exist is not known
+-- here, so this is generous.
+announce = function(value, limit)
+  local seconds = (2 * limit.period + limit.full / max(limit.amount, 1)) / limit.per_second
+  local till = min(second + max(ceil(seconds), ANNOUNCED), LATEST)
+  if value.spilled < till then
+    value.spilled = min(till + ANNOUNCED, LATEST)
+    repack(value, {})
+  end
+end
+
+-- Drops the slots of the current claim.
+local function abandon()
+  opened, opened_values, lacks_keys, is_apart = {}, {}, false, false
 end
 
 -- Takes back the slots of the current claim.
@@ -193,5 +240,5 @@ local function close()
   for value, changed in pairs(changes) do
     repack(value, changed)
   end
-  opened, opened_values = {}, {}
+  abandon()
 end

@@ -2,10 +2,12 @@
 --
 -- Buckets and plain windows of one caller are packed into one value: version, the last second at which any of them
 -- counts, their number, name and kind of each, then for each the second from which it is stale and its numbers.
--- Beyond PACKED bytes new ones get their own values in the same format; the packed value then says until when there
--- are such values (SPILLED).
+-- Beyond PACKED bytes new ones get their own values in the same format, in the packed value's key followed by their
+-- name. The packed value then says until when there are such values (SPILLED), and as long as it does, every new
+-- counter gets a value of its own.
 
-local values, untils = {}, {} -- by key: the current value; if it has to be written, its expiry or false
+-- By the number of the key: the current value; if it has to be written, its expiry or false.
+local values, untils = {}, {}
 local NUMBERS = { 2, 2, 3 }
 local STATES = { '<I5I7I7', '<I5I7I7', '<I5I7I7I7' }
 local LENGTHS = { 19, 19, 26 }
@@ -29,20 +31,6 @@ for first = 1, #KEYS, AT_ONCE do
   if missing then
     unsound = unsound + call('EXISTS', spread(missing))
   end
-end
-
--- The value of a key: one of KEYS by its number, another one by its name.
-local function get(key)
-  local raw = values[key]
-  if not raw then
-    raw = call('MGET', key)[1]
-    if not raw then
-      unsound = unsound + call('EXISTS', key)
-      raw = ''
-    end
-    values[key] = raw
-  end
-  return raw
 end
 
 -- Marks a value as changed. Without `till` its lifetime does not change: setting it again would cost as much as

@@ -8,6 +8,7 @@ mod agreement;
 mod bulletin;
 mod cluster;
 mod conform;
+mod moving;
 mod one;
 mod outages;
 mod records;

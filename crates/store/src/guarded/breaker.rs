@@ -25,7 +25,8 @@ const OUTAGE: Span = Span::from_secs(1);
 const MAX_GAP: Span = Span::from_secs(10);
 /// The maximum length of a stored error, in characters.
 const MAX_ERROR_CHARS: usize = 300;
-/// The counted reasons, as returned by `Failure::reason`. A pending claim is not a failure.
+/// The counted reasons, as returned by `Failure::reason`. A pending claim is not a failure, nor is one whose keys are
+/// being moved.
 const REASONS: [&str; 4] = ["timeout", "unreachable", "refused", "late"];
 
 /// The breakers of all shards.

@@ -183,6 +183,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         match answer {
             Ok(()) => self.local.record(claim, settlement, Recorded::Countable, self.clock.now()),
             Err(Failure::Pending) => policy::refuse_as_pending(claim, self.clock.now(), settlement),
+            // One key at a time, then.
+            Err(Failure::Moving) => {
+                let locations = ClaimLocations::by_key(&self.inner, claim);
+                Box::pin(self.settle_split(claim, locations, timeout, settlement)).await
+            }
             Err(failure) => {
                 self.answer_by_policy(claim, UnavailableReason::from(&failure), None, Some(location.shard), settlement);
                 if has_unknown_holds {
@@ -225,7 +230,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let began = self.clock.now();
         let answer = self.inner.settle_at(location, claim, record, timeout, settlement).await;
         match &answer {
-            Ok(()) | Err(Failure::Pending) => self.breakers.for_shard(location.shard).record_answer(),
+            Ok(()) | Err(Failure::Pending | Failure::Moving) => self.breakers.for_shard(location.shard).record_answer(),
             Err(failure) => self.note_failure(location.shard, failure, timeout, began),
         }
         answer

@@ -214,7 +214,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let timeout = timeout.filter(|_| is_closed).ok_or(Delivery::NotSent)?;
         match self.call_until_settled(location, claim, record, timeout, settlement).await {
             Ok(()) => Ok(()),
-            Err(Failure::Pending) => Err(Delivery::NotSent),
+            Err(Failure::Pending | Failure::Moving) => Err(Delivery::NotSent),
             Err(_) => Err(Delivery::Unknown),
         }
     }

@@ -90,6 +90,13 @@ impl ClaimLocations {
         one.map_or(ClaimLocations::None, |(location, _)| ClaimLocations::One(location))
     }
 
+    /// The locations of the keys, each key by itself.
+    #[cold]
+    pub(super) fn by_key<S: Sharded>(store: &S, claim: &Claim<'_>) -> SmallVec<[(Location, Charges); 2]> {
+        let home = claim.once.as_ref().map(|once| (store.locate(&once.key), Charges::new()));
+        home.into_iter().chain(charges_by_key(store, claim, 0..claim.charges.len())).collect()
+    }
+
     #[cold]
     fn several<S: Sharded>(store: &S, claim: &Claim<'_>) -> ClaimLocations {
         let home = claim.once.as_ref().map(|once| (store.locate(&once.key), Charges::new()));
@@ -119,15 +126,24 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let mut split = Split::new(self, claim, locations, std::mem::take(&mut settlement.readings));
         split.answer_for_open(began);
         split.peek_if_impossible();
-        if let Some(once) = &claim.once
-            && split.settle_home(once, timeout, settlement).await
-        {
-            return;
+        if let Some(once) = &claim.once {
+            if split.settle_home(once, timeout, settlement).await {
+                return;
+            }
+            if split.divide_moving()
+                && let Some(left) = self.time_left(timeout, began)
+                && split.settle_home(once, left, settlement).await
+            {
+                return;
+            }
         }
         if let Some(first) = split.tightest_part(began) {
             split.settle_in_order(first, timeout, began).await;
         }
         split.settle_rest(self.time_left(timeout, began)).await;
+        if split.divide_moving() {
+            split.settle_rest(self.time_left(timeout, began)).await;
+        }
         split.read_refusals(self.time_left(timeout, began)).await;
         settlement.at = split.settled_at().unwrap_or(began);
         if !split.decide() {
@@ -151,13 +167,20 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     async fn give_back(&self, it: &mut PartReturn<'_, '_>, left: Duration) {
-        let sent = self.call(it.part.location, &it.claim, OnceRecord::Whole, left, &mut it.settlement).await;
-        if let Err(failure) = sent {
-            let deferred = DeferredClaim::plain(&it.claim, self.clock.now());
-            if failure.is_unsettled() {
-                self.outbox.push(deferred);
-            } else {
-                self.drop_unknown(deferred);
+        match self.call(it.part.location, &it.claim, OnceRecord::Whole, left, &mut it.settlement).await {
+            Ok(()) => {}
+            Err(Failure::Moving) => {
+                for at in 0..it.claim.charges.len() {
+                    self.outbox.push(DeferredClaim::plain(&policy::part_of(&it.claim, &[at]), self.clock.now()));
+                }
+            }
+            Err(failure) => {
+                let deferred = DeferredClaim::plain(&it.claim, self.clock.now());
+                if failure.is_unsettled() {
+                    self.outbox.push(deferred);
+                } else {
+                    self.drop_unknown(deferred);
+                }
             }
         }
     }
@@ -195,11 +218,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         locations: SmallVec<[(Location, Charges); 2]>,
         readings: SmallVec<[Reading; 4]>,
     ) -> Self {
-        let part = |(location, charges): (Location, Charges)| {
-            let claim = policy::part_of(claim, &charges);
-            let (settlement, outcome) = (Settlement::default(), PartOutcome::Unknown);
-            ClaimPart { location, charges, claim, settlement, outcome, is_peek: false }
-        };
+        let part = |(location, charges)| ClaimPart::new(claim, location, charges);
         let parts = locations.into_iter().map(part).collect();
         Split { guard, claim, parts, unanswered: UnansweredCharges::default(), readings, must_return: true }
     }
@@ -334,6 +353,33 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         join_all(rest.map(|part| guard.settle_part(part, left))).await;
     }
 
+    /// Replaces the parts whose keys are being moved by one for each of their keys, and one for the record. Returns
+    /// whether there are any.
+    fn divide_moving(&mut self) -> bool {
+        let is_moving = |part: &ClaimPart<'_>| part.outcome == PartOutcome::Failed(Failure::Moving);
+        if !self.parts.iter().any(is_moving) {
+            return false;
+        }
+        let (claim, store) = (self.claim, &self.guard.inner);
+        for (index, part) in std::mem::take(&mut self.parts).into_iter().enumerate() {
+            if !is_moving(&part) {
+                self.parts.push(part);
+                continue;
+            }
+            if index == 0 && claim.once.is_some() {
+                self.parts.push(ClaimPart::new(claim, part.location, Charges::new()));
+            }
+            for (location, charges) in charges_by_key(store, claim, part.charges) {
+                let mut divided = ClaimPart::new(claim, location, charges);
+                if part.is_peek {
+                    divided.peek();
+                }
+                self.parts.push(divided);
+            }
+        }
+        true
+    }
+
     /// Collects the readings, answers for failed parts by policy, and counts the votes.
     fn decide(&mut self) -> bool {
         let now = self.guard.clock.now();
@@ -405,6 +451,12 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
 }
 
 impl<'a> ClaimPart<'a> {
+    fn new(claim: &Claim<'a>, location: Location, charges: Charges) -> ClaimPart<'a> {
+        let claim = policy::part_of(claim, &charges);
+        let (settlement, outcome) = (Settlement::default(), PartOutcome::Unknown);
+        ClaimPart { location, charges, claim, settlement, outcome, is_peek: false }
+    }
+
     /// Sets the units to 0.
     fn peek(&mut self) {
         self.is_peek = true;
@@ -461,6 +513,24 @@ impl<S: Sharded, C: Clock> Drop for Split<'_, '_, S, C> {
             self.guard.return_local(self.claim, &mut self.unanswered, &mut self.readings);
         }
     }
+}
+
+/// Some charges of a claim by their keys.
+fn charges_by_key<S: Sharded>(
+    store: &S,
+    claim: &Claim<'_>,
+    charges: impl IntoIterator<Item = usize>,
+) -> SmallVec<[(Location, Charges); 2]> {
+    let mut by_key: SmallVec<[(Location, Charges); 2]> = SmallVec::new();
+    for at in charges {
+        let key = &claim.charges[at].key;
+        let same = by_key.iter_mut().find(|(_, others)| others.iter().any(|other| claim.charges[*other].key == *key));
+        match same {
+            Some((_, others)) => others.push(at),
+            None => by_key.push((store.locate(key), smallvec![at])),
+        }
+    }
+    by_key
 }
 
 /// Whether one of these charges refuses the claim.

@@ -112,7 +112,7 @@ impl From<&Failure> for UnavailableReason {
         match failure {
             Failure::Timeout | Failure::Late | Failure::Pending => UnavailableReason::Timeout,
             Failure::Unreachable(_) | Failure::Interrupted(_) => UnavailableReason::Unreachable,
-            Failure::Refused(_) => UnavailableReason::Refused,
+            Failure::Refused(_) | Failure::Moving => UnavailableReason::Refused,
         }
     }
 }

@@ -25,7 +25,8 @@ pub trait Sharded: Send + Sync + 'static {
 
     /// Settles a claim whose keys, including that of `once`, all live in `location`, within the timeout.
     ///
-    /// The claim is settled atomically. It is sent again only after an answer that proves that it did not run. After
+    /// The claim is settled atomically. While keys are moved, a claim on several of them may fail with
+    /// [`Failure::Moving`]; a claim on one key does not. It is sent again only after an answer that proves that it did not run. After
     /// a failure it may or may not have been settled.
     fn settle_at(
         &self,
@@ -129,13 +130,16 @@ pub enum Failure {
     Refused(String),
     /// Another caller is settling the same claim, and there is no verdict yet. The shard works.
     Pending,
+    /// The keys of the claim are being moved and may be on two shards. It was not settled. The shards work, and settle
+    /// claims on one key.
+    Moving,
 }
 
 impl Failure {
     /// Whether it is certain that the shard did not settle the claim.
     pub fn is_unsettled(&self) -> bool {
         match self {
-            Failure::Unreachable(_) | Failure::Refused(_) | Failure::Pending => true,
+            Failure::Unreachable(_) | Failure::Refused(_) | Failure::Pending | Failure::Moving => true,
             Failure::Timeout | Failure::Late | Failure::Interrupted(_) => false,
         }
     }
@@ -148,6 +152,7 @@ impl Failure {
             Failure::Unreachable(_) | Failure::Interrupted(_) => "unreachable",
             Failure::Refused(_) => "refused",
             Failure::Pending => "pending",
+            Failure::Moving => "moving",
         }
     }
 }
@@ -161,6 +166,7 @@ impl fmt::Display for Failure {
                 f.write_str(reason)
             }
             Failure::Pending => f.write_str("the same claim is being settled"),
+            Failure::Moving => f.write_str("the keys of the claim are being moved"),
         }
     }
 }

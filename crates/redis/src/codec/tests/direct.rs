@@ -24,6 +24,20 @@ pub(super) struct Direct {
     unsound: Mutex<Cell<u64>>,
 }
 
+/// Fails a script that touches a key that is not in KEYS.
+const DECLARED_KEYS_ONLY: &str = "
+local declared, real = {}, redis
+for _, key in ipairs(KEYS) do declared[key] = true end
+local redis = { pcall = real.pcall }
+function redis.call(command, ...)
+  local keys = { ... }
+  for place = 1, command == 'TIME' and 0 or command == 'SET' and 1 or #keys do
+    if not declared[keys[place]] then error('not declared: ' .. keys[place]) end
+  end
+  return real.call(command, ...)
+end
+";
+
 /// An answer in RESP2.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -45,7 +59,8 @@ impl Direct {
             clock: ManualClock::default(),
             unsound: Mutex::default(),
         };
-        let Answer::Text(sha) = direct.command(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]) else { panic!("no sha") };
+        let script = format!("{DECLARED_KEYS_ONLY}{SCRIPT}");
+        let Answer::Text(sha) = direct.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]) else { panic!("no sha") };
         direct.sha = sha;
         direct
     }
@@ -62,12 +77,16 @@ impl Direct {
         moment: Option<Timestamp>,
     ) -> Vec<Result<Settlement, Failure>> {
         let now = moment.unwrap_or_else(|| SystemClock::default().now());
-        let packets: Vec<Packet> =
-            claims.iter().map(|claim| Packet::new(claim, OnceRecord::Whole, &self.names, now)).collect();
+        let packet = |claim| {
+            let mut packet = Packet::new(claim, OnceRecord::Whole, &self.names, now);
+            packet.declare_own_keys();
+            packet
+        };
+        let packets: Vec<Packet> = claims.iter().map(packet).collect();
         let call = ScriptCall::new(packets.iter(), moment);
         let count = call.keys.len().to_string();
         let mut command: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
-        command.extend(call.keys.iter().map(|key| key.as_bytes()));
+        command.extend(&call.keys);
         command.push(&call.body);
         let Answer::Text(reply) = self.command(&command) else { panic!("no text") };
         let parsed = ScriptReply::parse(&reply, claims.len()).unwrap();
