@@ -34,6 +34,15 @@ pub struct LogEntry {
     pub units: u64,
 }
 
+impl LogEntry {
+    /// Removes up to this number of units and returns the rest of it.
+    fn take(&mut self, units: u64) -> u64 {
+        let taken = units.min(self.units);
+        self.units -= taken;
+        units - taken
+    }
+}
+
 impl SlidingLog {
     /// A log with these entries.
     pub fn from_entries(entries: VecDeque<LogEntry>) -> SlidingLog {
@@ -91,17 +100,33 @@ impl SlidingLog {
         units
     }
 
+    /// The units are not always in the entry of `taken_at`: a claim on several shards is dated by the clock of one of
+    /// them, a debit that is sent late has a later entry, and of two claims at the same time the second may have the
+    /// earlier time. So they are taken from the entries nearest to that tick: first from the newest that is not
+    /// younger, then from older ones, then from younger ones.
     pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
-        let found = self.entries.binary_search_by_key(&taken_at, |entry| entry.at).ok();
-        let Some(index) = found.filter(|index| *index >= self.expired.entries) else {
+        if taken_at.saturating_add(charge.limit.period().ticks()) <= charge.now {
             return 0;
-        };
-        let entry = &mut self.entries[index];
-        let back = charge.units.min(entry.units);
-        entry.units -= back;
-        if entry.units == 0 {
-            self.entries.remove(index);
         }
+        let split = self.entries.partition_point(|entry| entry.at <= taken_at).max(self.expired.entries);
+        // The entries from `first` to `end` are used up.
+        let (mut first, mut end, mut left) = (split, split, charge.units);
+        while left > 0 && first > self.expired.entries {
+            left = self.entries[first - 1].take(left);
+            if self.entries[first - 1].units > 0 {
+                break;
+            }
+            first -= 1;
+        }
+        while left > 0 && end < self.entries.len() {
+            left = self.entries[end].take(left);
+            if self.entries[end].units > 0 {
+                break;
+            }
+            end += 1;
+        }
+        self.entries.drain(first..end);
+        let back = charge.units - left;
         self.total -= back;
         if back > 0 {
             self.drop_expired();

@@ -91,27 +91,40 @@ local function sliding_log()
       return units
     end,
     give_back = function(slot, limit, units, taken_at)
-      local low, high = 0, count(slot)
+      if taken_at + limit.period <= slot.now then
+        return 0
+      end
+      local low, high = slot.over, count(slot)
       while low < high do
         local middle = floor((low + high) / 2)
-        if entry(slot, middle) < taken_at then
+        if entry(slot, middle) <= taken_at then
           low = middle + 1
         else
           high = middle
         end
       end
-      if low >= count(slot) or low < slot.over then
-        return 0
+      -- The entries from `first` to `last` are used up; `rest` is what is left of the one before or after them.
+      local first, last, left, rest = low, low, units, ''
+      while left > 0 and first > slot.over do
+        local when, there = entry(slot, first - 1)
+        first = first - 1
+        if there > left then
+          there, rest = left, pack('<I7I7', when, there - left)
+        end
+        left = left - there
       end
-      local when, there = entry(slot, low)
-      if when ~= taken_at then
-        return 0
+      while left > 0 and last < count(slot) do
+        local when, there = entry(slot, last)
+        last = last + 1
+        if there > left then
+          there, rest = left, pack('<I7I7', when, there - left)
+        end
+        left = left - there
       end
-      local back = min(units, there)
-      local left = back < there and pack('<I7I7', when, there - back) or ''
-      slot.raw = sub(slot.raw, 1, low * SIZE) .. left .. sub(slot.raw, (low + 1) * SIZE + 1)
-      slot.total = max(slot.total - back, slot.over_units)
+      local back = units - left
       if back > 0 then
+        slot.raw = sub(slot.raw, 1, first * SIZE) .. rest .. sub(slot.raw, last * SIZE + 1)
+        slot.total = max(slot.total - back, slot.over_units)
         drop_over(slot)
       end
       return back

@@ -12,6 +12,7 @@ mod moving;
 mod one;
 mod outages;
 mod records;
+mod refunds;
 mod sentinel;
 mod settles;
 

@@ -12,6 +12,7 @@ pub mod expiry;
 pub mod gated;
 pub mod idempotency;
 pub mod reference;
+pub mod refunds;
 pub mod steps;
 pub mod trace;
 mod world;
@@ -45,6 +46,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     concurrency::run(&make);
     idempotency::run(&make);
     expiry::run(&make);
+    refunds::run(&make);
 }
 
 /// Waits for a future on this thread. The suite needs no executor; a store that does has its own.

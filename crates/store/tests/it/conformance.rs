@@ -61,6 +61,11 @@ macro_rules! conform {
             fn expiry() {
                 conformance::expiry::run($make);
             }
+
+            #[test]
+            fn refunds() {
+                conformance::refunds::run($make);
+            }
         }
     };
 }

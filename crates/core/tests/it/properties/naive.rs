@@ -203,7 +203,16 @@ impl Naive {
                 if taken_at + period(limit) <= now {
                     return 0;
                 }
-                self.take_from(|naive| &mut naive.log, taken_at, units)
+                // From the entry nearest to that tick, older ones first.
+                let mut back = 0;
+                while back < units {
+                    let live = |at: &u64| *at + period(limit) > now;
+                    let older = self.log.range(..=taken_at).map(|(at, _)| *at).next_back().filter(live);
+                    let nearest = older.or_else(|| self.log.range(taken_at + 1..).map(|(at, _)| *at).find(live));
+                    let Some(at) = nearest else { break };
+                    back += self.take_from(|naive| &mut naive.log, at, units - back);
+                }
+                back
             }
             Algorithm::Concurrency => {
                 let had = units > 0 && self.has_hold(At { limit, now }, by);

@@ -59,6 +59,40 @@ async fn what_local_memory_counts_is_debited_once() {
     assert_eq!(server.node(0).calls(), calls, "something was sent twice");
 }
 
+/// The debit arrives later than the time of the check, which is all that a receipt knows.
+#[tokio::test(start_paused = true)]
+async fn what_was_debited_late_is_refunded() {
+    for algorithm in [
+        Algorithm::Bucket { burst: 20, paced: false },
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow { sub_windows: 1 },
+        Algorithm::SlidingLog,
+    ] {
+        let mut server = Server::with(1, GuardConfig { cool_down: 500 * MS, ..GuardConfig::default() });
+        server.run();
+        let rule = Rule::new("rule", 20, algorithm, OnFailure::Local);
+        server.lose(0).await;
+        let mut taken = Vec::new();
+        for _ in 0..5 {
+            let settlement = server.settle(&claim([rule.take("x", 2)])).await;
+            assert_eq!(settlement.readings[0].source, Source::Local);
+            taken.push(settlement.at);
+            server.pass(10 * MS).await;
+        }
+        come_back(&server).await;
+        server.pass(200 * MS).await;
+        assert_eq!(server.guard.status().owed, 0);
+        for taken_at in taken {
+            let back = rule.asks("x", Ask::Return { taken_at }, 2, Mode::Enforce);
+            assert_eq!(server.one(back).await.taken, 2, "{algorithm:?}");
+        }
+        let left = server.shards.peek(&rule.take("x", 0)).remaining;
+        // Of each refund of a bucket, a part of a unit has drained since the check.
+        let parts = if matches!(algorithm, Algorithm::Bucket { .. }) { 4 } else { 0 };
+        assert!(left >= 20 - parts, "{algorithm:?}: {left}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_debit_that_fails_is_not_repeated_and_local_memory_still_counts() {
     let (mut server, rule) = (Server::new(1), Rule::ten(OnFailure::Local));
