@@ -82,6 +82,17 @@ impl Settlement {
     }
 }
 
+impl Settlement {
+    /// Whether the answer to an idempotent claim must be stored for its repetitions: if it took or changed something. A
+    /// claim that was refused, or that only looked, is decided anew each time; storing that would cost memory for which
+    /// no limit accounts. A claim without charges only records its key.
+    pub fn needs_record(&self, claim: &Claim<'_>) -> bool {
+        let asks = |charge: &Charge<'_>| matches!(charge.ask, Ask::Exactly | Ask::UpTo);
+        let mut settled = claim.charges.iter().zip(&self.readings);
+        claim.charges.is_empty() || settled.any(|(charge, reading)| reading.taken > 0 || !asks(charge))
+    }
+}
+
 /// The outcome of idempotency for a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {

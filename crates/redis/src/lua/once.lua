@@ -36,7 +36,18 @@ local function shortened(reading, limit)
   return delay > 0 and short .. pack('<I7', delay) or short
 end
 
--- How long a refused claim has to wait, in microseconds: `Verdict::reach`. Nil if it passed or waits forever.
+-- Whether a claim must be recorded: `Settlement::needs_record`.
+local function needs_record(readings, count)
+  for place = 1, count do
+    local _, taken = unpack('<BI7', readings[place])
+    if taken > 0 or (asks[place] ~= EXACTLY and asks[place] ~= UP_TO) then
+      return true
+    end
+  end
+  return count == 0
+end
+
+-- Whether a claim is refused, and how long it has to wait, in microseconds: `Verdict::reach`.
 local function refused_for(readings, count)
   local refused, longest, shortest, any_has_room = false, -1, nil, false
   for place = 1, count do
@@ -111,15 +122,18 @@ local function once(count, flags)
     return LACKS_KEYS, ''
   end
   local answer = table.concat(readings)
-  if verdict and (not is_valid or (outcome == UNDECIDED and stored_digest == digest)) then
+  local is_own = is_valid and outcome == UNDECIDED and stored_digest == digest
+  if verdict and keep > 0 and (not is_valid or is_own) then
     write_record(key, passed == 1 and PASSED or REFUSED, digest, terms, settled_at, now + keep, verdict)
+  elseif verdict and is_own then
+    put(key, '', 0)
   end
   -- A claim with a `keep` of zero only had to check whether another one was settled before.
   if op ~= VERDICT and keep > 0 then
     local refused, waits = refused_for(readings, count)
-    if op == HOME then
+    if op == HOME and not refused then
       write_record(key, UNDECIDED, digest, terms, now, now + PENDING, '')
-    elseif op == WHOLE then
+    elseif op == WHOLE and needs_record(readings, count) then
       for place = 1, count do
         readings[place] = shortened(readings[place], charge_limits[place])
       end

@@ -3,13 +3,14 @@
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Settlement, Span,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement, Span,
     Timestamp, Value,
 };
 use tollgate_store::sharded::{OnceRecord, Sharded};
 use tollgate_testing::Redis;
+use tollgate_testing::resp::Reply;
 
-use crate::{RunningStore, TIMEOUT};
+use crate::{Rule, RunningStore, TIMEOUT, until};
 
 const CALLER: &str = "api-key-01234567";
 const UUID: &str = "0b0e7a52-6a0c-4c0e-9a3c-0d2f6f1c9b1e";
@@ -69,4 +70,41 @@ async fn records_are_as_small_as_the_page_says() {
         // The overhead depends on Redis's version and its allocator.
         assert!(bytes <= documented[1] + 32, "{what}: {bytes} bytes, and the page says {}", documented[1]);
     }
+}
+
+/// A caller that is over its limit, or only looks, cannot fill Redis.
+#[tokio::test]
+async fn a_check_that_takes_nothing_leaves_no_record() {
+    let redis = Redis::start();
+    let (running, rule) = (RunningStore::at(&redis.url()), Rule::new(1));
+    let records = Scope::for_records("shop", "records", Home::Caller(0));
+    let settle = async |name: &str, units: u64, record: OnceRecord<'_>| {
+        let mut claim = rule.claim("me", units);
+        let key = Key::new(&records, smallvec![Value::Text("me"), Value::Text(name)]);
+        claim.once = Some(Once { key, body: 1, terms: 1, keep: Span::from_secs(3_600) });
+        if matches!(record, OnceRecord::Verdict { .. }) {
+            claim.charges.clear();
+        }
+        let location = running.store.locate(&rule.claim("me", 0).charges[0].key);
+        let mut settlement = Settlement::default();
+        running.store.settle_at(location, &claim, record, TIMEOUT, &mut settlement).await.unwrap();
+        settlement
+    };
+    let records = || redis.command(&["KEYS", "*:once:*"]);
+    let has_records = || !matches!(records(), Reply::List(keys) if keys.is_empty());
+    // A part of a claim that passes is pending until there is a verdict. A refusal elsewhere removes it.
+    let part = settle("parts", 1, OnceRecord::Pending).await;
+    assert!(part.readings[0].taken == 1 && has_records());
+    let verdict = OnceRecord::Verdict { settlement: &part, passed: false, keep: Span::ZERO };
+    settle("parts", 0, verdict).await;
+    until(|| async { !has_records() }).await;
+    for number in 0..20 {
+        let name = format!("n{number}");
+        assert!(settle(&name, 0, OnceRecord::Whole).await.readings[0].admits);
+        for record in [OnceRecord::Whole, OnceRecord::Pending] {
+            let refused = settle(&name, 1, record).await;
+            assert!(!refused.readings[0].admits && refused.replay == Replay::First);
+        }
+    }
+    assert!(!has_records(), "{:?}", records());
 }

@@ -1,6 +1,6 @@
 //! Idempotent claims: a repetition with the same key gets the first answer and changes nothing.
 
-use tollgate_core::{Ask, Claim, Mode, Once, Replay, Settlement, Span, Wait};
+use tollgate_core::{Ask, Claim, Mode, Once, Replay, Settlement, Span};
 
 use super::Subject;
 use super::concurrency::in_threads;
@@ -16,7 +16,7 @@ const AGAIN: Replay = Replay::Again { terms: TERMS, passed: true };
 pub fn run<S: Subject>(make: impl Fn() -> S) {
     the_same_name_is_answered_alike(&make);
     another_body_is_a_conflict(&make);
-    a_refusal_lasts_for_its_wait(&make);
+    one_that_takes_nothing_is_decided_anew(&make);
     other_terms_get_the_first_answer(&make);
     one_that_leaves_no_record_is_settled_unless_another_was(&make);
     one_without_charges_is_recorded(&make);
@@ -66,25 +66,28 @@ pub fn another_body_is_a_conflict<S: Subject>(make: impl Fn() -> S) {
     }
 }
 
-/// A refusal is repeated until its wait is over, and not longer.
-pub fn a_refusal_lasts_for_its_wait<S: Subject>(make: impl Fn() -> S) {
+/// A claim that took nothing leaves no record: a refusal or a peek is decided anew, and its key is still free.
+pub fn one_that_takes_nothing_is_decided_anew<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
-        let subject = make();
+        let (rule, subject) = (counter.scope.rule(), make());
         subject.set_now(START);
+        let peek = Claim { once: once(&counter, 0, "order-1", 6).once, ..claim(99, [counter.take("x", 0)]) };
+        for _ in 0..2 {
+            assert_eq!(settle(&subject, &peek).replay, Replay::First, "{rule}: a peek");
+        }
         for id in 0..u128::from(AMOUNT) {
             settle_one(&subject, id, counter.take("x", 1));
         }
-        let refused = settle(&subject, &once(&counter, 100, "order-1", 7));
-        let Wait::For(wait) = refused.readings[0].wait else {
-            panic!("{}: no room, yet the wait is {:?}", counter.scope.rule(), refused.readings[0].wait)
-        };
-        subject.set_now(START.after(Span::from_micros(wait.as_micros() - 1)));
-        let again = settle(&subject, &once(&counter, 101, "order-1", 7));
-        let replay = Replay::Again { terms: TERMS, passed: false };
-        assert_eq!(again, Settlement { replay, ..refused }, "{}", counter.scope.rule());
-        subject.set_now(START.after(wait));
-        let retry = settle(&subject, &once(&counter, 102, "order-1", 7));
-        assert_eq!((retry.replay, retry.readings[0].taken), (Replay::First, 1), "{}: the retry", counter.scope.rule());
+        for id in 100..102 {
+            let refused = settle(&subject, &once(&counter, id, "order-1", 7));
+            assert!(refused.replay == Replay::First && !refused.readings[0].admits, "{rule}: {refused:?}");
+        }
+        // There is room before the wait is over, and for another request.
+        settle_one(&subject, u128::MAX, counter.charge("x", Ask::Reset, 0, Mode::Enforce));
+        let first = settle(&subject, &once(&counter, 103, "order-1", 8));
+        assert_eq!((first.replay, first.readings[0].taken), (Replay::First, 1), "{rule}: the retry");
+        let again = settle(&subject, &once(&counter, 104, "order-1", 8));
+        assert_eq!(again, Settlement { replay: AGAIN, ..first }, "{rule}: the repetition");
     }
 }
 
@@ -97,26 +100,16 @@ pub fn other_terms_get_the_first_answer<S: Subject>(make: impl Fn() -> S) {
         let charges = charged.iter().map(|at| counters[*at].take("x", 1 + *at as u64));
         Claim { once: Some(Once { key: names.key(name), body: 7, terms, keep: KEEP }), ..claim(id, charges) }
     };
-    // A claim that passes, and one that is refused by its last charge.
-    let full = counters.len() - 1;
-    for (name, charged, passed) in
-        [("passes", &[0, 1, 2, 3, 4, 5][..], true), ("waits", &[0, 2, full], false), ("none", &[], true)]
-    {
+    for (name, charged) in [("passes", &[0, 1, 2, 3, 4, 5][..]), ("none", &[])] {
         let subject = make();
         subject.set_now(START);
-        if !passed {
-            for id in 0..u128::from(AMOUNT) {
-                settle_one(&subject, 1_000 + id, counters[full].take("x", 1));
-            }
-        }
         let first = settle(&subject, &asking(1, name, TERMS, charged));
         assert_eq!((first.replay, first.readings.len()), (Replay::First, charged.len()), "{name}");
         subject.set_now(START.after(Span::from_secs(1)));
         let before = peek(&subject, &counters, &["x"]);
         for (terms, other) in [(TERMS, charged), (8, &[0][..]), (9, &[5, 4, 3, 2, 1, 0]), (10, &[6, 6, 6]), (11, &[])] {
             let again = settle(&subject, &asking(2, name, terms, other));
-            let replay = Replay::Again { terms: TERMS, passed };
-            assert_eq!(again, Settlement { replay, ..first.clone() }, "{name}: by terms {terms}");
+            assert_eq!(again, Settlement { replay: AGAIN, ..first.clone() }, "{name}: by terms {terms}");
         }
         assert_eq!(before, peek(&subject, &counters, &["x"]), "{name}: a replay changed a counter");
     }

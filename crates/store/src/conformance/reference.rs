@@ -62,7 +62,7 @@ impl Reference {
             Wait::For(span) => now.after(span.min(once.keep)),
             Wait::None | Wait::Forever => now.after(once.keep),
         };
-        if once.keep == Span::ZERO {
+        if once.keep == Span::ZERO || !settlement.needs_record(claim) {
             return settlement;
         }
         let replay = Replay::Again { terms: once.terms, passed: verdict.allowed };

@@ -70,6 +70,8 @@ const RELEASE_RETRY: Span = Span::from_micros(250_000);
 
 const RELEASE_NOW: DeferredKind = DeferredKind::Release { not_before: Timestamp::from_secs(0), is_confirmed: false };
 
+/// The maximum time for which a record is pending.
+const PENDING: Span = Span::from_secs(5);
 /// The same on every server, because the names of parts are derived from it.
 const NAMES: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7061_7274_732f_7631);
 
@@ -121,7 +123,8 @@ impl DeferredClaim {
 
     /// The record of a verdict.
     pub(super) fn verdict(id: ClaimId, verdict: DeferredVerdict, now: Timestamp) -> DeferredClaim {
-        let until = now.after(verdict.keep);
+        // A pending record that is not removed expires by itself.
+        let until = now.after(verdict.keep.max(PENDING));
         DeferredClaim { id, charges: Vec::new(), kind: DeferredKind::Verdict(Box::new(verdict)), until }
     }
 

@@ -185,7 +185,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
     }
 
-    /// Writes the verdict on an idempotent claim. The record of a refusal lasts no longer than its wait.
+    /// Writes the verdict on an idempotent claim, or removes the pending record of one that needs none.
     async fn record_verdict<'a>(
         &self,
         location: Location,
@@ -196,6 +196,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     ) {
         let verdict = Verdict::reach(claim, settlement);
         let keep = match verdict.wait {
+            _ if !settlement.needs_record(claim) => Span::ZERO,
             Wait::For(wait) if !verdict.allowed => wait.min(once.keep),
             _ => once.keep,
         };

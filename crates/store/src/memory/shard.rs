@@ -158,7 +158,9 @@ impl MemoryShard {
 
     /// Stores an answer for repetitions of the claim.
     pub(super) fn record_answer(&mut self, hash: KeyHash, once: &Once<'_>, claim: &Claim<'_>, settlement: &Settlement) {
-        self.answers.insert(hash.key, once, claim, settlement);
+        if settlement.needs_record(claim) {
+            self.answers.insert(hash.key, once, claim, settlement);
+        }
         self.changes += 1;
     }
 

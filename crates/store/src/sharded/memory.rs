@@ -179,13 +179,22 @@ impl<C: Clock> ShardNode<C> {
         if records.len() >= MAX_RECORDS {
             records.retain(|_, stored| stored.until > now);
         }
-        let new = name.and_then(|(once, name)| Some((name, ShardRecord::new(once, claim, record, &settlement, now)?)));
-        records.extend(new);
+        if let Some((once, name)) = name {
+            match ShardRecord::new(once, claim, record, &settlement, now) {
+                Some(new) => drop(records.insert(name, new)),
+                None if is_verdict => records.retain(|other, stored| *other != name || !stored.is_pending(once)),
+                None => {}
+            }
+        }
         Ok(settlement)
     }
 }
 
 impl ShardRecord {
+    fn is_pending(&self, once: &Once<'_>) -> bool {
+        self.settlement.is_none() && self.body == once.body
+    }
+
     /// The record of a claim, unless the claim leaves none.
     fn new(
         once: &Once<'_>,
@@ -203,8 +212,11 @@ impl ShardRecord {
             return None;
         }
         let (settlement, passed, keep) = match record {
+            OnceRecord::Pending if !verdict.allowed => return None,
             OnceRecord::Pending => (None, verdict.allowed, PENDING),
+            OnceRecord::Whole | OnceRecord::Part(_) if !settlement.needs_record(claim) => return None,
             OnceRecord::Whole | OnceRecord::Part(_) => (Some(settlement), verdict.allowed, keep),
+            OnceRecord::Verdict { keep: Span::ZERO, .. } => return None,
             OnceRecord::Verdict { settlement, passed, keep } => (Some(settlement), passed, keep),
         };
         let replay = Replay::Again { terms: once.terms, passed };

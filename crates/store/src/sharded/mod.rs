@@ -78,11 +78,12 @@ pub struct ShardInfo {
 /// How to handle the record of an idempotent claim.
 #[derive(Clone, Copy, Debug)]
 pub enum OnceRecord<'s> {
-    /// The claim is complete. Its answer is recorded, unless its `keep` is zero.
+    /// The claim is complete. Its answer is recorded if it [needs a record](Settlement::needs_record), unless its `keep`
+    /// is zero.
     Whole,
-    /// The claim is the part of a larger one that lives with the record. Whether it passes or not, the record stays
-    /// pending until the verdict on the larger claim is known (unless `keep` is zero), so that concurrent repetitions
-    /// get the same answer. If the larger claim was settled before, the answer has all of its readings.
+    /// The claim is the part of a larger one that lives with the record. If it passes, the record stays pending until
+    /// the verdict on the larger claim is known (unless `keep` is zero), so that concurrent repetitions get the same
+    /// answer. If the larger claim was settled before, the answer has all of its readings.
     Pending,
     /// The claim is a part of a larger one and lives in another location than its record. It is settled once by
     /// itself, under the name of the larger claim, next to the counter given as the key of its record.
@@ -93,7 +94,7 @@ pub enum OnceRecord<'s> {
         settlement: &'s Settlement,
         /// Whether the larger claim passed.
         passed: bool,
-        /// How long the record lasts.
+        /// How long the record lasts. Zero if there is none: the pending one is removed.
         keep: tollgate_core::Span,
     },
 }

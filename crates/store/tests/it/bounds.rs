@@ -120,12 +120,13 @@ fn records_of_claims_settled_once_are_bounded() {
     const MOST: usize = 100;
     let full = Full::new(1_000, MOST);
     for name in 0..10 * MOST {
-        assert_eq!(full.settle("caller", 0, Some(&name.to_string())).replay, Replay::First);
+        let name = name.to_string();
+        assert_eq!(full.settle(&name, 1, Some(&name)).replay, Replay::First);
     }
     let stats = full.store.stats();
     assert!(stats.once <= MOST, "{stats:?}");
     assert_eq!(stats.once + stats.once_evicted as usize, 10 * MOST, "{stats:?}");
-    let replay = |name: usize| full.settle("caller", 0, Some(&name.to_string())).replay;
+    let replay = |name: usize| full.settle(&name.to_string(), 1, Some(&name.to_string())).replay;
     assert_eq!(replay(10 * MOST - 1), Replay::Again { terms: 0, passed: true }, "the newest stays");
     assert_eq!(replay(0), Replay::First, "the oldest goes");
 }
@@ -136,7 +137,8 @@ fn records_that_are_over_are_not_counted_as_lost() {
     for round in 0..10 {
         full.clock.set(START.after(Span::from_secs(round * 100)));
         for name in 0..50 {
-            assert_eq!(full.settle("caller", 0, Some(&name.to_string())).replay, Replay::First, "round {round}");
+            let name = name.to_string();
+            assert_eq!(full.settle(&name, 1, Some(&name)).replay, Replay::First, "round {round}");
         }
     }
     let stats = full.store.stats();

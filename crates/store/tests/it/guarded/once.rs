@@ -12,7 +12,6 @@ const MS: Duration = Duration::from_millis(1);
 const KEEP: Span = Span::from_secs(600);
 const TERMS: u64 = 3;
 const AGAIN: Replay = Replay::Again { terms: TERMS, passed: true };
-const REFUSED_AGAIN: Replay = Replay::Again { terms: TERMS, passed: false };
 
 /// Takes units from shards 1 and 2. The record is in shard 0, from which it takes nothing.
 struct Order {
@@ -102,7 +101,7 @@ async fn duplicates_at_the_same_time_pay_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_repeated_for_its_wait() {
+async fn a_refusal_is_decided_anew() {
     let server = Server::new(3);
     let order = Order::new(&server);
     server.one(order.rule.take(&order.values[1], 10)).await;
@@ -111,10 +110,10 @@ async fn a_refusal_is_repeated_for_its_wait() {
     assert!(!refused.readings[1].admits && refused.readings[0].taken == 0);
     assert_eq!(refused.readings[1].wait, Wait::For(Span::from_secs(30)));
     assert_eq!(order.used(&server), [0, 10]);
-    skip(server.shards.clock(), 29_999 * MS);
-    assert_eq!(server.settle(&order.claim(1, 7)).await, Settlement { replay: REFUSED_AGAIN, ..refused });
-    skip(server.shards.clock(), MS);
-    assert_eq!(server.settle(&order.claim(1, 7)).await.replay, Replay::First);
+    // No record of it is left, nor a pending one.
+    assert_eq!(server.settle(&order.claim(1, 7)).await, refused);
+    skip(server.shards.clock(), 30_000 * MS);
+    assert_eq!(server.settle(&order.claim(1, 8)).await.replay, Replay::First);
     assert_eq!(order.used(&server), [1, 1]);
 }
 
@@ -130,7 +129,7 @@ async fn a_refusal_at_home_is_the_whole_answer_too() {
     let refused = server.settle(&claim).await;
     assert_eq!(refused.readings.len(), 3);
     assert!(!Verdict::reach(&claim, &refused).allowed);
-    assert_eq!(server.settle(&claim).await, Settlement { replay: REFUSED_AGAIN, ..refused });
+    assert_eq!(server.settle(&claim).await, refused);
     assert_eq!(order.used(&server), [0, 0]);
 }
 
@@ -176,7 +175,10 @@ async fn a_verdict_that_there_is_no_time_for_is_written_later() {
     server.run();
     server.pass(100 * MS).await;
     assert_eq!((server.guard.status().waiting, order.used(&server)), (0, [0, 0]));
-    assert_eq!(server.settle(&claim).await, Settlement { replay: REFUSED_AGAIN, ..first });
+    assert!(!Verdict::reach(&claim, &first).allowed);
+    // The pending record is gone, and the shards work again.
+    assert_eq!(server.settle(&claim).await.replay, Replay::First);
+    assert_eq!(order.used(&server), [1, 1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ pub(super) fn rows() -> Vec<Setting> {
             "idempotency_ttl",
             time(1_000, MONTH),
             "24h",
-            "How long the response to a request with an idempotency key is stored; a denial no longer than its wait",
+            "How long the response to an allowed request with an idempotency key is stored",
         ),
         row(
             GROUP,
