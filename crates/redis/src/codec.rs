@@ -2,7 +2,7 @@
 //!
 //! All numbers are little-endian with as many bytes as they need: units and ticks seven (they are below 2^53),
 //! lengths two or four. A call is a header (the clock, if it is set by hand; the number of limits and claims), the
-//! limits, each once, and the claims. An answer has a reading of fixed size for each charge.
+//! limits, each once, the keys of long values, and the claims. An answer has a reading of fixed size for each charge.
 
 mod answer;
 mod call;
@@ -47,6 +47,8 @@ struct ChargeCode {
     id: CounterId,
     /// Whether the id depends on the request.
     varies: bool,
+    /// Whether the value may be so long that the script reads only parts of it.
+    is_long: bool,
     /// For a `Return`, in microseconds: returns of one moment are combined, but not all returns of one tick.
     taken_at: Option<u64>,
 }
@@ -82,6 +84,9 @@ const SEVERAL: u8 = 16;
 const APART: u8 = 32;
 /// The maximum number of charges of a simple claim.
 const MAX_SIMPLE_CHARGES: usize = 32;
+
+/// The smallest amount of a limit whose log may be long.
+const MIN_LONG_LOG: u64 = 300;
 
 /// The largest meaningful number of units: more than any limit has, and exact.
 const MAX_UNITS: u64 = tollgate_core::EXACT - 1;
@@ -207,6 +212,7 @@ impl Packet {
             units,
             id: id(&charge.key),
             varies: names::varies(&charge.key),
+            is_long: charge.limit.algorithm() == Algorithm::SlidingLog && charge.limit.amount() >= MIN_LONG_LOG,
             taken_at,
         };
         let meets = |other: &ChargeCode| other.key == code.key && other.id == code.id;

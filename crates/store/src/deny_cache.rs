@@ -36,6 +36,11 @@ pub struct DenyCache<S, C = SystemClock> {
 pub const MAX_DENIALS: usize = 100_000;
 /// The maximum lifetime of a cached denial. Limits may change and counters may be reset meanwhile.
 pub const MAX_AGE: Span = Span::from_secs(1);
+/// Each denial answers only for its units and more, because fewer may fit sooner. A caller whose units fall a little each
+/// time would evade the cache: after this many falls, a denial answers for everything that exceeds what remained …
+const MAX_FALLS: u8 = 8;
+/// … for this time, in which not much can become free. The wait is that of the refused units, in which fewer fit as well.
+const FALLING_AGE: Span = Span::from_micros(50_000);
 /// The number of tables, each with its own lock. A power of two.
 const TABLES: usize = 16;
 
@@ -49,7 +54,7 @@ struct DenialTable {
 /// A refused charge.
 #[derive(Clone, Copy, Debug)]
 struct Denial {
-    /// The refused units. More units are refused as well.
+    /// The refused units. More units are refused as well, and see [`MAX_FALLS`].
     units: u64,
     /// The amount and quota of the limit.
     limit: (u64, u64),
@@ -59,6 +64,8 @@ struct Denial {
     wait: Span,
     remaining: u64,
     reset_after: Span,
+    /// How often in a row the store refused fewer units than the cached denial had.
+    falls: u8,
 }
 
 impl<S: Store> DenyCache<S> {
@@ -201,10 +208,13 @@ impl DenialTable {
             self.denials.remove(&fingerprint);
             return None;
         }
-        (denial.units <= charge.units && denial.limit == limit_identity(charge.limit)).then_some(denial)
+        (denial.covers(charge.units, now) && denial.limit == limit_identity(charge.limit)).then_some(denial)
     }
 
-    fn insert(&mut self, fingerprint: u128, denial: Denial, now: Timestamp) {
+    fn insert(&mut self, fingerprint: u128, mut denial: Denial, now: Timestamp) {
+        if let Some(before) = self.denials.get(&fingerprint) {
+            denial.falls = before.falls_to(&denial);
+        }
         while let Some((oldest, sent_at)) = self.order.front().copied() {
             let current = self.denials.get(&oldest).filter(|denial| denial.sent_at == sent_at);
             if current.is_some_and(|denial| denial.is_valid(now)) && self.order.len() < MAX_DENIALS / TABLES {
@@ -231,6 +241,7 @@ impl Denial {
             wait,
             remaining: reading.remaining,
             reset_after: reading.reset_after,
+            falls: 0,
         };
         (!reading.admits && reading.source == Source::Store).then(denial)
     }
@@ -238,6 +249,18 @@ impl Denial {
     /// A clock that was set back does not extend the lifetime.
     fn is_valid(&self, now: Timestamp) -> bool {
         self.sent_at <= now && now < self.until
+    }
+
+    /// Whether these units are refused as well.
+    fn covers(&self, units: u64, now: Timestamp) -> bool {
+        let is_falling = self.falls >= MAX_FALLS && now.since(self.sent_at) < FALLING_AGE;
+        units >= self.units || (is_falling && units > self.remaining)
+    }
+
+    /// The falls of a denial that follows this one.
+    fn falls_to(&self, next: &Denial) -> u8 {
+        let is_recent = self.sent_at <= next.sent_at && next.sent_at.since(self.sent_at) < MAX_AGE;
+        if is_recent && next.units < self.units { self.falls.saturating_add(1) } else { 0 }
     }
 
     fn reading(&self, now: Timestamp) -> Reading {

@@ -34,6 +34,10 @@ pub struct LogEntry {
     pub units: u64,
 }
 
+/// The maximum number of entries that a wait is computed from exactly. Beyond it, it may be longer than necessary: a
+/// caller that asks for too much must not cost a store more than other callers do.
+const MAX_WALKED: usize = 128;
+
 impl LogEntry {
     /// Removes up to this number of units and returns the rest of it.
     fn take(&mut self, units: u64) -> u64 {
@@ -155,7 +159,13 @@ impl SlidingLog {
     pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
         let room = charge.limit.amount() - charge.units;
         let mut left = self.total - self.expired.units;
-        for entry in self.entries.iter().skip(self.expired.entries) {
+        for (index, entry) in self.entries.iter().enumerate().skip(self.expired.entries) {
+            if index - self.expired.entries == MAX_WALKED {
+                // Every entry has at least a unit, so there is room when this many more have expired, if not before.
+                let more = usize::try_from(left - room).unwrap_or(usize::MAX);
+                let last = self.entries.get(index.saturating_add(more - 1)).or(self.entries.back());
+                return last.map_or(WaitUntil::Now, |last| WaitUntil::Tick(last.at + charge.limit.period().ticks()));
+            }
             left -= entry.units;
             if left <= room {
                 return WaitUntil::Tick(entry.at + charge.limit.period().ticks());

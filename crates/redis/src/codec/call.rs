@@ -27,6 +27,8 @@ struct CallWriter<'p> {
     key_indices: HashMap<&'p [u8], u16, FixedState>,
     limits: Vec<u8>,
     limit_indices: HashMap<&'p [u8], u16, FixedState>,
+    /// The keys of values that are read in parts.
+    long_keys: Vec<[u8; 2]>,
     shapes: Vec<u8>,
     shape_indices: HashMap<SmallVec<[u8; 64]>, u16, FixedState>,
     claims: Vec<u8>,
@@ -48,13 +50,14 @@ impl<'p> ScriptCall<'p> {
                 writer.declare(key);
             }
         }
-        let CallWriter { limits, shapes, claims, .. } = &writer;
-        let mut body = Vec::with_capacity(32 + limits.len() + shapes.len() + claims.len());
+        let CallWriter { limits, long_keys, shapes, claims, .. } = &writer;
+        let mut body = Vec::with_capacity(32 + limits.len() + 2 * long_keys.len() + shapes.len() + claims.len());
         body.extend_from_slice(&now.map_or(0, Timestamp::as_micros).to_le_bytes());
-        for count in [writer.limit_indices.len() as u16, writer.shape_indices.len() as u16, count] {
+        let [limit_count, shape_count] = [writer.limit_indices.len() as u16, writer.shape_indices.len() as u16];
+        for count in [limit_count, shape_count, count, long_keys.len() as u16] {
             body.extend_from_slice(&count.to_le_bytes());
         }
-        for part in [&limits[..], shapes, claims, &PADDING] {
+        for part in [&limits[..], long_keys.as_flattened(), shapes, claims, &PADDING] {
             body.extend_from_slice(part);
         }
         ScriptCall { keys: writer.keys, body }
@@ -148,6 +151,9 @@ impl<'p> CallWriter<'p> {
         let skip = self.once(packet);
         for charge in &packet.charges {
             let (key, limit) = (self.key(packet, charge.key), self.limit(packet, charge));
+            if charge.is_long && !self.long_keys.contains(&key) {
+                self.long_keys.push(key);
+            }
             self.claims.extend_from_slice(&key);
             self.claims.extend_from_slice(&limit);
             self.claims.push(charge.operation);

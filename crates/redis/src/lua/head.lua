@@ -32,7 +32,7 @@ local spread, unpack, pack = unpack, struct.unpack, struct.pack
 local byte, char, find, sub = string.byte, string.char, string.find, string.sub
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
-local now, limit_count, shape_count, claim_count, at = unpack('<I8I2I2I2', body)
+local now, limit_count, shape_count, claim_count, part_count, at = unpack('<I8I2I2I2I2', body)
 local is_clock_set = now ~= 0
 -- How long a stale counter is retained, in seconds, for a clock that steps back. A clock that is set by hand may go
 -- back further.

@@ -117,6 +117,13 @@ end
 
 local function lend_large(key, limit)
   local slot, raw, algorithm = { key = key, limit = limit, changed = false }, values[key], limit.algorithm
+  if not raw then
+    if algorithm.load_part(slot) then
+      slot.is_there = true
+      return slot
+    end
+    raw = read_value(key)
+  end
   if raw ~= '' then
     slot.is_there = true
     local least = algorithm.length(limit)

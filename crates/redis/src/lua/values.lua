@@ -12,25 +12,54 @@ local NUMBERS = { 2, 2, 3 }
 local STATES = { '<I5I7I7', '<I5I7I7', '<I5I7I7I7' }
 local LENGTHS = { 19, 19, 26 }
 
--- Reads all values in few calls, because a call is expensive. A value of another type reads as absent.
+-- Logs that may be long are read when they are needed, and in parts where that is enough: the other values are read
+-- now, in few calls, because a call is expensive.
+local names, numbers = KEYS, nil -- the keys to read, and their numbers in KEYS
+if part_count > 0 then
+  local is_log = {}
+  for _ = 1, part_count do
+    local number
+    number, at = unpack('<I2', body, at)
+    is_log[number] = true
+  end
+  names, numbers = {}, {}
+  for number, name in ipairs(KEYS) do
+    if not is_log[number] then
+      names[#names + 1], numbers[#numbers + 1] = name, number
+    end
+  end
+end
+
+-- A value of another type reads as absent.
 local AT_ONCE = 1000
-for first = 1, #KEYS, AT_ONCE do
-  local last = min(first + AT_ONCE - 1, #KEYS)
-  local found, missing = call('MGET', spread(KEYS, first, last)), nil
-  if first == 1 then
+for first = 1, #names, AT_ONCE do
+  local last = min(first + AT_ONCE - 1, #names)
+  local found, missing = call('MGET', spread(names, first, last)), nil
+  if first == 1 and not numbers then
     values = found
   end
   for place = 1, last - first + 1 do
     local raw = found[place]
     if not raw then
       missing, raw = missing or {}, ''
-      missing[#missing + 1] = KEYS[first + place - 1]
+      missing[#missing + 1] = names[first + place - 1]
     end
-    values[first + place - 1] = raw
+    values[numbers and numbers[first + place - 1] or first + place - 1] = raw
   end
   if missing then
     unsound = unsound + call('EXISTS', spread(missing))
   end
+end
+
+-- Reads a value that was not read yet.
+local function read_value(key)
+  local raw = call('MGET', KEYS[key])[1]
+  if not raw then
+    unsound = unsound + call('EXISTS', KEYS[key])
+    raw = ''
+  end
+  values[key] = raw
+  return raw
 end
 
 -- Marks a value as changed. Without `till` its lifetime does not change: setting it again would cost as much as

@@ -96,6 +96,34 @@ fn ten() -> Rule {
     Rule::new(10, 60, Algorithm::FixedWindow)
 }
 
+/// A cost that falls by one each time is never covered by the denial before it.
+#[test]
+fn falling_costs_are_answered_from_memory_too() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::Bucket { burst: 1_000, paced: false }] {
+        let (world, rule) = (World::new(), Rule::new(1_000, 3_600, algorithm));
+        world.settle([rule.take("x", 990)]);
+        let calls = |from: u64, to: u64| {
+            let requests = (to..from).rev().map(|units| {
+                let (settlement, was_called) = world.settle([rule.take("x", units)]);
+                assert!(!settlement.readings[0].admits, "{units}");
+                // Who waits as long as the response says finds room for fewer units, too.
+                assert!(matches!(settlement.readings[0].wait, Wait::For(_)), "{units}: {settlement:?}");
+                u64::from(was_called)
+            });
+            requests.sum::<u64>()
+        };
+        assert_eq!(calls(900, 500), 9, "{algorithm:?}");
+        // What remained may have become more since.
+        world.at(50);
+        assert_eq!(calls(500, 100), 1, "{algorithm:?}");
+        world.at(100);
+        assert_eq!(calls(100, 11), 1, "{algorithm:?}");
+        // What fits is not refused.
+        let (settlement, was_called) = world.settle([rule.take("x", 10)]);
+        assert!(was_called && settlement.readings[0].admits, "{algorithm:?}");
+    }
+}
+
 #[test]
 fn a_refusal_is_answered_from_memory_for_a_second() {
     let (world, rule) = (World::new(), ten());

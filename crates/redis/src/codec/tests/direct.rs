@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Mutex, MutexGuard};
 
-use tollgate_core::{Claim, Settlement, Timestamp};
+use tollgate_core::{Claim, Key, Settlement, Timestamp};
 
 use super::super::{Packet, ScriptCall, ScriptReply, read};
 use crate::names::Names;
@@ -28,13 +28,20 @@ pub(super) struct Direct {
 const DECLARED_KEYS_ONLY: &str = "
 local declared, real = {}, redis
 for _, key in ipairs(KEYS) do declared[key] = true end
-local redis = { pcall = real.pcall }
-function redis.call(command, ...)
+local redis, one_key = {}, { SET = 1, GETRANGE = 1, STRLEN = 1, TIME = 0 }
+local function check(command, ...)
   local keys = { ... }
-  for place = 1, command == 'TIME' and 0 or command == 'SET' and 1 or #keys do
+  for place = 1, one_key[command] or #keys do
     if not declared[keys[place]] then error('not declared: ' .. keys[place]) end
   end
-  return real.call(command, ...)
+end
+function redis.call(...)
+  check(...)
+  return real.call(...)
+end
+function redis.pcall(...)
+  check(...)
+  return real.pcall(...)
 end
 ";
 
@@ -49,6 +56,15 @@ pub(super) enum Answer {
 
 impl Direct {
     pub(super) fn new(port: u16, prefix: &str) -> Direct {
+        Direct::with_script(port, prefix, &format!("{DECLARED_KEYS_ONLY}{SCRIPT}"))
+    }
+
+    /// The script as it is, to measure it.
+    pub(super) fn unchecked(port: u16, prefix: &str) -> Direct {
+        Direct::with_script(port, prefix, SCRIPT)
+    }
+
+    fn with_script(port: u16, prefix: &str, script: &str) -> Direct {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut direct = Direct {
@@ -59,7 +75,6 @@ impl Direct {
             clock: ManualClock::default(),
             unsound: Mutex::default(),
         };
-        let script = format!("{DECLARED_KEYS_ONLY}{SCRIPT}");
         let Answer::Text(sha) = direct.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]) else { panic!("no sha") };
         direct.sha = sha;
         direct
@@ -97,6 +112,11 @@ impl Direct {
             read(parsed.at, &reply[answer.clone()], claim, &mut settlement).map(|()| settlement)
         };
         claims.iter().zip(&parsed.answers).map(read).collect()
+    }
+
+    /// The name of a counter's own value.
+    pub(super) fn own_name(&self, key: &Key<'_>) -> String {
+        self.names.own(key)
     }
 
     pub(super) fn unsound(&self) -> u64 {
