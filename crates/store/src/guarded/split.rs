@@ -4,22 +4,19 @@
 //! for a moment less is admitted than could be, never more. Returns that cannot be sent in time go to the outbox,
 //! also if the caller goes away meanwhile. A return of unknown outcome is not repeated, except that of a hold.
 //!
-//! Other callers may meet that moment. It is avoided where it would matter: a claim that asks for more than a limit can
-//! ever hold only peeks at the other parts, and where the last readings leave little room, the parts are settled one
-//! after the other, the one that will probably refuse first. The deny cache does not remember refusals of counters
-//! that several callers share and that were part of such a claim.
+//! Other callers may meet that moment; `order` avoids it where it would matter.
+
+mod order;
 
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait,
-};
+use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait};
 
 use super::Guarded;
 use super::deferred::{DeferredClaim, DeferredVerdict};
 use super::join::join_all;
-use super::local::{Recorded, Room};
+use super::local::Recorded;
 use super::policy::{self, Charges, UnansweredCharges, Unavailable};
 use super::status::UnavailableReason;
 use crate::clock::Clock;
@@ -71,8 +68,18 @@ struct Split<'g, 'a, S: Sharded, C: Clock> {
     parts: SmallVec<[ClaimPart<'a>; 2]>,
     unanswered: UnansweredCharges,
     readings: SmallVec<[Reading; 4]>,
-    /// Whether the parts' units must be given back when this is dropped.
-    must_return: bool,
+    /// What must be given back when this is dropped.
+    owed: OwedReturns,
+}
+
+/// What the parts of a claim have taken and must give back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwedReturns {
+    Nothing,
+    /// Only holds: all units are being given back, with an outcome that is not known yet. Only the return of a hold may be
+    /// repeated.
+    Holds,
+    All,
 }
 
 impl ClaimLocations {
@@ -221,7 +228,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
     ) -> Self {
         let part = |(location, charges)| ClaimPart::new(claim, location, charges);
         let parts = locations.into_iter().map(part).collect();
-        Split { guard, claim, parts, unanswered: UnansweredCharges::default(), readings, must_return: true }
+        Split { guard, claim, parts, unanswered: UnansweredCharges::default(), readings, owed: OwedReturns::All }
     }
 
     /// Answers for the shards whose breakers are open. If they refuse the claim, the other parts only peek, so that
@@ -252,65 +259,6 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         if is_refused {
             self.peek_only();
         }
-    }
-
-    /// If an enforced charge asks for more than its limit can ever hold, the claim is refused whatever the other parts say,
-    /// so they only peek.
-    fn peek_if_impossible(&mut self) {
-        let is_impossible = |charge: &Charge<'_>| {
-            charge.ask == Ask::Exactly
-                && charge.mode == Mode::Enforce
-                && charge.limit.algorithm() != Algorithm::Concurrency
-                && charge.units > charge.limit.quota()
-        };
-        if !self.claim.charges.iter().any(is_impossible) {
-            return;
-        }
-        for part in self.parts.iter_mut().filter(|part| part.outcome == PartOutcome::Unknown) {
-            // A part that refuses by itself takes nothing.
-            if !part.claim.charges.iter().any(is_impossible) {
-                part.peek();
-            }
-        }
-    }
-
-    /// The index of the part to settle first, if the parts should be settled one after the other: by the last readings
-    /// one of them has little room. The part that will probably refuse comes first, else that of the caller: what it
-    /// takes for a moment, only the caller misses.
-    fn tightest_part(&self, now: Timestamp) -> Option<usize> {
-        let mut waiting = self.parts.iter().enumerate().filter(|(_, part)| part.outcome == PartOutcome::Unknown);
-        let room = |part: &ClaimPart<'_>| {
-            let enforced = part.claim.charges.iter().filter(|charge| charge.mode == Mode::Enforce);
-            enforced.filter_map(|charge| self.guard.local.room(charge, now)).min()
-        };
-        let tightest = waiting.clone().filter_map(|(at, part)| Some((room(part)?, at))).min()?;
-        match tightest {
-            (Room::Refuses, at) => Some(at),
-            (Room::Tight, at) => {
-                let is_callers = |part: &ClaimPart<'_>| part.claim.charges.iter().all(|it| it.key.caller().is_some());
-                waiting.find(|(_, part)| is_callers(part)).map(|(own, _)| own).or(Some(at))
-            }
-            (Room::Enough, _) => None,
-        }
-    }
-
-    /// Settles one part before the others. If it refuses, they only peek.
-    async fn settle_in_order(&mut self, first: usize, timeout: Duration, began: Timestamp) {
-        let Some(left) = self.guard.time_left(timeout, began) else { return };
-        let guard = self.guard;
-        let part = &mut self.parts[first];
-        guard.settle_part(part, left).await;
-        if part.outcome == PartOutcome::Settled && !policy::vote(&part.claim, &part.settlement.readings) {
-            self.peek_only();
-        }
-    }
-
-    /// Settles parts again that only peeked, with the charges for which they have no room: these take nothing, and their
-    /// readings say for how long there is no room.
-    async fn read_refusals(&mut self, left: Option<Duration>) {
-        let (guard, claim, Some(left)) = (self.guard, self.claim, left) else { return };
-        let again = self.parts.iter_mut().filter_map(|part| part.charge_without_room(claim).then_some(part));
-        join_all(again.map(|part| guard.settle_part(part, left))).await;
     }
 
     /// Settles the part in the location of the record. Returns true if the answer covers the whole claim, because it
@@ -416,7 +364,7 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
             // A part with room did not know that the claim is refused.
             self.readings.iter_mut().for_each(|reading| reading.delay = Span::ZERO);
         }
-        self.must_return = !passes;
+        self.owed = if passes { OwedReturns::Nothing } else { OwedReturns::All };
         passes
     }
 
@@ -426,8 +374,9 @@ impl<'g, 'a, S: Sharded, C: Clock> Split<'g, 'a, S, C> {
         let mut returns: Vec<PartReturn<'_, 'a>> = settled.filter_map(ClaimPart::give_back).collect();
         if let Some(left) = left {
             let guard = self.guard;
-            self.must_return = false;
+            self.owed = OwedReturns::Holds;
             join_all(returns.iter_mut().map(|it| guard.give_back(it, left))).await;
+            self.owed = OwedReturns::Nothing;
         }
         for it in returns {
             let returned = it.settlement.readings.into_iter().map(Some).chain(std::iter::repeat(None));
@@ -465,24 +414,6 @@ impl<'a> ClaimPart<'a> {
         asks.for_each(|charge| charge.units = 0);
     }
 
-    /// After a peek: restores the units of the charges that have no room for them. Returns whether there are any. Facts
-    /// and orders were carried out, and are not repeated.
-    fn charge_without_room(&mut self, whole: &Claim<'_>) -> bool {
-        let are_requests = self.claim.charges.iter().all(|charge| matches!(charge.ask, Ask::Exactly | Ask::UpTo));
-        if !self.is_peek || self.outcome != PartOutcome::Settled || self.claim.once.is_some() || !are_requests {
-            return false;
-        }
-        let mut is_any = false;
-        for ((charge, reading), at) in self.claim.charges.iter_mut().zip(&self.settlement.readings).zip(&self.charges) {
-            let units = whole.charges[*at].units;
-            if charge.ask == Ask::Exactly && units > reading.remaining {
-                charge.units = units;
-                is_any = true;
-            }
-        }
-        is_any
-    }
-
     /// The return of the units that were taken there, if any.
     fn give_back(&self) -> Option<PartReturn<'_, 'a>> {
         let answered: Charges = (0..self.settlement.readings.len().min(self.charges.len())).collect();
@@ -495,15 +426,20 @@ impl<'a> ClaimPart<'a> {
 impl<S: Sharded, C: Clock> Drop for Split<'_, '_, S, C> {
     /// Runs if there was no time to give units back or if the caller went away.
     fn drop(&mut self) {
-        if !self.must_return {
+        if self.owed == OwedReturns::Nothing {
             return;
         }
         let now = self.guard.clock.now();
         for part in &self.parts {
             match part.outcome {
                 PartOutcome::Settled => {
-                    if let Some(it) = part.give_back() {
-                        self.guard.outbox.push(DeferredClaim::plain(&it.claim, now));
+                    let deferred = part.give_back().map(|it| DeferredClaim::plain(&it.claim, now));
+                    let owed = match self.owed {
+                        OwedReturns::Holds => deferred.and_then(DeferredClaim::into_release),
+                        OwedReturns::Nothing | OwedReturns::All => deferred,
+                    };
+                    if let Some(owed) = owed {
+                        self.guard.outbox.push(owed);
                     }
                 }
                 PartOutcome::Unknown => self.guard.release_unknown(self.claim, part.charges.iter().copied(), &[]),

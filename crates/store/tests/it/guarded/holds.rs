@@ -126,3 +126,28 @@ async fn parts_of_a_claim_release_their_holds_too() {
         assert_eq!(server.shards.peek(&ten.take(&here, 0)).remaining, 10);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_return_of_a_hold_is_repeated_until_it_is_confirmed() {
+    for abandons in [false, true] {
+        let (mut server, rule) = (Server::new(2), slot(OnFailure::Deny));
+        server.run();
+        let ten = Rule::ten(OnFailure::Deny);
+        let (fails, there) = (server.value(&ten, 0, 0), server.value(&rule, 1, 0));
+        server.node(0).set_fault(ShardFault::Stalled);
+        // The hold is taken at once, the claim is refused after eight milliseconds, and then the return is lost.
+        let both = generated(1, [ten.take(&fails, 1), rule.take(&there, 1)]);
+        let stall = async {
+            tokio::time::sleep(4 * MS).await;
+            assert!(!is_free(&server, &rule, &there));
+            server.node(1).set_fault(ShardFault::Stalled);
+        };
+        let patience = if abandons { 12 * MS } else { 100 * MS };
+        let settled = tokio::time::timeout(patience, async { tokio::join!(server.settle(&both), stall) }).await;
+        assert_eq!(settled.is_err(), abandons);
+        (0..2).for_each(|shard| server.node(shard).set_fault(ShardFault::None));
+        assert!(!is_free(&server, &rule, &there));
+        server.pass(300 * MS).await;
+        assert!(is_free(&server, &rule, &there), "abandoned: {abandons}");
+    }
+}
