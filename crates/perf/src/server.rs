@@ -52,7 +52,7 @@ impl Server {
     pub(crate) fn connect<W: Wire>(&self, wire: &Arc<W>) -> RawClient {
         let _entered = self.runtime.enter();
         let (ours, theirs) = UnixStream::pair().unwrap_or_else(|error| unreachable!("{error}"));
-        self.runtime.spawn(wire.clone().serve(Stream::Unix(theirs), self.closing.clone()));
+        self.runtime.spawn(wire.clone().serve(Stream::Unix(theirs), self.closing.clone(), Arc::default()));
         RawClient::new(ours)
     }
 
@@ -91,7 +91,7 @@ impl Server {
     }
 
     pub(crate) fn resp(&self) -> Arc<Resp> {
-        Resp::new(gate("resp"))
+        Resp::new(gate("resp"), Duration::from_secs(60))
     }
 }
 
