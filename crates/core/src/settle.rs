@@ -42,7 +42,8 @@ pub enum Source {
     Store,
     /// A refusal from the deny cache.
     Cache,
-    /// This server's own memory, while the store is unavailable.
+    /// This server's own memory, while the store is unavailable; or a counter that keys of a rule share, because the store
+    /// is full.
     Local,
     /// The rule's policy, because the store was unavailable.
     Assumed,

@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod config;
+mod memory_health;
 mod outage_state;
 mod serve;
 mod snapshots;

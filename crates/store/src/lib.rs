@@ -8,6 +8,7 @@ use std::future::Future;
 use tollgate_core::{Claim, Key, Reading, Replay, Settlement, Source, Timestamp};
 
 pub mod clock;
+mod coarse;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counters;

@@ -36,8 +36,9 @@ impl MetricSource for Scrape {
         let ScrapeSources { limiter, health: state, receipts: issued, .. } = &*self.sources;
         build(encoder)?;
         rules(encoder, &RuleCounts::in_force(limiter))?;
-        memory(encoder, &limiter.store().memory().map(MemoryStore::stats).unwrap_or_default())?;
-        shared::encode(encoder, &shared::status(&self.sources))?;
+        let (stats, shared) = (limiter.store().memory().map(MemoryStore::stats), shared::status(&self.sources));
+        memory(encoder, &stats.unwrap_or_default(), shared.guard.coarse)?;
+        shared::encode(encoder, &shared)?;
         receipts(encoder, issued)?;
         gauge(encoder, "control_snapshot_age_seconds", &self.control.age(Some(self.sources.now())))?;
         health(encoder, state)
@@ -65,10 +66,13 @@ fn rules(encoder: &mut DescriptorEncoder, rules: &RuleCounts) -> Result<(), Erro
     gauge(encoder, "rules_loaded", &rules.rules)
 }
 
-fn memory(encoder: &mut DescriptorEncoder, stats: &MemoryStats) -> Result<(), Error> {
+/// `coarse` is the number of charges that were counted together while a shared store was unavailable.
+fn memory(encoder: &mut DescriptorEncoder, stats: &MemoryStats, coarse: u64) -> Result<(), Error> {
     gauge(encoder, "store_keys", &stats.keys)?;
     counter(encoder, "store_swept_keys", stats.swept)?;
     counter(encoder, "store_evicted_keys", stats.evicted)?;
+    counter(encoder, "store_coarse_charges", stats.coarse + coarse)?;
+    counter(encoder, "store_uncounted_refusals", stats.uncounted)?;
     gauge(encoder, "store_once_records", &stats.once)?;
     counter(encoder, "store_evicted_once_records", stats.once_evicted)
 }

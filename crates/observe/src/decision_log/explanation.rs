@@ -165,7 +165,7 @@ impl DecisionEntry {
     fn counted_by(&self, text: &mut String) {
         text.push_str(match self.source {
             Source::Cache => " (from the deny cache)",
-            Source::Local => " (counted by this server alone while the store was unavailable)",
+            Source::Local => " (counted by this server alone while the store was unavailable or full)",
             Source::Store | Source::Assumed | Source::Shed => "",
         });
     }

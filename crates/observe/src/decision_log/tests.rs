@@ -448,7 +448,7 @@ fn why_in_a_sentence() {
         ),
         (
             |entry| entry.source = Source::Local,
-            "user_7 was refused: per-user allows 100/minute to the tier free, it had used 100 of 100, and there was room again 12.5 s later (counted by this server alone while the store was unavailable).",
+            "user_7 was refused: per-user allows 100/minute to the tier free, it had used 100 of 100, and there was room again 12.5 s later (counted by this server alone while the store was unavailable or full).",
         ),
         (
             |entry| entry.source = Source::Assumed,

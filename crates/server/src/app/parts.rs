@@ -100,6 +100,7 @@ impl Components {
         metrics::register(&foundation.metrics, scraped);
         let control = control::build(&foundation, loaded, &limiter, &rules, &mut tasks);
         let deregistration = observability::run(&foundation, &observability, &control, &mut tasks);
+        super::store::watch_memory(&foundation, limiter.clone(), &mut tasks);
         if let Some(snapshots) = snapshots.clone() {
             super::store::save_snapshots(&foundation, snapshots, limiter.clone(), &mut tasks);
         }

@@ -45,7 +45,7 @@ fn guard(settings: &RedisSettings) -> GuardConfig {
         cool_down: settings.cool_down,
         last_resort: settings.last_resort,
         replicas: settings.replicas,
-        ..GuardConfig::default()
+        local_keys: settings.local_keys,
     }
 }
 

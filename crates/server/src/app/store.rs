@@ -12,7 +12,7 @@ use super::component::{Foundation, Tasks};
 use crate::config::{DataSettings, RedisSettings, StoreSettings};
 use crate::outage_state::OutageState;
 use crate::snapshots::{SnapshotReporter, Snapshots};
-use crate::store_health;
+use crate::{memory_health, store_health};
 
 /// The longest file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -38,7 +38,9 @@ impl CounterStore {
                 let snapshots = data.as_ref().map(|data| Snapshots::in_directory(data.path()));
                 let memory = MemoryConfig {
                     max_keys: settings.max_keys,
+                    rule_share_bps: settings.max_keys_per_rule.bps,
                     max_once: settings.idempotency.max,
+                    max_once_per_caller: settings.idempotency.max_per_caller,
                     ..MemoryConfig::default()
                 };
                 let store = match &snapshots {
@@ -79,6 +81,14 @@ fn open_redis(_: &RedisSettings, _: Option<&SavedGuard>) -> Result<Arc<dyn Share
     Err("store: this binary was built without Redis; write memory, or build it with the feature `redis`".to_owned())
 }
 
+/// Adds the task that reports a full memory, if counters are in memory.
+pub(super) fn watch_memory(foundation: &Foundation<'_>, limiter: Arc<Limiter<Counters>>, tasks: &mut Tasks) {
+    if limiter.store().memory().is_some() {
+        let health = foundation.health.clone();
+        tasks.add(move |closing| memory_health::watch(limiter, health, closing));
+    }
+}
+
 /// Adds the task that saves counters in memory periodically.
 pub(super) fn save_snapshots(
     foundation: &Foundation<'_>,
@@ -116,6 +126,7 @@ mod tests {
             cool_down: std::time::Duration::from_secs(1),
             last_resort: None,
             replicas: 1,
+            local_keys: 1,
         };
         let error = open_redis(&settings, None).unwrap_err();
         assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");

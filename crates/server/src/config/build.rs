@@ -38,6 +38,7 @@ impl SettingsReader<'_> {
             resp: self.resp(),
             store: self.store(),
             max_keys: self.count("max_keys"),
+            max_keys_per_rule: self.percent("max_keys_per_rule"),
             data: self.data(),
             snapshot_interval: self.time("snapshot_interval"),
             workers: self.workers(),

@@ -26,7 +26,8 @@ impl SettingsReader<'_> {
 
     pub(super) fn idempotency(&mut self) -> Option<IdempotencySettings> {
         let (ttl, max) = (self.time("idempotency_ttl"), self.count("idempotency_max"));
-        Some(IdempotencySettings { ttl: ttl?, max: max? })
+        let max_per_caller = self.count("idempotency_max_per_caller");
+        Some(IdempotencySettings { ttl: ttl?, max: max?, max_per_caller: max_per_caller? })
     }
 }
 

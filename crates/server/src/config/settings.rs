@@ -25,6 +25,8 @@ pub struct ServerSettings {
     pub store: StoreSettings,
     /// The maximum number of counters in memory.
     pub max_keys: usize,
+    /// The part of them that one rule can have at the expense of others.
+    pub max_keys_per_rule: Percent,
     pub data: DataSettings,
     /// The time between snapshots of the counters.
     pub snapshot_interval: Duration,
@@ -194,6 +196,8 @@ pub struct RedisSettings {
     pub last_resort: Option<u64>,
     /// The least number of servers among which limits are divided without Redis.
     pub replicas: u64,
+    /// The maximum number of counters in this server's memory during an outage.
+    pub local_keys: usize,
 }
 
 /// Authentication with Redis.
@@ -282,6 +286,8 @@ pub struct IdempotencySettings {
     pub ttl: Duration,
     /// The maximum number of stored responses in memory.
     pub max: usize,
+    /// The maximum number of those of one caller.
+    pub max_per_caller: usize,
 }
 
 /// Logs, traces, metrics and the decision log.

@@ -25,6 +25,7 @@ impl SettingsReader<'_> {
             _ => Err(mismatch()),
         });
         let replicas = self.count("replicas");
+        let local_keys = self.count("local_keys");
         let (address, access) = (address?, access?);
         if !self.is_consistent(address.as_ref(), &access) {
             return None;
@@ -39,6 +40,7 @@ impl SettingsReader<'_> {
             cool_down: cool_down?,
             last_resort: last_resort?,
             replicas: replicas?,
+            local_keys: local_keys?,
         })))
     }
 

@@ -12,7 +12,8 @@ use tollgate_net::closing::Closer;
 use tollgate_telemetry::metrics::Metrics;
 
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
-const CONFIG: MemoryConfig = MemoryConfig { max_keys: 1_000, max_once: 10, grace: Span::ZERO };
+const CONFIG: MemoryConfig =
+    MemoryConfig { max_keys: 1_000, rule_share_bps: 5_000, max_once: 10, max_once_per_caller: 10, grace: Span::ZERO };
 
 type TestLimiter = Limiter<MemoryStore<ManualClock>>;
 

@@ -53,6 +53,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             fail_open: self.fail_open.by_reason(),
             local,
             owed,
+            coarse: self.local.coarse_settled(),
             waiting: self.outbox.len(),
             dropped: self.outbox.dropped(),
         }

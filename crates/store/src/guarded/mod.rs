@@ -49,9 +49,11 @@ pub struct GuardConfig {
     pub deadline: Duration,
     /// How long an open breaker stays open before the shard is probed, plus or minus a fifth.
     pub cool_down: Duration,
-    /// The maximum number of requests per second that may pass uncounted. Unbounded if `None`.
+    /// The maximum number of requests per second that may pass uncounted: those of rules that admit on failure.
+    /// Unbounded if `None`.
     pub last_resort: Option<u64>,
-    /// The maximum number of counters in local memory while shards are unavailable.
+    /// The maximum number of counters in local memory while shards are unavailable. Beyond it, the keys of a rule are
+    /// counted together.
     pub local_keys: usize,
     /// The least number of servers among which limits are divided while shards are unavailable. More if more were seen.
     pub replicas: u64,
@@ -92,7 +94,7 @@ impl Default for GuardConfig {
         GuardConfig {
             deadline: Duration::from_millis(8),
             cool_down: Duration::from_secs(5),
-            last_resort: None,
+            last_resort: Some(1_000),
             local_keys: 100_000,
             replicas: 1,
         }

@@ -22,6 +22,9 @@ pub struct GuardStatus {
     pub local: usize,
     /// Those of them with units that were not sent to the store yet.
     pub owed: usize,
+    /// The number of charges since the start that were counted together with other keys of their rule, because local
+    /// memory was full.
+    pub coarse: u64,
     /// The number of claims in the outbox: units to give back because a claim did not pass, and settlements.
     pub waiting: usize,
     /// The number of claims since the start that could not be sent and were dropped. Each makes the store count a

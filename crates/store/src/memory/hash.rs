@@ -19,7 +19,8 @@ pub(super) struct KeyHash {
     pub(super) key: Fingerprint,
 }
 
-/// A 128-bit hash of a whole key.
+/// A hash of a whole key, of 104 bits: the last [`FREE_BITS`](Fingerprint::FREE_BITS) of `high` are zero, so that a table can
+/// store something else in their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint {
     pub(super) high: u64,
@@ -61,11 +62,26 @@ impl KeyHasher {
 
     fn hash_in(&self, partition: u128, key: &Key<'_>) -> KeyHash {
         let whole = key.hash(self.secret, partition);
-        KeyHash { partition, key: Fingerprint { high: (whole >> 64) as u64, low: whole as u64 } }
+        KeyHash { partition, key: Fingerprint::new((whole >> 64) as u64, whole as u64) }
+    }
+}
+
+impl Fingerprint {
+    pub(super) const FREE_BITS: u32 = 24;
+    /// The bits that are zero.
+    pub(super) const FREE: u64 = (1 << Fingerprint::FREE_BITS) - 1;
+
+    pub(super) fn new(high: u64, low: u64) -> Fingerprint {
+        Fingerprint { high: high & !Fingerprint::FREE, low }
     }
 }
 
 impl KeyHash {
+    /// Identifies the caller in whose partition the counter lives.
+    pub(super) fn caller(self) -> u64 {
+        self.partition as u64
+    }
+
     /// The number of its shard among 2^`bits`.
     pub(super) fn shard(self, bits: u32) -> usize {
         self.partition.checked_shr(128 - bits).unwrap_or(0) as usize

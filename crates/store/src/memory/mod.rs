@@ -2,12 +2,19 @@
 //!
 //! A caller's counters share a shard, so a claim on them takes one lock. A claim on several partitions takes its
 //! locks in order. The store never waits for anything else, so its future is ready at the first poll.
+//!
+//! A full store removes stale counters, then evicts those of least worth (`worth`, `eviction`), within the share of each
+//! rule (`shares`). If only counters that refuse are left, new keys get none of their own (`overflow`).
 
+mod eviction;
 mod hash;
 mod once;
+mod overflow;
 mod shard;
+mod shares;
 mod snapshot;
 mod table;
+mod worth;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +24,9 @@ use tollgate_core::{Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
 use hash::{KeyHash, KeyHasher};
-use shard::MemoryShard;
+use once::{OnceBounds, StoredAnswers};
+use overflow::Overflow;
+use shard::{MemoryShard, ShardBounds};
 
 pub use snapshot::{RestoreReport, SnapshotError, SnapshotStats};
 
@@ -27,15 +36,25 @@ pub struct MemoryStore<C = SystemClock> {
     clock: C,
     hasher: KeyHasher,
     shards: Box<[PaddedShard]>,
+    /// Of a claim's locks, this one is taken after the shards.
+    answers: Box<[Mutex<StoredAnswers>]>,
+    overflow: Overflow,
 }
 
 /// The bounds of an in-memory store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// The maximum number of counters. Beyond it stale counters are removed, then those that would be stale soonest.
+    /// The maximum number of counters. Beyond it stale counters are removed, then those with the most room left.
+    /// Counters that refuse stay: if only these are left, the new keys of a rule share one counter, or are refused if
+    /// that is the rule's answer to failures.
     pub max_keys: usize,
-    /// The maximum number of idempotency records. Beyond it the oldest are removed.
+    /// The part of `max_keys`, in basis points (10,000 is all of it), that the counters of one rule can have at the
+    /// expense of other rules. Half of `max_keys` is guaranteed to the rules with counters, in equal parts.
+    pub rule_share_bps: u16,
+    /// The maximum number of idempotency records. Beyond it expired ones are removed, then those that expire soonest.
     pub max_once: usize,
+    /// The maximum number of idempotency records of a caller.
+    pub max_once_per_caller: usize,
     /// How long a stale counter is retained while there is room. It is still needed by a claim whose clock was read
     /// earlier, or after the clock was set back, by up to this time.
     pub grace: Span,
@@ -50,6 +69,10 @@ pub struct MemoryStats {
     pub swept: u64,
     /// Live counters that were removed because the store was full. Their callers start with a fresh counter.
     pub evicted: u64,
+    /// Charges of keys without a counter that were counted together, because the store was full of counters that refuse.
+    pub coarse: u64,
+    /// Charges of keys without a counter that were refused for this reason.
+    pub uncounted: u64,
     /// Idempotency records.
     pub once: usize,
     /// Idempotency records that were removed before their expiry because there were too many.
@@ -63,10 +86,19 @@ struct PaddedShard(Mutex<MemoryShard>);
 
 /// The maximum number of shards, a power of two.
 const MAX_SHARDS: usize = 256;
+/// The maximum number of tables of idempotency records, a power of two. They are fewer than the shards, so that a caller
+/// can have many records.
+const MAX_ANSWER_TABLES: usize = 16;
 
 impl Default for MemoryConfig {
     fn default() -> MemoryConfig {
-        MemoryConfig { max_keys: 10_000_000, max_once: 1_000_000, grace: Span::from_secs(10) }
+        MemoryConfig {
+            max_keys: 10_000_000,
+            rule_share_bps: 5_000,
+            max_once: 1_000_000,
+            max_once_per_caller: 10_000,
+            grace: Span::from_secs(10),
+        }
     }
 }
 
@@ -80,17 +112,25 @@ impl MemoryConfig {
     pub fn build_with<C: Clock>(self, clock: C) -> MemoryStore<C> {
         const KEYS_WORTH_A_SHARD: usize = 1024;
         let shards = (self.max_keys / KEYS_WORTH_A_SHARD).clamp(1, MAX_SHARDS).next_power_of_two();
-        MemoryStore { clock, hasher: KeyHasher::random(), shards: self.padded_shards(shards) }
+        self.build_empty(clock, KeyHasher::random(), shards)
     }
 
-    /// Empty shards that share the bounds.
-    fn padded_shards(self, shards: usize) -> Box<[PaddedShard]> {
-        let padded_shard = |_| {
-            let (max_keys, max_once) = (self.max_keys.div_ceil(shards).max(1), self.max_once.div_ceil(shards).max(1));
-            let shard = MemoryShard::new(max_keys, max_once, self.grace);
-            PaddedShard(Mutex::new(shard))
-        };
-        (0..shards).map(padded_shard).collect()
+    /// An empty store with a number of shards, which is a power of two.
+    fn build_empty<C>(self, clock: C, hasher: KeyHasher, shards: usize) -> MemoryStore<C> {
+        let max_keys = self.max_keys.div_ceil(shards).max(1);
+        let share = (max_keys as u128 * u128::from(self.rule_share_bps.min(10_000)) / 10_000) as usize;
+        let bounds = ShardBounds { max_keys, share, grace: self.grace };
+        let tables = shards.min(MAX_ANSWER_TABLES);
+        let max = self.max_once.div_ceil(tables).max(1);
+        // Callers share a table, and none of them can have all of it.
+        let once = OnceBounds { max, max_per_caller: self.max_once_per_caller.min(max / 2).max(1) };
+        MemoryStore {
+            clock,
+            hasher,
+            shards: (0..shards).map(|_| PaddedShard(Mutex::new(MemoryShard::new(bounds)))).collect(),
+            answers: (0..tables).map(|_| Mutex::new(StoredAnswers::new(once))).collect(),
+            overflow: Overflow::default(),
+        }
     }
 }
 
@@ -101,12 +141,20 @@ impl<C: Clock> MemoryStore<C> {
         for at in 0..self.shards.len() {
             self.lock(at).add_to(&mut stats);
         }
+        for at in 0..self.answers.len() {
+            let answers = self.lock_answers(at);
+            stats.once += answers.len();
+            stats.once_evicted += answers.evicted();
+        }
+        (stats.coarse, stats.uncounted) = self.overflow.counts();
         stats
     }
 
     /// How often counters and records were written since the store was made: for those who keep copies of it.
     pub fn changes(&self) -> u64 {
-        (0..self.shards.len()).map(|at| self.lock(at).changes()).sum()
+        let counters: u64 = (0..self.shards.len()).map(|at| self.lock(at).changes()).sum();
+        let answers: u64 = (0..self.answers.len()).map(|at| self.lock_answers(at).stored()).sum();
+        counters + answers
     }
 
     /// The clock by which it decides.
@@ -119,15 +167,89 @@ impl<C: Clock> MemoryStore<C> {
         let mut hashes = SmallVec::new();
         self.hasher.hash_all(claim, &mut hashes);
         let hashes = &hashes[..];
-        let once = claim.once.as_ref().map(|once| (once, self.hasher.hash(&once.key)));
-        let numbers = || hashes.iter().chain(once.as_ref().map(|(_, hash)| hash)).map(|hash| self.number(*hash));
-        let Some(first) = numbers().next() else {
-            return settle_into(claim, &mut [], now, settlement);
-        };
-        if numbers().all(|number| number == first) {
-            settle_locked(claim, hashes, once, now, &mut *self.lock(first), settlement);
-        } else {
-            settle_locked(claim, hashes, once, now, &mut self.lock_all(numbers().collect()), settlement);
+        let mut numbers = hashes.iter().map(|hash| self.number(*hash));
+        match numbers.next() {
+            Some(first) if numbers.all(|number| number == first) => {
+                self.settle_in(claim, hashes, now, &mut *self.lock(first), settlement);
+            }
+            _ => {
+                let numbers = hashes.iter().map(|hash| self.number(*hash)).collect();
+                self.settle_in(claim, hashes, now, &mut self.lock_all(numbers), settlement);
+            }
+        }
+    }
+
+    /// Settles a claim in locked shards, unless it was settled before.
+    #[inline]
+    fn settle_in(
+        &self,
+        claim: &Claim<'_>,
+        hashes: &[KeyHash],
+        now: Timestamp,
+        shards: &mut impl LockedShards,
+        settlement: &mut Settlement,
+    ) {
+        match &claim.once {
+            None => self.settle_locked(claim, hashes, now, shards, settlement),
+            Some(once) => self.settle_once(claim, once, hashes, now, shards, settlement),
+        }
+    }
+
+    #[inline(never)]
+    fn settle_once(
+        &self,
+        claim: &Claim<'_>,
+        once: &Once<'_>,
+        hashes: &[KeyHash],
+        now: Timestamp,
+        shards: &mut impl LockedShards,
+        settlement: &mut Settlement,
+    ) {
+        let hash = self.hasher.hash(&once.key);
+        let mut answers = self.lock_answers(hash.shard(self.answers.len().trailing_zeros()));
+        match answers.replay(hash.key, once, claim, now) {
+            Some(before) => *settlement = before,
+            None => {
+                self.settle_locked(claim, hashes, now, shards, settlement);
+                answers.record(hash, once, claim, settlement);
+            }
+        }
+    }
+
+    fn settle_locked(
+        &self,
+        claim: &Claim<'_>,
+        hashes: &[KeyHash],
+        now: Timestamp,
+        shards: &mut impl LockedShards,
+        settlement: &mut Settlement,
+    ) {
+        if hashes.len() > 1 {
+            for (hash, charge) in hashes.iter().zip(&claim.charges) {
+                shards.shard(*hash).prefetch(hash.key, charge.limit);
+            }
+        }
+        let mut slots = SmallVec::<[StateSlot; 4]>::new();
+        let mut has_room = true;
+        for (at, (hash, charge)) in hashes.iter().zip(&claim.charges).enumerate() {
+            match hashes[..at].iter().position(|other| other.key == hash.key) {
+                None => {
+                    let shard = shards.shard(*hash);
+                    let is_there = shard.lend(hash.key, charge.limit, &mut slots);
+                    has_room &= is_there || shard.room() >= hashes.len();
+                }
+                Some(earlier) => slots.push(StateSlot::same_as(earlier)),
+            }
+        }
+        let overflow = (!has_room).then(|| self.overflow.prepare(claim, hashes, &mut slots, shards, now));
+        settle_into(claim, &mut slots, now, settlement);
+        if let Some(overflow) = overflow {
+            overflow.finish(claim, &mut slots, settlement);
+            hashes.iter().for_each(|hash| shards.shard(*hash).end_reservations());
+        }
+        let charges = claim.charges.iter().zip(&settlement.readings);
+        for ((hash, slot), (charge, reading)) in hashes.iter().zip(&mut slots).zip(charges) {
+            shards.shard(*hash).take_back(hash.key, charge, reading, slot, now);
         }
     }
 
@@ -142,6 +264,10 @@ impl<C: Clock> MemoryStore<C> {
     fn lock(&self, number: usize) -> MutexGuard<'_, MemoryShard> {
         // A panic in `settle` would leave the states it borrowed fresh, which is a state like any other.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_answers(&self, number: usize) -> MutexGuard<'_, StoredAnswers> {
+        self.answers[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn number(&self, hash: KeyHash) -> usize {
@@ -185,40 +311,5 @@ impl LockedShards for SeveralShards<'_> {
         let number = hash.shard(self.bits);
         let at = self.guards.partition_point(|(locked, _)| *locked < number);
         &mut self.guards[at].1
-    }
-}
-
-fn settle_locked(
-    claim: &Claim<'_>,
-    hashes: &[KeyHash],
-    once: Option<(&Once<'_>, KeyHash)>,
-    now: Timestamp,
-    shards: &mut impl LockedShards,
-    settlement: &mut Settlement,
-) {
-    if let Some((once, hash)) = once
-        && let Some(before) = shards.shard(hash).replay(hash, once, claim, now)
-    {
-        *settlement = before;
-        return;
-    }
-    if hashes.len() > 1 {
-        for (hash, charge) in hashes.iter().zip(&claim.charges) {
-            shards.shard(*hash).prefetch(hash.key, charge.limit);
-        }
-    }
-    let mut slots = SmallVec::<[StateSlot; 4]>::new();
-    for (at, (hash, charge)) in hashes.iter().zip(&claim.charges).enumerate() {
-        match hashes[..at].iter().position(|other| other.key == hash.key) {
-            None => shards.shard(*hash).lend(hash.key, charge.limit, &mut slots),
-            Some(earlier) => slots.push(StateSlot::same_as(earlier)),
-        }
-    }
-    settle_into(claim, &mut slots, now, settlement);
-    for (hash, slot) in hashes.iter().zip(&mut slots) {
-        shards.shard(*hash).take_back(hash.key, slot, now);
-    }
-    if let Some((once, hash)) = once.filter(|(once, _)| once.keep > Span::ZERO) {
-        shards.shard(hash).record_answer(hash, once, claim, settlement);
     }
 }

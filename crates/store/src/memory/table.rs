@@ -10,6 +10,8 @@ mod tests;
 use tollgate_core::Timestamp;
 
 use super::hash::Fingerprint;
+use super::shares::ScopeNumber;
+use super::worth::Worth;
 
 /// Counters with one type of state.
 #[derive(Debug)]
@@ -24,18 +26,33 @@ pub(super) struct CounterTable<T> {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct TableSlot<T> {
-    key: Fingerprint,
+    key: TaggedKey,
     stale_at: Timestamp,
     state: T,
 }
 
-/// The result of a sweep.
+/// A key with a tag in its free bits: the scope in the upper 16, the worth in the lower 8.
+#[derive(Clone, Copy, Debug, Default)]
+struct TaggedKey {
+    high: u64,
+    low: u64,
+}
+
+/// What a table knows of a counter besides its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SweepResult {
-    /// The number of stale counters that were removed.
-    pub(super) stale: u64,
-    /// The live counter that would be stale soonest.
-    pub(super) soonest: Option<(Timestamp, Fingerprint)>,
+pub(super) struct SlotTag {
+    pub(super) scope: ScopeNumber,
+    pub(super) worth: Worth,
+}
+
+/// A counter that a sweep came across.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SweptCounter {
+    pub(super) key: Fingerprint,
+    pub(super) tag: SlotTag,
+    pub(super) stale_at: Timestamp,
+    /// It was stale and has been removed.
+    pub(super) removed: bool,
 }
 
 const EMPTY: Timestamp = Timestamp::from_micros(0);
@@ -53,9 +70,9 @@ impl<T: Clone + Default> CounterTable<T> {
     }
 
     /// The counters that are not stale.
-    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, Timestamp, &T)> {
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, SlotTag, Timestamp, &T)> {
         let live = self.slots.iter().filter(move |slot| slot.stale_at > now);
-        live.map(|slot| (slot.key, slot.stale_at, &slot.state))
+        live.map(|slot| (slot.key.fingerprint(), slot.key.tag(), slot.stale_at, &slot.state))
     }
 
     /// The index of a counter. It is valid until a counter is inserted, swept or removed; after that it is a guess.
@@ -63,14 +80,14 @@ impl<T: Clone + Default> CounterTable<T> {
         if self.slots.is_empty() {
             return None;
         }
-        let mut at = self.home(key);
+        let mut at = self.home(key.low);
         // A table is never full, so there is an empty slot to end at.
         loop {
             let slot = &self.slots[at];
             if slot.stale_at == EMPTY {
                 return None;
             }
-            if slot.key == key {
+            if slot.key.is(key) {
                 return u32::try_from(at).ok();
             }
             at = self.next(at);
@@ -79,7 +96,7 @@ impl<T: Clone + Default> CounterTable<T> {
 
     /// Reads the slot where a counter should be, to load it into the cache.
     pub(super) fn prefetch(&self, key: Fingerprint) {
-        if let Some(slot) = self.slots.get(self.home(key)) {
+        if let Some(slot) = self.slots.get(self.home(key.low)) {
             std::hint::black_box(slot.stale_at);
         }
     }
@@ -90,51 +107,86 @@ impl<T: Clone + Default> CounterTable<T> {
         (&mut slot.state, slot.stale_at)
     }
 
-    /// Writes a counter, at its previous index if it is still there. Returns whether it is a new one.
-    pub(super) fn put(&mut self, key: Fingerprint, guess: Option<u32>, state: T, stale_at: Timestamp) -> bool {
-        let slot = TableSlot { key, stale_at: stale_at.max(EARLIEST_STALE), state };
-        let is_there = |at: &u32| self.slots.get(*at as usize).is_some_and(|it| it.key == key && it.stale_at != EMPTY);
-        match guess.filter(is_there).or_else(|| self.find(key)) {
-            Some(at) => {
-                self.slots[at as usize] = slot;
-                false
-            }
+    /// The same, to read it.
+    pub(super) fn peek(&self, index: u32) -> (&T, Timestamp) {
+        let slot = &self.slots[index as usize];
+        (&slot.state, slot.stale_at)
+    }
+
+    /// What else is known of the counter at an index that was just found.
+    pub(super) fn tag(&self, index: u32) -> SlotTag {
+        self.slots[index as usize].key.tag()
+    }
+
+    /// Writes a counter, at its previous index if it is still there. A counter that is there keeps its scope; its
+    /// previous tag is returned.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        key: Fingerprint,
+        guess: Option<u32>,
+        state: T,
+        stale_at: Timestamp,
+        tag: SlotTag,
+    ) -> Option<SlotTag> {
+        let stale_at = stale_at.max(EARLIEST_STALE);
+        if let Some(slot) = guess.and_then(|at| self.slots.get_mut(at as usize))
+            && slot.key.is(key)
+            && slot.stale_at != EMPTY
+        {
+            return Some(slot.overwrite(state, stale_at, tag.worth));
+        }
+        self.put_elsewhere(key, state, stale_at, tag)
+    }
+
+    #[inline(never)]
+    fn put_elsewhere(&mut self, key: Fingerprint, state: T, stale_at: Timestamp, tag: SlotTag) -> Option<SlotTag> {
+        match self.find(key) {
+            Some(at) => Some(self.slots[at as usize].overwrite(state, stale_at, tag.worth)),
             None => {
-                self.insert(slot);
-                true
+                self.insert(TableSlot { key: TaggedKey::new(key, tag), stale_at, state });
+                None
             }
         }
     }
 
-    /// Removes a counter.
-    pub(super) fn remove(&mut self, key: Fingerprint) {
-        if let Some(at) = self.find(key) {
-            self.remove_at(at as usize);
+    /// Puts back a state that was moved out and has not changed.
+    pub(super) fn put_back(&mut self, key: Fingerprint, guess: Option<u32>, state: T) {
+        let is_there = |at: &u32| self.slots.get(*at as usize).is_some_and(|it| it.key.is(key) && it.stale_at != EMPTY);
+        if let Some(at) = guess.filter(is_there).or_else(|| self.find(key)) {
+            self.slots[at as usize].state = state;
         }
+    }
+
+    /// Removes a counter and returns its tag.
+    pub(super) fn remove(&mut self, key: Fingerprint) -> Option<SlotTag> {
+        let at = self.find(key)?;
+        let tag = self.tag(at);
+        self.remove_at(at as usize);
+        Some(tag)
     }
 
     /// Checks the next slots and removes stale counters.
-    pub(super) fn sweep(&mut self, steps: usize, now: Timestamp) -> SweepResult {
-        let mut swept = SweepResult::default();
+    pub(super) fn sweep(&mut self, steps: usize, stale: Timestamp, mut visit: impl FnMut(SweptCounter)) {
         for _ in 0..steps.min(self.slots.len()) {
             if self.cursor >= self.slots.len() {
                 self.cursor = 0;
             }
-            let TableSlot { key, stale_at, .. } = self.slots[self.cursor];
+            let TableSlot { key, stale_at, .. } = &self.slots[self.cursor];
+            let (key, stale_at) = (*key, *stale_at);
             if stale_at == EMPTY {
                 self.cursor += 1;
-            } else if stale_at <= now {
+                continue;
+            }
+            let removed = stale_at <= stale;
+            if removed {
                 // A later slot may have moved here, so the cursor stays.
                 self.remove_at(self.cursor);
-                swept.stale += 1;
             } else {
-                if swept.soonest.is_none_or(|(soonest, _)| stale_at < soonest) {
-                    swept.soonest = Some((stale_at, key));
-                }
                 self.cursor += 1;
             }
+            visit(SweptCounter { key: key.fingerprint(), tag: key.tag(), stale_at, removed });
         }
-        swept
     }
 
     /// Makes room for this number of further counters.
@@ -149,7 +201,7 @@ impl<T: Clone + Default> CounterTable<T> {
         if (self.len + 1) * 5 > self.slots.len() * 4 {
             self.resize((self.slots.len() + self.slots.len() / 8).max(MIN_SLOTS));
         }
-        let mut at = self.home(slot.key);
+        let mut at = self.home(slot.key.low);
         while self.slots[at].stale_at != EMPTY {
             at = self.next(at);
         }
@@ -165,7 +217,7 @@ impl<T: Clone + Default> CounterTable<T> {
             if self.slots[at].stale_at == EMPTY {
                 break;
             }
-            let home = self.home(self.slots[at].key);
+            let home = self.home(self.slots[at].key.low);
             // The slot may fill the hole if the hole is not before its home, in cyclic order.
             let from_home = self.distance(home, at);
             if from_home >= self.distance(hole, at) {
@@ -189,8 +241,8 @@ impl<T: Clone + Default> CounterTable<T> {
         }
     }
 
-    fn home(&self, key: Fingerprint) -> usize {
-        ((u128::from(key.low) * self.slots.len() as u128) >> 64) as usize
+    fn home(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
     }
 
     fn next(&self, at: usize) -> usize {
@@ -199,6 +251,38 @@ impl<T: Clone + Default> CounterTable<T> {
 
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.slots.len() - from }
+    }
+}
+
+impl<T> TableSlot<T> {
+    /// Writes another state. The scope stays. Returns the previous tag.
+    #[inline(always)]
+    fn overwrite(&mut self, state: T, stale_at: Timestamp, worth: Worth) -> SlotTag {
+        let before = self.key.tag();
+        self.key.high = self.key.high & !u64::from(u8::MAX) | u64::from(worth.bits());
+        (self.stale_at, self.state) = (stale_at, state);
+        before
+    }
+}
+
+impl TaggedKey {
+    fn new(key: Fingerprint, tag: SlotTag) -> TaggedKey {
+        TaggedKey { high: key.high | u64::from(tag.scope.0) << u8::BITS | u64::from(tag.worth.bits()), low: key.low }
+    }
+
+    #[inline(always)]
+    fn is(self, key: Fingerprint) -> bool {
+        self.low == key.low && (self.high ^ key.high) <= Fingerprint::FREE
+    }
+
+    fn fingerprint(self) -> Fingerprint {
+        Fingerprint::new(self.high, self.low)
+    }
+
+    #[inline(always)]
+    fn tag(self) -> SlotTag {
+        let scope = ScopeNumber((self.high >> u8::BITS) as u16);
+        SlotTag { scope, worth: Worth::from_bits(self.high as u8) }
     }
 }
 

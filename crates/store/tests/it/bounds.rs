@@ -21,7 +21,7 @@ struct Full {
 impl Full {
     /// Ten units in ten seconds: a key with n units is stale after n seconds.
     fn new(max_keys: usize, max_once: usize) -> Full {
-        Full::with(MemoryConfig { max_keys, max_once, grace: Span::ZERO })
+        Full::with(MemoryConfig { max_keys, max_once, grace: Span::ZERO, ..MemoryConfig::default() })
     }
 
     fn with(config: MemoryConfig) -> Full {
@@ -50,7 +50,17 @@ impl Full {
     fn take(&self, caller: &str, units: u64) -> Reading {
         self.settle(caller, units, None).readings[0]
     }
+
+    /// Peeks under a name of a caller. The record lasts this many seconds.
+    fn name(&self, caller: &str, name: &str, seconds: u64) -> Replay {
+        let key = Key::new(&self.scope, smallvec![Value::Text(caller), Value::Text(name)]);
+        let once = Once { key, body: 0, terms: 0, keep: Span::from_secs(seconds) };
+        block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![], once: Some(once), timeout: None }))
+            .replay
+    }
 }
+
+const AGAIN: Replay = Replay::Again { terms: 0, passed: true };
 
 #[test]
 fn a_flood_of_new_keys_stays_within_the_bound() {
@@ -89,7 +99,7 @@ fn stale_ones_go_first() {
 }
 
 #[test]
-fn of_live_ones_the_soonest_stale_goes() {
+fn of_live_ones_the_one_with_the_most_room_goes() {
     let full = Full::new(100, 1);
     for key in 0..50 {
         full.take(&format!("short-{key}"), 1);
@@ -101,7 +111,7 @@ fn of_live_ones_the_soonest_stale_goes() {
     }
     assert_eq!(full.store.stats().evicted, 50);
     for key in 0..100 {
-        assert!(!full.take(&format!("long-{key}"), 1).admits, "long-{key} was forgotten before a shorter one");
+        assert!(!full.take(&format!("long-{key}"), 1).admits, "long-{key} was forgotten before one with more room");
     }
 }
 
@@ -132,6 +142,51 @@ fn records_of_claims_settled_once_are_bounded() {
 }
 
 #[test]
+fn a_caller_with_many_records_displaces_its_own() {
+    let config = MemoryConfig { max_keys: 1, max_once: 1_000, max_once_per_caller: 100, ..MemoryConfig::default() };
+    let full = Full::with(config);
+    for caller in 0..500 {
+        assert_eq!(full.name(&format!("caller-{caller}"), "order", 60), Replay::First);
+    }
+    // They expire later than those of the others, which would therefore be evicted first.
+    for name in 0..5_000 {
+        assert_eq!(full.name("eager", &name.to_string(), 90), Replay::First);
+    }
+    let stats = full.store.stats();
+    assert_eq!((stats.once, stats.once_evicted), (600, 4_900), "{stats:?}");
+    for caller in 0..500 {
+        assert_eq!(full.name(&format!("caller-{caller}"), "order", 60), AGAIN, "caller {caller}");
+    }
+    assert_eq!(full.name("eager", "4900", 90), AGAIN, "its newest ones stay");
+    assert_eq!(full.name("eager", "4899", 90), Replay::First);
+    // One caller never has more than half of a table, whatever the bound.
+    let greedy = Full::with(MemoryConfig { max_once_per_caller: 10_000, ..config });
+    for name in 0..5_000 {
+        greedy.name("eager", &name.to_string(), 90);
+    }
+    assert_eq!(greedy.store.stats().once, 500);
+}
+
+#[test]
+fn expired_records_make_room_before_others() {
+    let full = Full::new(1, 1_000);
+    for caller in 0..500 {
+        assert_eq!(full.name(&format!("long-{caller}"), "order", 3_600), Replay::First);
+    }
+    for round in 0..10 {
+        full.clock.set(START.after(Span::from_secs(round * 2)));
+        for caller in 0..500 {
+            assert_eq!(full.name(&format!("short-{caller}"), "order", 1), Replay::First, "round {round}");
+        }
+    }
+    let stats = full.store.stats();
+    assert!(stats.once_evicted == 0 && stats.once <= 1_000, "{stats:?}");
+    for caller in 0..500 {
+        assert_eq!(full.name(&format!("long-{caller}"), "order", 3_600), AGAIN, "caller {caller}");
+    }
+}
+
+#[test]
 fn records_that_are_over_are_not_counted_as_lost() {
     let full = Full::new(1_000, 100);
     for round in 0..10 {
@@ -149,7 +204,7 @@ fn records_that_are_over_are_not_counted_as_lost() {
 #[test]
 fn a_stale_counter_stays_for_its_grace_unless_there_is_no_room() {
     const GRACE: Span = Span::from_secs(30);
-    let full = Full::with(MemoryConfig { max_keys: 100, max_once: 1, grace: GRACE });
+    let full = Full::with(MemoryConfig { max_keys: 100, grace: GRACE, ..MemoryConfig::default() });
     let flood = |at: u64, from: u32, to: u32| {
         full.clock.set(START.after(Span::from_secs(at)));
         (from..to).for_each(|key| assert!(full.take(&key.to_string(), 1).admits));

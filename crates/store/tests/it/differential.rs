@@ -16,7 +16,7 @@ proptest! {
         let rules = rules(amount);
         let names = names(&rules);
         let clock = ManualClock::default();
-        let memory = MemoryConfig { max_keys: 5_000, max_once: 5_000, grace: Span::ZERO }.build_with(clock.clone());
+        let memory = MemoryConfig { max_keys: 5_000, grace: Span::ZERO, ..MemoryConfig::default() }.build_with(clock.clone());
         let reference = Reference::default();
         let mut moments = vec![START];
         for (number, step) in history.iter().enumerate() {
@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn requests_end_in_memory_as_in_the_reference(amount in 1u64..12, history in prop::collection::vec(events(), 1..60)) {
         let clock = ManualClock::default();
-        let memory = MemoryConfig { max_keys: 5_000, max_once: 5_000, grace: Span::ZERO }.build_with(clock.clone());
+        let memory = MemoryConfig { max_keys: 5_000, grace: Span::ZERO, ..MemoryConfig::default() }.build_with(clock.clone());
         let reference = Reference::default();
         let set_now = |now| {
             clock.set(now);

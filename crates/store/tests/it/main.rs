@@ -6,6 +6,7 @@ mod bounds;
 mod conformance;
 mod deny_cache;
 mod differential;
+mod eviction;
 mod guarded;
 mod memory;
 mod snapshot;

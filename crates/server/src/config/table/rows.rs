@@ -320,7 +320,15 @@ fn state() -> Vec<Setting> {
             "max_keys",
             SettingKind::Number { min: 1, max: 10_000_000_000 },
             "10000000",
-            "The maximum number of counters in memory; beyond it those that expire first are evicted",
+            "The maximum number of counters in memory; beyond it those with the most room left are evicted, and none that refuses",
+        ),
+        row(
+            GROUP,
+            "max_keys_per_rule",
+            SettingKind::Percent { off: false },
+            "50%",
+            "The part of these counters that one rule can have at the expense of others; half of `max_keys` is guaranteed to all rules \
+             in equal parts",
         ),
         row(
             GROUP,
@@ -381,10 +389,18 @@ fn redis() -> Vec<Setting> {
         ),
         row(
             GROUP,
+            "local_keys",
+            SettingKind::Number { min: 1, max: 100_000_000 },
+            "100000",
+            "The maximum number of counters in this server's memory while Redis is unavailable; beyond it, the new keys of a rule \
+             share one counter",
+        ),
+        row(
+            GROUP,
             "last_resort",
             SettingKind::Rate { max: 1_000_000_000 },
-            "off",
-            "The maximum number of requests per second that pass this server while they can't be counted",
+            "1000/second",
+            "The maximum number of requests per second that pass this server uncounted while Redis is unavailable; with off, all do",
         ),
         row(
             GROUP,

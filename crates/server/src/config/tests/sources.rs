@@ -155,6 +155,7 @@ resp_max_connections: 41
 resp_max_in_flight: 42
 store: [rediss://a:1, rediss://b:2]
 max_keys: 1000
+max_keys_per_rule: 25%
 data: /var/lib/tollgate
 snapshot_interval: 20s
 store_user: gate
@@ -169,6 +170,7 @@ store_deadline: 5ms
 store_cool_down: 1s
 last_resort: 300/second
 replicas: 4
+local_keys: 5000
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
 control_required: true
@@ -180,6 +182,7 @@ receipt_keys: [a new secret of the fleet, an old secret of the fleet]
 receipt_keys_file: none
 idempotency_ttl: 1h
 idempotency_max: 2000
+idempotency_max_per_caller: 20
 log_level: warn,tollgate=debug
 log_format: json
 otlp_endpoint: http://collector:4317
@@ -306,8 +309,10 @@ fn every_setting_can_be_set() {
             cool_down: Duration::from_secs(1),
             last_resort: Some(300),
             replicas: 4,
+            local_keys: 5_000,
         })),
         max_keys: 1_000,
+        max_keys_per_rule: Percent { bps: 2_500 },
         data: DataSettings::Directory { path: "/var/lib/tollgate".into(), is_explicit: true },
         snapshot_interval: Duration::from_secs(20),
         workers: WorkerSettings::Count(3.try_into().unwrap()),
@@ -326,7 +331,7 @@ fn every_setting_can_be_set() {
                 .map(|key| settings::SecretText(key.to_owned()))
                 .into(),
         ),
-        idempotency: IdempotencySettings { ttl: Duration::from_secs(3_600), max: 2_000 },
+        idempotency: IdempotencySettings { ttl: Duration::from_secs(3_600), max: 2_000, max_per_caller: 20 },
         observe: ObserveSettings {
             log_level: "warn,tollgate=debug".to_owned(),
             log_format: LogFormat::Json,
@@ -391,7 +396,10 @@ fn defaults_listen_on_loopback() {
     assert_eq!(settings.http.authorize.attributes.len(), 5);
     assert_eq!(settings.observe.otlp_endpoint, None);
     assert_eq!(settings.receipt_keys, ReceiptKeySource::Generated);
-    assert_eq!(settings.idempotency, IdempotencySettings { ttl: Duration::from_secs(86_400), max: 1_000_000 });
+    assert_eq!(
+        settings.idempotency,
+        IdempotencySettings { ttl: Duration::from_secs(86_400), max: 1_000_000, max_per_caller: 10_000 }
+    );
 }
 
 #[test]

@@ -51,6 +51,56 @@ fn connections_are_bounded() {
     drop(two);
 }
 
+/// A client with made-up API keys fills the memory for counters. What others have used up stays used up, and operators
+/// see it.
+#[test]
+fn a_flood_of_new_keys_makes_nobody_forget_what_is_used_up() {
+    const RULES: &str = "
+domain: d
+rules:
+  - {name: open, key: [api_key], limit: 1000/day}
+  - {name: login, key: [address], limit: 2/hour, policy: security}
+  - {name: once, key: [email], limit: 1/day}
+";
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).args(&["--max-keys", "100"]).start();
+    let check = |attribute: &str, value: &str| {
+        let body = format!(r#"{{"attributes":{{"{attribute}":"{value}"}}}}"#);
+        post(&server.url("http", CHECK), &body)
+    };
+    let login = || check("address", "192.0.2.1").status;
+    assert_eq!([login(), login(), login()], [200, 200, 429]);
+    let metric = |name: &str| -> f64 {
+        let metrics = get(&server.url("admin", "/metrics")).body;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        value.unwrap_or_else(|| panic!("{name} in {metrics}")).parse().unwrap()
+    };
+    assert_eq!(get(&server.url("admin", "/readyz")).json()["degraded"], serde_json::json!([]));
+    for key in 0..300 {
+        assert_eq!(check("api_key", &format!("made-up-{key}")).status, 200);
+    }
+    assert_eq!(login(), 429, "the flood made the server forget");
+    server.wait_for_log("the memory for counters is full");
+    let ready = get(&server.url("admin", "/readyz"));
+    assert_eq!(ready.status, 200, "degraded is not unready");
+    let part = &ready.json()["degraded"][0];
+    assert_eq!(part["part"], "store", "{}", ready.body);
+    assert!(
+        part["reason"].as_str().unwrap().contains("counters were evicted before they were stale"),
+        "{}",
+        ready.body
+    );
+    assert!(metric("tollgate_store_evicted_keys_total ") >= 200.0);
+    assert_eq!(metric(r#"tollgate_degraded{part="store"} "#), 1.0);
+
+    // Every counter of this rule refuses: what has no counter of its own shares one.
+    let passed = (0..200).filter(|key| check("email", &key.to_string()).status == 200).count();
+    assert!((17..=51).contains(&passed), "from the guarantee of the rule to its share, and one more: {passed}");
+    let one_more = check("email", "one-more");
+    assert_eq!((one_more.status, &one_more.json()["source"]), (429, &"local".into()), "{}", one_more.body);
+    assert_eq!(metric("tollgate_store_coarse_charges_total "), 1.0);
+    assert_eq!(login(), 429);
+}
+
 /// The memory of a process, in MiB.
 pub(super) fn memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();

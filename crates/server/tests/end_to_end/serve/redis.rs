@@ -103,6 +103,23 @@ async fn all_servers_and_protocols_share_counters_that_survive_a_restart() {
     two.wait_for_log("the data directory stores the last good rules, and the state for an outage of Redis");
 }
 
+/// Callers for whom there is no room in local memory have one limit together, and do not pass uncounted.
+#[test]
+fn while_redis_is_unavailable_new_callers_beyond_the_bound_share_one_limit() {
+    let mut redis = Redis::start();
+    let server = builder(&redis).args(&["--local-keys", "5"]).start();
+    assert_eq!(outcome(&check(&server, "caller", "c")), (200, "store".to_owned()));
+    redis.kill();
+    let statuses = |name: &str| -> Vec<u16> {
+        (0..5).map(|number| check(&server, "caller", &format!("{name}-{number}")).status).collect()
+    };
+    assert_eq!(statuses("known"), [200; 5]);
+    assert_eq!(statuses("new"), [200, 200, 429, 429, 429]);
+    assert_eq!(statuses("known"), [200; 5], "those with a counter have their own limit");
+    assert_eq!(outcome(&check(&server, "caller", "newer")), (429, "local".to_owned()));
+    assert_eq!(metric(&server, "tollgate_store_coarse_charges_total", ""), 2.0);
+}
+
 #[test]
 fn while_redis_is_unavailable_policies_decide_and_the_server_is_degraded() {
     let mut redis = Redis::start();

@@ -1,5 +1,6 @@
 //! Counters in this server's memory, for charges whose shard is unavailable. Their number is bounded, and each has
-//! this server's share of its limit.
+//! this server's share of its limit. Keys for which there is no room are counted together, in one coarse counter for
+//! each rule.
 //!
 //! A counter stays until it is stale, also after its units were sent to the store. This server therefore never admits
 //! more than its share in a period, however often a shard fails and recovers. A counter does not begin at zero but at
@@ -9,7 +10,7 @@ mod continuation;
 mod last_readings;
 mod table;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -20,6 +21,7 @@ use tollgate_core::{
 };
 
 use super::deferred::DeferredClaim;
+use crate::coarse::CoarseCounters;
 use last_readings::{LastReading, LastReadings};
 pub(super) use last_readings::{Room, SavedReading};
 use table::LocalTable;
@@ -34,6 +36,10 @@ pub(super) struct Local {
     /// A caller's counters share a table, so most claims take one lock.
     tables: Box<[Mutex<LocalTable>]>,
     readings: LastReadings,
+    /// For keys without a counter of their own. Locked after the tables.
+    coarse: Mutex<CoarseCounters>,
+    /// Whether there ever was a coarse counter. Releases of requests are looked up there only then.
+    has_coarse: AtomicBool,
     /// The table with which the next round of debits starts.
     round: AtomicUsize,
 }
@@ -43,6 +49,14 @@ pub(super) struct Local {
 struct TableKey {
     table: usize,
     key: u128,
+}
+
+/// What counts a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LocalKey {
+    Own(TableKey),
+    /// The counter that keys of this scope share.
+    Coarse(u128),
 }
 
 /// The locked tables that a claim needs, by number.
@@ -57,8 +71,15 @@ impl Local {
             secret,
             tables: (0..tables).map(|_| Mutex::new(LocalTable::new(keys.div_ceil(tables)))).collect(),
             readings: LastReadings::new(),
+            coarse: Mutex::default(),
+            has_coarse: AtomicBool::new(false),
             round: AtomicUsize::new(0),
         }
+    }
+
+    /// The number of charges that were settled on coarse counters.
+    pub(super) fn coarse_settled(&self) -> u64 {
+        self.coarse().settled()
     }
 
     /// The number of counters, and the number of those with units that were not sent to the store.
@@ -115,38 +136,63 @@ impl Local {
     }
 
     /// Settles a claim atomically, with this server's share of each limit. There is no reading for a charge without a
-    /// counter, if the table is full.
+    /// counter, which happens only beyond the bound on coarse counters.
     pub(super) fn settle(&self, claim: &Claim<'_>, replicas: u64, now: Timestamp) -> SmallVec<[Option<Reading>; 4]> {
         let keys: SmallVec<[TableKey; 4]> = claim.charges.iter().map(|charge| self.table_key(&charge.key)).collect();
         let shares: SmallVec<[Limit; 4]> = claim.charges.iter().map(|charge| share(charge.limit, replicas)).collect();
         let mut locked = self.lock_all(&keys);
-        let mut counted: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut coarse: Option<MutexGuard<'_, CoarseCounters>> = None;
+        let mut counted: SmallVec<[(usize, LocalKey); 4]> = SmallVec::new();
         let mut part = Claim { id: claim.id, charges: SmallVec::new(), once: None, timeout: None };
         let mut slots: SmallVec<[StateSlot; 4]> = SmallVec::new();
         for (at, (charge, table_key)) in claim.charges.iter().zip(&keys).enumerate() {
-            if !locked.table(*table_key).ensure_counter(table_key.key, charge, now) {
+            let own = locked.table(*table_key).ensure_counter(table_key.key, charge, now);
+            // What gives back units creates no counter.
+            let gives_back = matches!(charge.ask, Ask::Return { .. });
+            if !own && gives_back && !self.has_coarse.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Some(last) = self.readings.get(table_key.key, charge.limit, now) {
+            if own && let Some(last) = self.readings.get(table_key.key, charge.limit, now) {
                 locked.table(*table_key).continue_from(table_key.key, &last, &shares[at]);
             }
-            slots.push(match counted.iter().position(|earlier| keys[*earlier] == *table_key) {
-                Some(earlier) => StateSlot::same_as(earlier),
-                None => locked.table(*table_key).lend(table_key.key),
-            });
+            let key = if own { LocalKey::Own(*table_key) } else { LocalKey::Coarse(charge.key.scope().digest()) };
+            let slot = match counted.iter().position(|(_, earlier)| *earlier == key) {
+                Some(earlier) => Some(StateSlot::same_as(earlier)),
+                None if own => Some(locked.table(*table_key).lend(table_key.key)),
+                None => {
+                    let coarse = coarse.get_or_insert_with(|| self.coarse());
+                    let scope = charge.key.scope();
+                    if gives_back && !coarse.contains(scope, now) { None } else { coarse.lend(scope, now) }
+                }
+            };
+            let Some(slot) = slot else { continue };
+            slots.push(slot);
             let Charge { ask, units, mode, on_failure, strict, .. } = *charge;
             // The same key with a lifetime that may be as short as that of the share.
-            let key = Key::new(charge.key.scope(), charge.key.values().iter().copied().collect());
-            part.charges.push(Charge { key, limit: &shares[at], ask, units, mode, on_failure, strict });
-            counted.push(at);
+            let key_of_part = Key::new(charge.key.scope(), charge.key.values().iter().copied().collect());
+            part.charges.push(Charge { key: key_of_part, limit: &shares[at], ask, units, mode, on_failure, strict });
+            counted.push((at, key));
         }
         let mut settlement = Settlement::default();
         settle_into(&part, &mut slots, now, &mut settlement);
         let mut readings: SmallVec<[Option<Reading>; 4]> = claim.charges.iter().map(|_| None).collect();
-        for ((at, slot), reading) in counted.into_iter().zip(slots).zip(settlement.readings) {
-            let table = locked.table(keys[at]);
-            table.take_back(keys[at].key, slot);
-            table.owe(keys[at].key, claim.id, &claim.charges[at], reading.taken, now);
+        for (number, (slot, reading)) in slots.into_iter().zip(settlement.readings).enumerate() {
+            let (at, key) = counted[number];
+            let charge = &claim.charges[at];
+            match (key, &mut coarse) {
+                (LocalKey::Own(TableKey { key, .. }), _) => {
+                    let table = locked.table(keys[at]);
+                    table.take_back(key, slot);
+                    table.owe(key, claim.id, charge, reading.taken, now);
+                }
+                (LocalKey::Coarse(_), Some(coarse))
+                    if !counted[..number].iter().any(|(_, earlier)| *earlier == key) =>
+                {
+                    coarse.take_back(charge.key.scope(), slot);
+                    self.has_coarse.store(true, Ordering::Relaxed);
+                }
+                (LocalKey::Coarse(_), _) => {}
+            }
             readings[at] = Some(reading);
         }
         readings
@@ -213,6 +259,10 @@ impl Local {
     fn lock(&self, number: usize) -> MutexGuard<'_, LocalTable> {
         // A panic in `settle` leaves fresh states behind, which are valid.
         self.tables[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn coarse(&self) -> MutexGuard<'_, CoarseCounters> {
+        self.coarse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

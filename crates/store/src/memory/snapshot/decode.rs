@@ -5,6 +5,7 @@
 //! shard is.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Read};
 
 use tollgate_core::algorithm::{Bucket, FixedWindow, Hold, Holds, LogEntry, SlidingLog, SlidingWindow};
@@ -13,8 +14,10 @@ use tollgate_core::{Claim, ClaimId, CounterState, EXACT, Limit, Reading, Source,
 
 use super::super::MAX_SHARDS;
 use super::super::hash::{Fingerprint, KeyHasher};
-use super::super::once::StoredAnswer;
-use super::super::shard::{MemoryShard, RestoredCounter};
+use super::super::once::{StoredAnswer, StoredAnswers, UNKNOWN_CALLER};
+use super::super::shard::{MemoryShard, RestoredCounter, ShardBounds};
+use super::super::shares::UNKNOWN_SCOPE;
+use super::super::worth::Worth;
 use super::{END, EntryKind, MAGIC, MIN_VERSION, SnapshotError, SnapshotStats, VERSION};
 
 type Result<T> = std::result::Result<T, SnapshotError>;
@@ -57,11 +60,17 @@ impl<R: Read> SnapshotReader<R> {
         Ok((shards, KeyHasher::from_secret(HashSecret(one, other)), written_at))
     }
 
-    /// Reads the block of one shard into the shard.
-    pub(super) fn block(&mut self, number: usize, shard: &mut MemoryShard, now: Timestamp) -> Result<()> {
+    /// Reads the block of one shard into the shard and the table of its records.
+    pub(super) fn block(
+        &mut self,
+        number: usize,
+        shard: &mut MemoryShard,
+        answers: &mut StoredAnswers,
+        now: Timestamp,
+    ) -> Result<()> {
         self.number(number..=number)?;
-        let stale = now.before(shard.grace());
-        let max = shard.max_keys();
+        let ShardBounds { max_keys: max, grace, .. } = shard.bounds();
+        let stale = now.before(grace);
         let mut counters = Vec::new();
         loop {
             let kind = self.kind()?;
@@ -69,19 +78,23 @@ impl<R: Read> SnapshotReader<R> {
                 break;
             }
             let [high, low, until] = self.words()?;
-            let (key, until) = (Fingerprint { high, low }, self.moment(until)?);
+            let (key, until) = (Fingerprint::new(high, low), self.moment(until)?);
+            // The caller of a record, the scope of a counter.
+            let owner = if self.version > 2 { Some(self.words::<1>()?[0]) } else { None };
             if kind == EntryKind::Once {
-                let record = self.record(until)?;
+                let record = self.record(owner.unwrap_or(UNKNOWN_CALLER), until)?;
                 self.stats.once += 1;
                 match record.filter(|_| until > now) {
-                    Some(record) => shard.answers.admit(key, record, now),
+                    Some(record) => answers.admit(key, record, now),
                     None => self.stale += 1,
                 }
             } else {
                 let state = self.state(kind)?;
                 self.stats.counters += 1;
+                let worth = owner.map_or(Worth::UNKNOWN, |_| Worth::from_bits(high as u8));
+                let scope = owner.unwrap_or(UNKNOWN_SCOPE);
                 match until > stale {
-                    true => counters.push(RestoredCounter { key, stale_at: until, state }),
+                    true => counters.push(RestoredCounter { key, scope, worth, stale_at: until, state }),
                     false => self.stale += 1,
                 }
                 if counters.len() > max.saturating_mul(2) {
@@ -157,7 +170,7 @@ impl<R: Read> SnapshotReader<R> {
     }
 
     /// A stored answer, unless an older version omitted essential fields.
-    fn record(&mut self, until: Timestamp) -> Result<Option<StoredAnswer>> {
+    fn record(&mut self, caller: u64, until: Timestamp) -> Result<Option<StoredAnswer>> {
         let [settled_at, body] = self.words()?;
         let settled_at = self.moment(settled_at)?;
         let verdict = match self.version {
@@ -172,7 +185,8 @@ impl<R: Read> SnapshotReader<R> {
         };
         let number = self.number(0..=Claim::MAX_CHARGES)?;
         let readings = (0..number).map(|_| self.reading()).collect::<Result<_>>()?;
-        Ok(verdict.map(|(terms, passed)| StoredAnswer { body, terms, passed, settled_at, until, readings }))
+        let times = [settled_at, until];
+        Ok(verdict.map(|(terms, passed)| StoredAnswer::restored(caller, [body, terms], passed, times, readings)))
     }
 
     fn reading(&mut self) -> Result<Reading> {
@@ -254,12 +268,22 @@ impl<R: Read> SnapshotReader<R> {
     }
 }
 
-/// Retains the counters that are live the longest, and returns how many were dropped.
+/// Retains the counters of most worth, and of each scope as many as are guaranteed to it. Returns how many were dropped.
 fn prune(counters: &mut Vec<RestoredCounter>, max: usize) -> u64 {
     let over = counters.len().saturating_sub(max);
     if over > 0 {
-        counters.select_nth_unstable_by_key(max, |counter| Reverse(counter.stale_at));
-        counters.truncate(max);
+        counters.sort_unstable_by_key(|counter| Reverse((counter.worth, counter.stale_at)));
+        let mut of_scope: HashMap<u64, usize> = HashMap::new();
+        counters.iter().for_each(|counter| *of_scope.entry(counter.scope).or_default() += 1);
+        let guarantee = max / (2 * of_scope.len().max(1));
+        of_scope.clear();
+        let is_guaranteed = |counter: &RestoredCounter| {
+            let of_scope = of_scope.entry(counter.scope).or_default();
+            *of_scope += 1;
+            *of_scope <= guarantee
+        };
+        let (guaranteed, others): (Vec<_>, Vec<_>) = counters.drain(..).partition(is_guaranteed);
+        counters.extend(guaranteed.into_iter().chain(others).take(max));
     }
     over as u64
 }

@@ -8,6 +8,7 @@ use tollgate_core::{CounterState, Reading, Timestamp, Wait};
 use super::super::hash::Fingerprint;
 use super::super::once::StoredAnswer;
 use super::super::shard::MemoryShard;
+use super::super::table::SlotTag;
 use super::{END, EntryKind, MAGIC, SnapshotStats, VERSION};
 
 /// Writes a snapshot. Data that is encoded under a shard's lock is buffered until the lock is released.
@@ -42,23 +43,25 @@ impl<W: Write> SnapshotWriter<W> {
 
     /// Encodes the states that are in the tables themselves.
     pub(super) fn small(&mut self, shard: &MemoryShard, now: Timestamp) {
-        for (key, stale_at, it) in shard.buckets.live(now) {
-            self.counter(EntryKind::Bucket, [key.high, key.low, stale_at.as_micros(), it.level, it.at]);
+        for (key, tag, stale_at, it) in shard.buckets.live(now) {
+            self.counter(EntryKind::Bucket, shard, key, tag, stale_at);
+            self.words([it.level, it.at]);
         }
-        for (key, stale_at, it) in shard.fixed_windows.live(now) {
-            self.counter(EntryKind::FixedWindow, [key.high, key.low, stale_at.as_micros(), it.start, it.used]);
+        for (key, tag, stale_at, it) in shard.fixed_windows.live(now) {
+            self.counter(EntryKind::FixedWindow, shard, key, tag, stale_at);
+            self.words([it.start, it.used]);
         }
-        for (key, stale_at, it) in shard.sliding_windows.live(now) {
+        for (key, tag, stale_at, it) in shard.sliding_windows.live(now) {
             let [before, current] = it.counts;
-            let words = [key.high, key.low, stale_at.as_micros(), it.start, before, current];
-            self.counter(EntryKind::SlidingWindow, words);
+            self.counter(EntryKind::SlidingWindow, shard, key, tag, stale_at);
+            self.words([it.start, before, current]);
         }
     }
 
     /// Encodes some of the boxed states that still exist. Returns the remaining keys.
     pub(super) fn large<'k>(
         &mut self,
-        shard: &mut MemoryShard,
+        shard: &MemoryShard,
         keys: &'k [Fingerprint],
         now: Timestamp,
     ) -> &'k [Fingerprint] {
@@ -67,31 +70,37 @@ impl<W: Write> SnapshotWriter<W> {
                 return &keys[at..];
             }
             if let Some(index) = shard.large.find(*key) {
-                let (state, stale_at) = shard.large.at(index);
+                let (state, stale_at) = shard.large.peek(index);
                 if stale_at > now {
-                    self.large_state(*key, stale_at, state);
+                    self.large_state(shard, *key, shard.large.tag(index), stale_at, state);
                 }
             }
         }
         &[]
     }
 
-    fn large_state(&mut self, key: Fingerprint, stale_at: Timestamp, state: &CounterState) {
-        let head = [key.high, key.low, stale_at.as_micros()];
+    fn large_state(
+        &mut self,
+        shard: &MemoryShard,
+        key: Fingerprint,
+        tag: SlotTag,
+        stale_at: Timestamp,
+        state: &CounterState,
+    ) {
         match state {
             CounterState::SubWindows(it) => {
-                self.counter(EntryKind::SubWindows, head);
+                self.counter(EntryKind::SubWindows, shard, key, tag, stale_at);
                 self.words([it.start]);
                 self.number(it.counts.len());
                 it.counts.iter().for_each(|count| self.words([*count]));
             }
             CounterState::SlidingLog(it) => {
-                self.counter(EntryKind::SlidingLog, head);
+                self.counter(EntryKind::SlidingLog, shard, key, tag, stale_at);
                 self.number(it.entries.len());
                 it.entries.iter().for_each(|entry| self.words([entry.at, entry.units]));
             }
             CounterState::Holds(it) => {
-                self.counter(EntryKind::Holds, head);
+                self.counter(EntryKind::Holds, shard, key, tag, stale_at);
                 self.words([it.at]);
                 self.number(it.holds.len());
                 for hold in &it.holds {
@@ -110,7 +119,7 @@ impl<W: Write> SnapshotWriter<W> {
         self.stats.once += 1;
         self.buffer.push(EntryKind::Once as u8);
         let (until, settled_at) = (record.until.as_micros(), record.settled_at.as_micros());
-        self.words([key.high, key.low, until, settled_at, record.body, record.terms]);
+        self.words([key.high, key.low, until, record.caller, settled_at, record.body, record.terms]);
         self.buffer.push(u8::from(record.passed));
         self.number(record.readings.len());
         record.readings.iter().for_each(|reading| self.reading(reading));
@@ -157,10 +166,12 @@ impl<W: Write> SnapshotWriter<W> {
         self.out.write_all(&sum)
     }
 
-    fn counter<const N: usize>(&mut self, kind: EntryKind, words: [u64; N]) {
+    /// Encodes what every counter has before its state.
+    fn counter(&mut self, kind: EntryKind, shard: &MemoryShard, key: Fingerprint, tag: SlotTag, stale_at: Timestamp) {
         self.stats.counters += 1;
         self.buffer.push(kind as u8);
-        self.words(words);
+        let worth = u64::from(tag.worth.bits());
+        self.words([key.high | worth, key.low, stale_at.as_micros(), shard.shares.digest(tag.scope)]);
     }
 
     fn words<const N: usize>(&mut self, words: [u64; N]) {

@@ -4,8 +4,8 @@
 //! file     = magic version header block … block end       one block for each shard, in their order
 //! header   = shards secret secret written_at crc
 //! block    = number entry … entry 0 crc
-//! entry    = kind key key stale_at state                  a counter
-//!          | kind key key until made body terms passed readings
+//! entry    = kind key key stale_at scope state            a counter
+//!          | kind key key until caller made body terms passed readings
 //!                                                         a record of a claim that is settled once
 //! end      = END counters records crc                     and nothing after it
 //! ```
@@ -15,7 +15,12 @@
 //! contains the secret: whoever can read it can find keys that collide. The shard of an entry is selected by bits
 //! that are not stored with it, so a restored store has as many shards as the original.
 //!
-//! In version 1 records had neither terms nor verdict. Its counters are restored; its records are skipped.
+//! The first word of a counter's key has the counter's worth in its last bits. Records are in the block of the first
+//! shard whose callers they belong to.
+//!
+//! In version 2 there were no scopes, worths and callers: its counters share one share and are retained like counters
+//! that refuse, its records have no bound per caller. In version 1 records also had neither terms nor verdict: they are
+//! skipped.
 
 mod decode;
 mod encode;
@@ -81,7 +86,7 @@ pub enum SnapshotError {
 }
 
 const MAGIC: [u8; 8] = *b"TOLLSNAP";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The oldest supported version.
 const MIN_VERSION: u32 = 1;
 /// In place of a shard's number. There are never that many shards.
@@ -121,20 +126,27 @@ impl<C: Clock> MemoryStore<C> {
             // Logs and holds can be long. The lock is released between batches of them.
             let mut left = large.as_slice();
             while !left.is_empty() {
-                left = writer.large(&mut self.lock(number), left, now);
+                left = writer.large(&self.lock(number), left, now);
                 writer.flush()?;
             }
-            let records: Vec<_> = {
-                let shard = self.lock(number);
-                let records = shard.answers.live(now).filter(|(_, it)| it.readings.len() <= Claim::MAX_CHARGES);
-                records.map(|(key, record)| (key, record.clone())).collect()
-            };
-            for (key, record) in &records {
-                writer.record(*key, record)?;
+            if number.is_multiple_of(self.shards_per_answers()) {
+                let records: Vec<_> = {
+                    let answers = self.lock_answers(number / self.shards_per_answers());
+                    let records = answers.live(now).filter(|(_, it)| it.readings.len() <= Claim::MAX_CHARGES);
+                    records.map(|(key, record)| (key, record.clone())).collect()
+                };
+                for (key, record) in &records {
+                    writer.record(*key, record)?;
+                }
             }
             writer.end_block()?;
         }
         writer.end()
+    }
+
+    /// The number of shards whose records share a table.
+    fn shards_per_answers(&self) -> usize {
+        self.shards.len() / self.answers.len()
     }
 }
 
@@ -154,9 +166,10 @@ impl MemoryConfig {
         let now = clock.now();
         let mut reader = SnapshotReader::new(BufReader::with_capacity(BUFFER, input));
         let (shards, hasher, written_at) = reader.header()?;
-        let store = MemoryStore { clock, hasher, shards: self.padded_shards(shards) };
+        let store = self.build_empty(clock, hasher, shards);
         for number in 0..shards {
-            reader.block(number, &mut store.lock(number), now)?;
+            let answers = number / store.shards_per_answers();
+            reader.block(number, &mut store.lock(number), &mut store.lock_answers(answers), now)?;
         }
         let (snapshot, stale, dropped) = reader.end()?;
         let dropped = dropped + store.stats().once_evicted;

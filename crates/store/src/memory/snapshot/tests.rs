@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span, Timestamp,
-    Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement, Span,
+    Timestamp, Value,
 };
 
 use super::super::{MemoryConfig, MemoryStore};
@@ -13,7 +13,8 @@ use super::{END, EntryKind, MAGIC, SnapshotError, VERSION};
 use crate::clock::ManualClock;
 
 const NOW: Timestamp = Timestamp::from_secs(1_767_225_600);
-const CONFIG: MemoryConfig = MemoryConfig { max_keys: 100, max_once: 100, grace: Span::ZERO };
+const CONFIG: MemoryConfig =
+    MemoryConfig { max_keys: 100, rule_share_bps: 5_000, max_once: 100, max_once_per_caller: 100, grace: Span::ZERO };
 const SECRET: HashSecret = HashSecret(1, 2);
 
 /// A snapshot of one shard with these entries.
@@ -35,8 +36,13 @@ fn snapshot_of(version: u32, shards: u32, entries: &[u8], counters: u64, once: u
     bytes
 }
 
-/// The bytes of a counter: these words after its kind, key and staleness.
+/// The bytes of a counter: these words after its kind, key, staleness and scope.
 fn entry(kind: EntryKind, key: u128, state: &[u8]) -> Vec<u8> {
+    old_entry(kind, key, &[&words(&[5]), state].concat())
+}
+
+/// The same in versions 1 and 2, without a scope.
+fn old_entry(kind: EntryKind, key: u128, state: &[u8]) -> Vec<u8> {
     let stale_at = NOW.after(Span::from_secs(1_000)).as_micros();
     let key = [((key >> 64) as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
     [&[kind as u8][..], &key, &stale_at.to_le_bytes(), state].concat()
@@ -118,13 +124,39 @@ fn records_that_no_store_keeps_are_refused() {
 
 #[test]
 fn of_an_older_version_the_counters_come_back_and_the_records_do_not() {
-    let bucket = entry(EntryKind::Bucket, 1, &words(&[5, NOW.as_micros()]));
+    let bucket = old_entry(EntryKind::Bucket, 1, &words(&[5, NOW.as_micros()]));
     let reading = [&[1, 0, 0][..], &words(&[1, 2, 0, 4, 5])].concat();
-    let record = entry(EntryKind::Once, 2, &[&words(&[1, 7])[..], &1u32.to_le_bytes(), &reading].concat());
+    let record = old_entry(EntryKind::Once, 2, &[&words(&[1, 7])[..], &1u32.to_le_bytes(), &reading].concat());
     let bytes = snapshot_of(1, 1, &[bucket, record].concat(), 1, 1);
     let (store, report) = CONFIG.restore_with(&mut &*bytes, ManualClock::at(NOW)).unwrap();
     assert_eq!((store.stats().keys, store.stats().once, report.stale), (1, 0, 1));
     assert_eq!((report.snapshot.counters, report.snapshot.once), (1, 1));
+}
+
+#[test]
+fn of_the_previous_version_everything_comes_back() {
+    let rules = rules();
+    let (scope, limit) = rules.iter().find(|(_, limit)| limit.amount() > 1).unwrap();
+    let key = |caller| Key::new(scope, smallvec![Value::Text(caller)]);
+    let print = |caller| key(caller).hash(SECRET, key(caller).partition(SECRET));
+    let state = words(&[limit.quota() * limit.period().ticks(), NOW.as_micros()]);
+    let bucket = old_entry(EntryKind::Bucket, print("caller"), &state);
+    let reading = [&[1, 0, 0][..], &words(&[1, 2, 0, 4, 5])].concat();
+    let record = [&words(&[1, 7, 9])[..], &[1], &1u32.to_le_bytes(), &reading].concat();
+    let record = old_entry(EntryKind::Once, print("name"), &record);
+    let store = restore(&snapshot_of(2, 1, &[bucket, record].concat(), 1, 1)).unwrap();
+    assert_eq!((store.stats().keys, store.stats().once), (1, 1));
+    let settle = |caller, once| {
+        let (ask, mode, on_failure) = (Ask::Exactly, Mode::Enforce, OnFailure::Deny);
+        let charge = Charge { key: key(caller), limit, ask, units: 1, mode, on_failure, strict: false };
+        let mut settlement = Settlement::default();
+        let claim = Claim { id: ClaimId(1), charges: smallvec![charge], once, timeout: None };
+        store.settle_now(&claim, &mut settlement);
+        settlement
+    };
+    assert!(!settle("caller", None).readings[0].admits, "its bucket is full");
+    let once = Once { key: key("name"), body: 7, terms: 0, keep: Span::from_secs(1) };
+    assert_eq!(settle("caller", Some(once)).replay, Replay::Again { terms: 9, passed: true });
 }
 
 #[test]

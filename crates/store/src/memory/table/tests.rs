@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use tollgate_core::Timestamp;
 
 use super::super::hash::Fingerprint;
-use super::CounterTable;
+use super::super::shares::ScopeNumber;
+use super::super::worth::Worth;
+use super::{CounterTable, SlotTag, SweptCounter};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -23,7 +25,18 @@ fn fingerprint(key: u64) -> Fingerprint {
         1 => key,
         _ => key << 55,
     };
-    Fingerprint { high: key, low }
+    Fingerprint::new(key << Fingerprint::FREE_BITS, low)
+}
+
+/// Any tag that depends on the state.
+fn tag(state: u64) -> SlotTag {
+    SlotTag { scope: ScopeNumber((state >> 8) as u16), worth: Worth::from_bits(state as u8) }
+}
+
+fn sweep(table: &mut CounterTable<u64>, steps: usize, now: u64) -> Vec<SweptCounter> {
+    let mut swept = Vec::new();
+    table.sweep(steps, Timestamp::from_micros(now), |counter| swept.push(counter));
+    swept
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -34,12 +47,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn check(table: &mut CounterTable<u64>, model: &HashMap<u64, (u64, u64)>) -> Result<(), TestCaseError> {
+/// The model has state, staleness and tag of each key.
+fn check(table: &mut CounterTable<u64>, model: &HashMap<u64, (u64, u64, SlotTag)>) -> Result<(), TestCaseError> {
     prop_assert_eq!(table.len(), model.len());
     for key in 0..400 {
         let found = table.find(fingerprint(key)).map(|place| {
-            let (state, stale_at) = table.at(place);
-            (*state, stale_at.as_micros())
+            let (state, stale_at) = table.peek(place);
+            (*state, stale_at.as_micros(), table.tag(place))
         });
         prop_assert_eq!(found, model.get(&key).copied(), "key {}", key);
     }
@@ -52,28 +66,31 @@ proptest! {
     #[test]
     fn a_table_holds_what_a_map_holds(steps in prop::collection::vec(step(), 1..600)) {
         let mut table: CounterTable<u64> = CounterTable::default();
-        let mut model: HashMap<u64, (u64, u64)> = HashMap::new();
+        let mut model: HashMap<u64, (u64, u64, SlotTag)> = HashMap::new();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Put { key, state, stale_at } => {
                     // The current index, or a wrong guess.
                     let guess = if number % 2 == 0 { table.find(fingerprint(key)) } else { Some(number as u32) };
-                    let is_new = table.put(fingerprint(key), guess, state, Timestamp::from_micros(stale_at));
-                    prop_assert_eq!(is_new, model.insert(key, (state, stale_at)).is_none());
+                    let until = Timestamp::from_micros(stale_at);
+                    let before = table.put(fingerprint(key), guess, state, until, tag(state));
+                    prop_assert_eq!(before, model.get(&key).map(|(.., tag)| *tag));
+                    let scope = before.unwrap_or(tag(state)).scope;
+                    model.insert(key, (state, stale_at, SlotTag { scope, ..tag(state) }));
                 }
                 Step::Remove { key } => {
-                    table.remove(fingerprint(key));
-                    model.remove(&key);
+                    let removed = table.remove(fingerprint(key));
+                    prop_assert_eq!(removed, model.remove(&key).map(|(.., tag)| tag));
                 }
                 Step::Sweep { steps, now } => {
-                    let swept = table.sweep(steps, Timestamp::from_micros(now));
-                    if let Some((stale_at, key)) = swept.soonest {
-                        prop_assert!(stale_at.as_micros() > now);
-                        prop_assert_eq!(model[&key.high].1, stale_at.as_micros());
+                    for SweptCounter { key, tag, stale_at, removed } in sweep(&mut table, steps, now) {
+                        let key = key.high >> Fingerprint::FREE_BITS;
+                        let (_, until, expected) = model[&key];
+                        prop_assert_eq!((tag, stale_at.as_micros(), removed), (expected, until, until <= now));
+                        if removed {
+                            model.remove(&key);
+                        }
                     }
-                    let before = model.len();
-                    model.retain(|key, (_, stale_at)| *stale_at > now || table.find(fingerprint(*key)).is_some());
-                    prop_assert_eq!(swept.stale as usize, before - model.len());
                 }
             }
             if number % 16 == 0 {
@@ -88,14 +105,14 @@ proptest! {
     fn sweeping_round_leaves_what_is_live(stale_at in prop::collection::vec(1u64..100, 0..400), now in 0u64..100) {
         let mut table: CounterTable<u64> = CounterTable::default();
         for (key, stale_at) in (0..).zip(&stale_at) {
-            table.put(fingerprint(key), None, 0, Timestamp::from_micros(*stale_at));
+            table.put(fingerprint(key), None, 0, Timestamp::from_micros(*stale_at), tag(0));
         }
         let live = stale_at.iter().filter(|stale_at| **stale_at > now).count();
         // A removal counts as a step too, and a slot that wraps around may move behind the sweep.
-        let swept: u64 = (0..3).map(|_| table.sweep(usize::MAX, Timestamp::from_micros(now)).stale).sum();
-        prop_assert_eq!((table.len(), swept as usize), (live, stale_at.len() - live));
-        let soonest = table.sweep(usize::MAX, Timestamp::from_micros(now)).soonest.map(|(stale_at, _)| stale_at.as_micros());
-        prop_assert_eq!(soonest, stale_at.iter().copied().filter(|stale_at| *stale_at > now).min());
+        let removed = |table: &mut _| sweep(table, usize::MAX, now).iter().filter(|swept| swept.removed).count();
+        let swept: usize = (0..3).map(|_| removed(&mut table)).sum();
+        prop_assert_eq!((table.len(), swept), (live, stale_at.len() - live));
+        prop_assert_eq!(sweep(&mut table, usize::MAX, now).len(), live);
     }
 }
 
@@ -103,8 +120,8 @@ proptest! {
 fn an_empty_table_has_nothing() {
     let mut table: CounterTable<u64> = CounterTable::default();
     assert_eq!(table.find(fingerprint(1)), None);
-    table.remove(fingerprint(1));
-    assert_eq!(table.sweep(10, Timestamp::from_micros(5)), super::SweepResult::default());
+    assert_eq!(table.remove(fingerprint(1)), None);
+    assert!(sweep(&mut table, 10, 5).is_empty());
 }
 
 /// Tables grow by an eighth, so this is the maximum of empty slots.
@@ -112,8 +129,8 @@ fn an_empty_table_has_nothing() {
 fn a_table_grows_little_by_little() {
     let mut table: CounterTable<u64> = CounterTable::default();
     for key in 0..100_000u64 {
-        let spread = Fingerprint { high: key, low: key.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
-        table.put(spread, None, key, Timestamp::from_micros(1));
+        let spread = Fingerprint::new(0, key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        table.put(spread, None, key, Timestamp::from_micros(1), tag(key));
         // A search ends at an empty slot, so there must be one.
         assert!(table.len() < table.slots.len());
         if table.len() >= 64 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Key, Mode, OnFailure, Reading, Settlement, Source, Span, Verdict, Wait};
 use tollgate_store::sharded::{Failure, Location, OnceRecord, ShardFault, ShardId, ShardInfo, Sharded};
-use tollgate_store::{GuardConfig, Guarded, Level, Store};
+use tollgate_store::{Clock, GuardConfig, Guarded, Level, Store};
 
 use crate::guarded::world::{Rule, Server, claim, skip};
 
@@ -207,26 +207,83 @@ async fn what_nobody_counts_has_a_last_resort() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_memory_is_bounded() {
+async fn keys_beyond_the_bound_of_local_memory_get_one_limit_together() {
+    let server = Server::with(1, GuardConfig { local_keys: 100, ..GuardConfig::default() });
+    server.lose(0).await;
+    for rule in one_of_each(3, OnFailure::Local) {
+        skip(server.shards.clock(), Duration::from_secs(120));
+        let case = format!("{:?}", rule.limit.algorithm());
+        for key in 0..100 {
+            assert!(server.one(rule.take(&key.to_string(), 1)).await.admits, "{case}: key {key} has a counter");
+        }
+        let beyond: Vec<Claim<'_>> = NAMES.iter().map(|name| claim([rule.take(name, 1)])).collect();
+        for (nth, one) in beyond.iter().enumerate() {
+            let reading = server.settle(one).await.readings[0];
+            assert_eq!((reading.admits, reading.source), (nth < 3, Source::Local), "{case}: {nth} beyond the bound");
+            assert_eq!(reading.remaining, 2u64.saturating_sub(nth as u64), "{case}");
+        }
+        assert_eq!(server.guard.status().local, 100, "{case}");
+        assert!(server.one(rule.take("99", 1)).await.admits, "{case}: who has a counter is not affected");
+        // What is given back is given back to the common counter, and nobody releases the hold of another.
+        let taken_at = server.shards.clock().now();
+        let back = |at: usize| {
+            let charge = rule.asks(NAMES[at], Ask::Return { taken_at }, 1, Mode::Enforce);
+            Claim { id: beyond[at].id, ..claim([charge]) }
+        };
+        if rule.limit.algorithm() == Algorithm::Concurrency {
+            server.settle(&back(4)).await;
+            assert!(!server.one(rule.take("new", 1)).await.admits, "{case}: who holds nothing released a hold");
+        }
+        server.settle(&back(0)).await;
+        assert!(server.one(rule.take("new", 1)).await.admits, "{case}");
+        assert!(!server.one(rule.take("newer", 1)).await.admits, "{case}");
+    }
+    assert_eq!(server.guard.status().level, Level::LocalOnly, "nothing passed uncounted");
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_on_several_keys_beyond_the_bound_is_all_or_nothing() {
+    let server = Server::with(1, GuardConfig { local_keys: 0, ..GuardConfig::default() });
+    server.lose(0).await;
+    let (ten, five) = (Rule::ten(OnFailure::Local), Rule::new("five", 5, Algorithm::FixedWindow, OnFailure::Local));
+    let both = claim([ten.take("x", 4), ten.take("y", 4), five.take("x", 1)]);
+    let taken = |settlement: Settlement| settlement.readings.iter().map(|reading| reading.taken).collect::<Vec<_>>();
+    assert_eq!(taken(server.settle(&both).await), [4, 4, 1]);
+    assert_eq!(taken(server.settle(&both).await), [0, 0, 0], "there is room for 2 of 8");
+    assert_eq!(server.one(five.take("z", 0)).await.remaining, 4);
+    assert_eq!(server.one(ten.take("z", 2)).await.remaining, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_local_counters_make_room() {
     let server = Server::with(1, GuardConfig { local_keys: 100, ..GuardConfig::default() });
     server.lose(0).await;
     let rule = Rule::new("one", 1, Algorithm::FixedWindow, OnFailure::Local);
     for key in 0..300 {
         let reading = server.one(rule.take(&key.to_string(), 1)).await;
-        let source = if key < 100 { Source::Local } else { Source::Assumed };
-        assert_eq!((reading.admits, reading.source), (true, source), "key {key}");
+        assert_eq!((reading.admits, reading.source), (key <= 100, Source::Local), "key {key}");
     }
-    assert_eq!(server.guard.status().local, 100);
-    assert!(!server.one(rule.take("99", 1)).await.admits, "who is known is held to the limit");
-    // When they are stale they make room.
     skip(server.shards.clock(), Duration::from_secs(60));
     for key in 300..400 {
-        assert_eq!(server.one(rule.take(&key.to_string(), 1)).await.source, Source::Local, "key {key}");
+        assert!(server.one(rule.take(&key.to_string(), 1)).await.admits, "key {key}");
     }
-    assert_eq!(server.guard.status().local, 100);
-    let nothing = Server::with(1, GuardConfig { local_keys: 0, ..GuardConfig::default() });
-    nothing.lose(0).await;
-    assert_eq!(nothing.one(rule.take("x", 1)).await.source, Source::Assumed);
+    assert_eq!((server.guard.status().local, server.guard.status().coarse), (100, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_beyond_the_bound_of_common_counters_have_the_last_resort() {
+    let server = Server::with(1, GuardConfig { local_keys: 0, last_resort: Some(2), ..GuardConfig::default() });
+    server.lose(0).await;
+    let rules = (0..1_026).map(|number| Rule::new(&number.to_string(), 1, Algorithm::FixedWindow, OnFailure::Local));
+    for (number, rule) in rules.enumerate() {
+        let source = if number < 1_024 { Source::Local } else { Source::Assumed };
+        let readings = [server.one(rule.take("x", 1)).await, server.one(rule.take("y", 1)).await];
+        assert_eq!(readings.map(|reading| reading.source), [source; 2], "rule {number}");
+        let admits = if number < 1_024 { [true, false] } else { [number == 1_024; 2] };
+        assert_eq!(readings.map(|reading| reading.admits), admits, "rule {number}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

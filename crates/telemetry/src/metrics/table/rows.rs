@@ -108,7 +108,7 @@ requests pass and counts them as denied here). `source` is what the decision is 
 | --- | --- |
 | `store` | the store of the counters |
 | `cache` | the deny cache: a denial is cached until its wait is over |
-| `local` | local memory of this server, while the store is unavailable |
+| `local` | local memory of this server, while the store is unavailable; or one counter for the new keys of a rule, because the store is full |
 | `assumed` | the policies of the rules, because the store failed |
 | `shed` | the policies of the rules, because there were too many checks at once |
 
@@ -268,6 +268,13 @@ Counter tollgate_store_swept_keys_total []
 Counter tollgate_store_evicted_keys_total []
     "Live counters that were evicted because the store was full: their callers start from zero"
     "Any: more memory for the store, or counters in Redis"
+Counter tollgate_store_coarse_charges_total []
+    "Charges of new keys that were counted together with other keys of their rule, because there was no room for them: in memory when \
+     the share of a rule is full of counters that refuse, with a shared store when `local_keys` is reached during an outage"
+    "Any: new callers share one limit. Look for a rule whose keys anybody can make up; raise `max_keys` or `local_keys`"
+Counter tollgate_store_uncounted_refusals_total []
+    "Charges of new keys that were refused because there was no room for them in memory and their policy is to refuse"
+    "Any: new callers of a `security` or `quota` rule are turned away. Look for a rule whose keys anybody can make up; raise `max_keys`"
 Gauge tollgate_store_once_records []
     "Records of claims that are settled once: idempotency keys, settled receipts"
     "The memory that they take"

@@ -30,7 +30,15 @@ pub(super) fn rows() -> Vec<Setting> {
             "idempotency_max",
             SettingKind::Number { min: 1, max: 10_000_000_000 },
             "1000000",
-            "The maximum number of such responses in memory, including settled receipts; beyond it the oldest are evicted",
+            "The maximum number of such responses in memory, including settled receipts; beyond it those that expire first are evicted",
+        ),
+        row(
+            GROUP,
+            "idempotency_max_per_caller",
+            SettingKind::Number { min: 1, max: 10_000_000_000 },
+            "10000",
+            "The maximum number of such responses of one caller in memory, and at most 1/32 of all; beyond it the caller's own are \
+             evicted",
         ),
     ]
 }
