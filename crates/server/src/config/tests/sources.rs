@@ -168,9 +168,9 @@ store_prefix: 'shop:'
 store_pool: 5
 store_deadline: 5ms
 store_cool_down: 1s
+local_keys: 5000
 last_resort: 300/second
 replicas: 4
-local_keys: 5000
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
 control_required: true
