@@ -1,5 +1,6 @@
 //! The explanations of why each rule applies, or why not.
 
+use tollgate_core::Request;
 use tollgate_rules::RuleMatch;
 
 use crate::matching::{TestRequest, rules};
