@@ -10,6 +10,7 @@ use tollgate::{Layer, LoadOptions, RuleProblem, Ruleset, Severity};
 use tollgate_records::lines::{FileText, FilesLine};
 use tollgate_rules::{RuleFile, RuleFiles};
 
+use super::removed::RemovedRules;
 use super::{LastGood, LayerHandle, ReloadStatus};
 
 /// The source of rules. Clones share the rules in force.
@@ -89,9 +90,7 @@ impl RuleSource {
 
     /// Whether the rules in force were made of these files.
     pub(super) fn are_in_force(&self, sources: &[RuleFile]) -> bool {
-        let same = |(one, other): (&RuleFile, &RuleFile)| one.name == other.name && one.text == other.text;
-        self.in_force()
-            .is_some_and(|good| good.sources.len() == sources.len() && good.sources.iter().zip(sources).all(same))
+        self.in_force().is_some_and(|good| are_same(&good.sources, sources))
     }
 
     /// Records the inputs of the rules in force.
@@ -148,6 +147,7 @@ impl RuleSource {
         let errors = match self.compile(files, &layer, FIRST_GENERATION) {
             Ok((rules, warnings)) => {
                 if let Some(last_good) = last_good.filter(|_| !self.paths.is_empty()) {
+                    self.report_removed(last_good, &sources, &layer, &rules);
                     last_good.store(&sources);
                 }
                 self.put_in_force(sources, layer);
@@ -181,6 +181,17 @@ impl RuleSource {
         Err(errors)
     }
 
+    /// Names the rules that were in force before a restart and are missing now.
+    fn report_removed(&self, last_good: &LastGood, sources: &[RuleFile], layer: &Layer, rules: &Ruleset) {
+        let Some(stored) = last_good.read().filter(|stored| !are_same(stored, sources)) else { return };
+        let before = self.compile(RuleFiles::from_files(stored), layer, VALIDATION_GENERATION);
+        if let Ok((before, _)) = before
+            && let Some(removed) = RemovedRules::between(&before, rules)
+        {
+            tracing::warn!("the rule files no longer have these rules, which were in force before: {removed}");
+        }
+    }
+
     /// Compiles the rules under another layer without installing them. The files are those in force, not those on disk;
     /// otherwise those that wait for the layer to be corrected.
     ///
@@ -197,6 +208,11 @@ impl RuleSource {
             waiting.map(|waiting| self.compile(RuleFiles::from_files(waiting.to_vec()), layer, VALIDATION_GENERATION));
         tried.and_then(Result::ok).ok_or(errors)
     }
+}
+
+fn are_same(some: &[RuleFile], others: &[RuleFile]) -> bool {
+    let same = |(one, other): (&RuleFile, &RuleFile)| one.name == other.name && one.text == other.text;
+    some.len() == others.len() && some.iter().zip(others).all(same)
 }
 
 /// Whether all errors are in the layer.

@@ -148,8 +148,18 @@ fn a_file_takes_effect_when_it_is_closed_not_while_it_is_written() {
     until("the new rules", || rule_names(&server) == ["a", "b", "d"]);
     server.wait_for_log("no longer have these rules, which end now: d/c");
     assert!(!server.log().contains("ERROR"), "{}", server.log());
-    let stored = fs::read_to_string(server.home().join("data/rules.last-good.json")).unwrap();
-    assert!(stored.contains("name: d"), "{stored}");
+    let stored = || fs::read_to_string(server.home().join("data/rules.last-good.json")).unwrap();
+    until("the new rules are stored", || stored().contains("name: d"));
+}
+
+#[test]
+fn rules_that_are_missing_after_a_restart_are_named() {
+    let mut server = new_server().rules(THREE_RULES).listen(&["admin"]).start();
+    assert!(server.stop().success());
+    server.write_rules(&THREE_RULES.replace("name: c", "name: d"));
+    let server = server.restart().listen(&["admin"]).start();
+    server.wait_for_log("no longer have these rules, which were in force before: d/c");
+    assert_eq!(rule_names(&server), ["a", "b", "d"]);
 }
 
 #[test]
