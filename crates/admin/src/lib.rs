@@ -26,9 +26,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::HeaderValue;
 use axum::http::StatusCode;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::body::Incoming;
@@ -93,14 +94,18 @@ impl Admin {
             .merge(api::tokens::routes(control.clone(), auth.clone()))
             .merge(api::routes(control))
             .merge(api::observability::routes(state))
-            .layer(from_fn_with_state(auth, auth::authenticate));
+            .layer(from_fn_with_state(auth.clone(), auth::authenticate));
+        let open = Router::new()
+            .route("/metrics", get(scrape).with_state(metrics))
+            .merge(health::routes(health, HealthAudience::Operator))
+            .layer(from_fn_with_state(auth, auth::guard_page));
         let router = Router::new()
             .merge(dashboard::routes())
             .route("/pages", get(pages))
-            .route("/metrics", get(scrape).with_state(metrics))
-            .merge(health::routes(health, HealthAudience::Operator))
+            .merge(open)
             .merge(guarded)
-            .fallback((StatusCode::NOT_FOUND, "not found; /pages lists all pages\n"));
+            .fallback((StatusCode::NOT_FOUND, "not found; /pages lists all pages\n"))
+            .layer(map_response(with_headers));
         Arc::new(Admin { router })
     }
 
@@ -122,6 +127,14 @@ impl Admin {
             debug!(%error, "a connection to the admin listener ended");
         }
     }
+}
+
+/// Nothing is cached by browsers and proxies, except for what says so itself, and nothing is taken for another type than it is.
+async fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 async fn pages() -> String {

@@ -22,12 +22,20 @@ pub enum Stream {
 impl Stream {
     /// The client's address; `None` for a Unix socket, or a connection that is closed.
     pub fn peer_address(&self) -> Option<IpAddr> {
-        let stream = match self {
-            Stream::Tcp(stream) => stream,
-            Stream::TlsTcp(stream) => stream.get_ref().0,
-            Stream::Unix(_) | Stream::TlsUnix(_) => return None,
-        };
-        stream.peer_addr().ok().map(|peer| peer.ip().to_canonical())
+        self.tcp()?.peer_addr().ok().map(|peer| peer.ip().to_canonical())
+    }
+
+    /// The address of this machine that the client connected to; `None` for a Unix socket, or a connection that is closed.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        self.tcp()?.local_addr().ok().map(|local| local.ip().to_canonical())
+    }
+
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::TlsTcp(stream) => Some(stream.get_ref().0),
+            Stream::Unix(_) | Stream::TlsUnix(_) => None,
+        }
     }
 
     pub fn is_unix(&self) -> bool {

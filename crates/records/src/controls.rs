@@ -73,9 +73,12 @@ impl Controls {
             RecordKind::Block => self.apply_block(domain, name, document),
             RecordKind::Rule => self.apply_rule(domain, name, document),
             RecordKind::Switch => self.apply_switch(domain, name, document),
-            RecordKind::RuleVersion | RecordKind::Token | RecordKind::Counter | RecordKind::Unknown => {
-                Ok(Effect::Nothing)
-            }
+            RecordKind::RuleVersion
+            | RecordKind::Token
+            | RecordKind::Counter
+            | RecordKind::Access
+            | RecordKind::Control
+            | RecordKind::Unknown => Ok(Effect::Nothing),
         };
         applied.map_err(|error| format!("the {kind} {name:?} of domain {domain:?} can't be read: {error}"))
     }

@@ -48,6 +48,10 @@ pub enum RecordKind {
     Token,
     /// A caller's counters. The counter store has them: only the audit log speaks of them, and there are no records.
     Counter,
+    /// Refused access to the admin API. Only the audit log speaks of it.
+    Access,
+    /// The store of record itself. Only the audit log speaks of it.
+    Control,
     /// A kind of a newer version. Its records are ignored.
     #[serde(other)]
     Unknown,
@@ -69,7 +73,7 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 8] = [
+    pub const ALL: [RecordKind; 10] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
@@ -78,6 +82,8 @@ impl RecordKind {
         RecordKind::Block,
         RecordKind::Token,
         RecordKind::Counter,
+        RecordKind::Access,
+        RecordKind::Control,
     ];
 
     /// Its name in JSON, in the database and in the audit log.
@@ -91,6 +97,8 @@ impl RecordKind {
             RecordKind::Block => "block",
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
+            RecordKind::Access => "access",
+            RecordKind::Control => "control",
             RecordKind::Unknown => "unknown",
         }
     }
@@ -106,13 +114,27 @@ impl RecordKind {
             RecordKind::Quota | RecordKind::Rule | RecordKind::Switch | RecordKind::Emergency | RecordKind::Block => {
                 true
             }
-            RecordKind::RuleVersion | RecordKind::Token | RecordKind::Counter | RecordKind::Unknown => false,
+            RecordKind::RuleVersion
+            | RecordKind::Token
+            | RecordKind::Counter
+            | RecordKind::Access
+            | RecordKind::Control
+            | RecordKind::Unknown => false,
         }
     }
 
     /// Whether the database stores records of this kind.
     pub const fn is_stored(self) -> bool {
-        !matches!(self, RecordKind::Counter | RecordKind::Unknown)
+        match self {
+            RecordKind::Counter | RecordKind::Access | RecordKind::Control | RecordKind::Unknown => false,
+            RecordKind::Quota
+            | RecordKind::Rule
+            | RecordKind::RuleVersion
+            | RecordKind::Switch
+            | RecordKind::Emergency
+            | RecordKind::Block
+            | RecordKind::Token => true,
+        }
     }
 }
 

@@ -117,6 +117,53 @@ impl FromStr for Network {
     }
 }
 
+/// Whether a text is, or was meant to be, an address, a network or a range of addresses: it has the characters and the parts of one.
+/// A MAC address is not one.
+pub fn resembles_address(text: &str) -> bool {
+    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let mut ends = text.split(['-', ',']);
+    let is_range = |first: &str, rest: std::str::Split<'_, [char; 2]>| {
+        // The end of a range may be its last part alone: 10.0.0.0-255.
+        resembles_one(first) && rest.into_iter().all(|end| resembles_one(end) || is_number(end))
+    };
+    ends.next().is_some_and(|first| is_range(first, ends))
+}
+
+/// A dotted number of at least three parts, a number of a network, or groups of hexadecimal digits; each may have a prefix length, a
+/// port or a zone.
+fn resembles_one(text: &str) -> bool {
+    let (address, has_prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, prefix.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'/'))),
+        None => (text, false),
+    };
+    let address = address.split('%').next().unwrap_or_default();
+    if let Some((host, _)) = address.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        return resembles_groups(host);
+    }
+    let is_part = |part: &str| part == "*" || is_number(part);
+    let is_dotted = |text: &str| {
+        let parts: Vec<&str> = text.trim_end_matches('.').split('.').collect();
+        parts.iter().all(|part| is_part(part)) && (parts.len() >= 3 || has_prefix)
+    };
+    match address.split_once(':') {
+        Some((host, port)) if is_number(port) && is_dotted(host) => true,
+        Some(_) => resembles_groups(address),
+        None => is_dotted(address),
+    }
+}
+
+/// Groups of hexadecimal digits between colons, of which IPv6 has at least two.
+fn resembles_groups(text: &str) -> bool {
+    let groups: Vec<&str> = text.split(':').collect();
+    let is_mac = groups.len() == 6 && groups.iter().all(|group| group.len() == 2);
+    let is_group = |group: &&str| group.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b'.' | b'*'));
+    groups.len() >= 3 && !is_mac && groups.iter().all(is_group)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// IPv4-mapped IPv6 addresses match as IPv4, so their networks do too.
 fn unmapped(address: Ipv6Addr, prefix: u8) -> Network {
     match address.to_ipv4_mapped() {
@@ -133,6 +180,55 @@ fn same_bits(one: Ipv6Addr, other: Ipv6Addr, prefix: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_meant_to_be_an_address_is_recognized() {
+        for text in [
+            "10.0.0.1",
+            "10.0.0.0/8",
+            "2001:db8::/32",
+            "::1",
+            "203.0.113.0/33",
+            "203.0.113/24",
+            "10/8",
+            "203.0.113.300",
+            "203.0.113.0-203.0.113.255",
+            "203.0.113.0-255",
+            "203.0.113.1, 203.0.113.2",
+            "203.0.113.0 /24",
+            "203.0.113.*",
+            "203.0.113.",
+            "203.0.113.7:443",
+            "203.0.113.0/255.255.255.0",
+            "[2001:db8::1]:443",
+            "[2001:db8::1]",
+            "2001:db8::/129",
+            "2001:db8:::1",
+            "fe80::1%eth0",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(resembles_address(text), "{text}");
+        }
+        for text in [
+            "",
+            "*",
+            "bad",
+            "bad-*",
+            "1234",
+            "1.5",
+            "v1.2.3",
+            "cafe",
+            "550e8400-e29b-41d4-a716-446655440000",
+            "00:1a:2b:3c:4d:5e",
+            "user:7",
+            "team/24",
+            "10.0.0.1.example",
+            "sk_live_10.0.0.1",
+            "2026-11-17",
+        ] {
+            assert!(!resembles_address(text), "{text}");
+        }
+    }
 
     #[test]
     fn ipv6_counts_by_network_and_ipv4_by_address() {

@@ -34,7 +34,7 @@ pub mod tenants;
 mod tree;
 pub mod yaml;
 
-pub use address::{is_address, parse_address};
+pub use address::{is_address, parse_address, resembles_address};
 pub use applied::{AppliedRule, AppliedTerms, MatchedRules};
 pub use difference::{ValueChange, difference};
 pub use error::RequestError;

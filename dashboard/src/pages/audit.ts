@@ -9,7 +9,7 @@ import { timestamp } from "../pure/format.ts";
 import type { AuditEntry, ListPage } from "../types.ts";
 
 const PAGE_SIZE = 50;
-const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "token"];
+const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "token", "access", "control"];
 
 export function audit(app: AppContext): Page {
   const missing = missingScope(app, "audit");

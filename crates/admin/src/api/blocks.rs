@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tollgate::Timestamp;
 use tollgate::tenants::{BlockSubject, MAX_WILDCARDS};
 use tollgate_control::{RecordFilter, RecordName, StoredRecord};
-use tollgate_records::RecordKind;
-use tollgate_records::Rfc3339;
 use tollgate_records::documents::{BlockDocument, FieldFaults};
+use tollgate_records::{FieldFault, RecordKind, Rfc3339};
 use tollgate_rules::model::Network;
 use tollgate_rules::pattern::Pattern;
+use tollgate_rules::{quoted, resembles_address};
 
 use super::body::{self, RequestBody};
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub(super) struct BlockTarget {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BlockBody {
-    /// Whether the name is an address range; by default if it is one.
+    /// Whether the name is an address range; by default if it is one. A name that looks like one, and is none, needs `false`.
     range: Option<bool>,
     /// The status of refusals: 403 (the default) or 429.
     status: Option<u16>,
@@ -112,6 +112,9 @@ pub(super) async fn put(
     let block: BlockBody = body::parse(&sent)?;
     let now = api.now();
     let (name, range) = target.record(&api, &name, block.range)?;
+    if !range && !target.is_caller(block.range)? && resembles_address(&name.name) {
+        return Err(malformed_range(&name.name).into());
+    }
     if !name.domain.is_empty() || !range {
         let rules = api.limiter().rules();
         let domain = names::domain(&rules, Some(&name.domain))?;
@@ -150,7 +153,23 @@ pub(super) async fn delete(
     records::delete(&api, &context, name, "block.delete", answer).await
 }
 
+/// A block of it would block nobody, since no caller has such a name.
+fn malformed_range(name: &str) -> ApiProblem {
+    let what = format!(
+        "{} looks like an address or a network, and is none; write for instance 203.0.113.7, 203.0.113.0/24 or 2001:db8::/32, \
+         or say \"range\": false if it is the name of a caller",
+        quoted(name)
+    );
+    ApiProblem::invalid(vec![FieldFault { at: "range".to_owned(), what }])
+}
+
 impl BlockTarget {
+    /// Whether the request says that the name is that of a caller.
+    fn is_caller(&self, range: Option<bool>) -> Result<bool, ApiProblem> {
+        let explicit = self.range.as_deref().map(|range| flag("range", Some(range))).transpose()?;
+        Ok(explicit.or(range) == Some(false))
+    }
+
     /// The record, and whether it is an address range. Ranges apply to all domains unless one is given, and are
     /// normalized.
     fn record(&self, api: &Api, name: &str, range: Option<bool>) -> Result<(RecordName, bool), ApiProblem> {

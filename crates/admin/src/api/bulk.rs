@@ -23,6 +23,7 @@ use tollgate_control::{Change, MAX_CHANGES, MAX_LISTED_RECORDS, Precondition, Re
 use tollgate_records::FieldFault;
 use tollgate_records::RecordKind;
 use tollgate_records::documents::{FieldFaults, QuotaDocument};
+use tollgate_rules::pattern::Pattern;
 
 use super::records::db;
 use super::stream::{LineSender, lines};
@@ -150,7 +151,8 @@ pub(super) async fn import(
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail));
     };
     let rules = api.limiter().rules();
-    let import = spool(sent.into_body(), rules.clone(), query.domain.clone()).await?;
+    let may_use_patterns = context.principal.scopes.contains(AccessScope::Emergency);
+    let import = spool(sent.into_body(), rules.clone(), query.domain.clone(), may_use_patterns).await?;
     if query.dry_run.is_some_and(|dry_run| dry_run != "false") {
         let (out, response) = lines();
         let _ = out.line(&json!({"done": true, "dry_run": true, "read": import.lines, "written": 0})).await;
@@ -166,9 +168,14 @@ pub(super) async fn import(
 }
 
 /// Spools the body to a private file and validates each line.
-async fn spool(mut body: Body, rules: Arc<Ruleset>, domain: Option<String>) -> Result<ValidatedImport, ApiProblem> {
+async fn spool(
+    mut body: Body,
+    rules: Arc<Ruleset>,
+    domain: Option<String>,
+    may_use_patterns: bool,
+) -> Result<ValidatedImport, ApiProblem> {
     let (sender, receiver) = mpsc::channel::<Bytes>(16);
-    let checking = tokio::task::spawn_blocking(move || check(receiver, &rules, domain.as_deref()));
+    let checking = tokio::task::spawn_blocking(move || check(receiver, &rules, domain.as_deref(), may_use_patterns));
     let mut length = 0;
     let mut broken = None;
     loop {
@@ -205,7 +212,12 @@ fn failed(why: &str) -> ApiProblem {
     ApiProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "import_failed", why.to_owned())
 }
 
-fn check(pieces: mpsc::Receiver<Bytes>, rules: &Ruleset, domain: Option<&str>) -> Result<ValidatedImport, ApiProblem> {
+fn check(
+    pieces: mpsc::Receiver<Bytes>,
+    rules: &Ruleset,
+    domain: Option<&str>,
+    may_use_patterns: bool,
+) -> Result<ValidatedImport, ApiProblem> {
     let io_failed = |error: std::io::Error| failed(&format!("the lines can't be stored on disk: {error}"));
     let mut out = BufWriter::new(tempfile::tempfile().map_err(io_failed)?);
     let (mut faults_found, mut first_lines) = (ImportFaults::default(), HashMap::new());
@@ -230,6 +242,11 @@ fn check(pieces: mpsc::Receiver<Bytes>, rules: &Ruleset, domain: Option<&str>) -
         match change(&line, rules, domain) {
             Err(faults) => faults.into_iter().for_each(|fault| faults_found.add(number, &fault.at, fault.what)),
             Ok((name, _)) => {
+                if !may_use_patterns && Pattern::new(&name.name).is_wild() {
+                    let what =
+                        format!("{:?} stands for many callers: its import needs the scope `emergency`", name.name);
+                    faults_found.add(number, "api_key", what);
+                }
                 if let Some(first) = first_lines.insert(hasher.hash_one((&name.domain, &name.name)), number) {
                     faults_found.add(number, "api_key", format!("{:?} is also in line {first}", name.name));
                 }

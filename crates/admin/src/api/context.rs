@@ -37,6 +37,12 @@ impl RequestContext {
         self.principal.require(scope)
     }
 
+    /// Fails if the caller lacks the scope `emergency`; `action` says what needs it.
+    pub(crate) fn require_emergency(&self, action: &str) -> Result<(), ApiProblem> {
+        self.require(AccessScope::Emergency)
+            .map_err(|problem| ApiProblem { detail: format!("{}: {action}", problem.detail), ..problem })
+    }
+
     /// The idempotency record of a write with this body, if the request has a key; `answer` is the response to a retry.
     pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;

@@ -169,6 +169,8 @@ pub(super) async fn put(
             let there = api.limiter().tenants().wildcard_counts().quotas;
             records::check_capacity(there, MAX_WILDCARDS, "quotas whose names have a *")?;
         }
+        let before = stored.map(records::parse_document::<QuotaDocument>).transpose()?;
+        require_for_many(&context, &caller, [before.as_ref(), Some(&document)])?;
         document.reset_by = reset.then(|| now.as_micros());
         let to_json = to_json(domain, &caller, &document, now);
         Ok(PreparedWrite::new(&document, to_json))
@@ -204,7 +206,31 @@ pub(super) async fn delete(
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?;
     let name = RecordName::new(RecordKind::Quota, domain.name(), &caller);
-    records::delete(&api, &context, name, "quota.delete", json!({"api_key": caller, "deleted": true})).await
+    let prepare = |stored: Option<&StoredRecord>| {
+        let before = stored.map(records::parse_document::<QuotaDocument>).transpose()?;
+        require_for_many(&context, &caller, [before.as_ref(), None])?;
+        Ok(PreparedWrite::deleted(json!({"api_key": caller, "deleted": true})))
+    };
+    records::delete_checked(&api, &context, name, "quota.delete", prepare).await
+}
+
+/// Fails if a quota before or after the write is that of all callers, or unlimited or 0 for those that match a pattern, and the
+/// caller could not set a kill switch or a block.
+fn require_for_many(
+    context: &RequestContext,
+    caller: &str,
+    documents: [Option<&QuotaDocument>; 2],
+) -> Result<(), ApiProblem> {
+    if !Pattern::new(caller).is_wild() {
+        return Ok(());
+    }
+    if caller.chars().all(|c| c == '*') {
+        return context.require_emergency("it is needed for a quota of all callers");
+    }
+    match documents.into_iter().flatten().any(QuotaDocument::is_drastic) {
+        true => context.require_emergency("it is needed for a quota of many callers that is unlimited or 0"),
+        false => Ok(()),
+    }
 }
 
 /// The current quota stays until the new one begins, if that is later.

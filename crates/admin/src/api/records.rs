@@ -226,8 +226,19 @@ pub(super) async fn delete(
     action: &'static str,
     answer: Value,
 ) -> ApiResult {
+    delete_checked(api, context, name, action, |_| Ok(PreparedWrite::deleted(answer.clone()))).await
+}
+
+/// Deletes an existing record, if `prepare` returns a deletion for it.
+pub(super) async fn delete_checked(
+    api: &Api,
+    context: &RequestContext,
+    name: RecordName,
+    action: &'static str,
+    prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
+) -> ApiResult {
     let writing = RecordWrite { context, name, action, reason: String::new(), body: b"" };
-    write(api, writing, |_| Ok(PreparedWrite::deleted(answer.clone()))).await
+    write(api, writing, prepare).await
 }
 
 /// Writes what `prepare` returns for the stored record. No update is lost: after a concurrent write it is prepared again, or the

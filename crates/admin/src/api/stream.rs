@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http_body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -61,9 +61,7 @@ pub(super) fn lines() -> (LineSender, Response) {
 /// A response of events, and its sender.
 pub(super) fn events() -> (LineSender, Response) {
     let (lines, body) = channel();
-    let mut response = with_content_type(body, HeaderValue::from_static("text/event-stream"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    (lines, response)
+    (lines, with_content_type(body, HeaderValue::from_static("text/event-stream")))
 }
 
 /// A response with a body of JSON lines.

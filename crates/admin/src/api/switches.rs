@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::Timestamp;
-use tollgate_control::{RecordFilter, RecordName};
+use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, SwitchDocument, SwitchMode};
@@ -66,7 +66,7 @@ pub(super) async fn put(
     let body = body.read_new(&api, &context).await?;
     let switch: SwitchBody = body::parse(&body)?;
     if switch.mode == SwitchMode::Off {
-        context.require(AccessScope::Emergency)?;
+        context.require_emergency("it is needed to switch rules off")?;
     }
     let name = name(&path);
     // A kill switch for a missing target would have no effect.
@@ -81,7 +81,11 @@ pub(super) async fn put(
     let writing =
         RecordWrite { context: &context, name, action: "switch.put", reason: document.reason.clone(), body: &body };
     let answer = to_json(&writing.name, &document, api.now());
-    records::write(&api, writing, |_| Ok(PreparedWrite::new(&document, answer.clone()))).await.map_err(Into::into)
+    let prepare = |stored: Option<&StoredRecord>| {
+        check_replaced(&context, stored, api.now())?;
+        Ok(PreparedWrite::new(&document, answer.clone()))
+    };
+    records::write(&api, writing, prepare).await.map_err(Into::into)
 }
 
 /// Show a switch
@@ -115,7 +119,20 @@ pub(super) async fn delete(
     let name = name(&path);
     let mut answer = target_json(&name);
     answer["deleted"] = json!(true);
-    records::delete(&api, &context, name, "switch.delete", answer).await
+    let prepare = |stored: Option<&StoredRecord>| {
+        check_replaced(&context, stored, api.now())?;
+        Ok(PreparedWrite::deleted(answer.clone()))
+    };
+    records::delete_checked(&api, &context, name, "switch.delete", prepare).await
+}
+
+/// Fails if the write would end a kill switch, and the caller could not set one.
+fn check_replaced(context: &RequestContext, stored: Option<&StoredRecord>, now: Timestamp) -> Result<(), ApiProblem> {
+    let Some(before) = stored.map(records::parse_document::<SwitchDocument>).transpose()? else { return Ok(()) };
+    if before.mode == SwitchMode::Off && before.expires_at.is_none_or(|end| end.0 > now) {
+        context.require_emergency("it is needed to end a kill switch")?;
+    }
+    Ok(())
 }
 
 /// Requires the scope `rules` or `emergency`.

@@ -9,7 +9,7 @@ use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Ruleset, Span, Throttl
 
 use crate::store_of_record::ControlPlane;
 
-/// Limits attempts with unknown tokens.
+/// Counts attempts with unknown tokens, and limits the responses to them.
 pub(super) struct Logins {
     throttler: Mutex<Throttler<MemoryStore<ControlClock>>>,
     failed: Counter,
@@ -46,19 +46,14 @@ impl Logins {
         Ok(Logins { throttler: Mutex::new(Throttler::new(limiter, "admin-logins")), failed })
     }
 
-    /// Whether this address may try. `None` is a Unix socket.
-    pub(super) fn is_allowed(&self, address: Option<IpAddr>) -> bool {
-        self.take(address, 0) > 0
-    }
-
-    /// Records a failed attempt.
-    pub(super) fn record_failure(&self, address: Option<IpAddr>) {
+    /// Records a failed attempt. Returns whether the address has had fewer than it may. `None` is a Unix socket.
+    pub(super) fn record_failure(&self, address: Option<IpAddr>) -> bool {
         self.failed.inc();
-        self.take(address, 1);
+        self.take(address)
     }
 
-    /// Takes units and returns the remaining ones.
-    fn take(&self, address: Option<IpAddr>, units: u64) -> u64 {
+    /// Takes a unit, if there is one.
+    fn take(&self, address: Option<IpAddr>) -> bool {
         let (v4, v6);
         let key = match address {
             None => &b"unix"[..],
@@ -72,9 +67,9 @@ impl Logins {
             }
         };
         let mut throttler = self.throttler.lock().unwrap_or_else(PoisonError::into_inner);
-        let reading = poll_once(throttler.take(key, &FAILURES, units));
+        let reading = poll_once(throttler.take(key, &FAILURES, 1));
         // The memory store answers at once, and the limit is valid.
-        reading.and_then(Result::ok).map_or(0, |reading| reading.remaining)
+        reading.and_then(Result::ok).is_some_and(|reading| reading.admits)
     }
 }
 

@@ -6,6 +6,7 @@
 mod file;
 mod logins;
 mod origin;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{AUTHORIZATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use super::scopes::{AccessScope, AccessScopes, Principal};
 use crate::problem::ApiProblem;
@@ -24,8 +25,9 @@ use crate::store_of_record::ControlPlane;
 use crate::tokens::{TokenIndex, bearer};
 pub use file::TokenFile;
 use logins::Logins;
+use refusals::{Refusals, Source};
 use tollgate_net::tls::sans::San;
-use tollgate_net::{Address, Stream};
+use tollgate_net::{Address, Closing, Stream};
 use tollgate_telemetry::metrics::Metrics;
 
 /// Authenticates clients.
@@ -35,6 +37,8 @@ pub struct Auth {
     file: Option<Arc<TokenFile>>,
     identities: Vec<Identity>,
     logins: Logins,
+    refusals: Refusals,
+    control: Arc<ControlPlane>,
     /// Whether the listener can only be reached from this machine.
     is_local: bool,
 }
@@ -60,6 +64,8 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientPeer {
     address: PeerAddress,
+    /// The address of this machine that it connected to.
+    local: Option<IpAddr>,
     /// The names in its certificate, if it presented one.
     names: Option<Arc<[San]>>,
 }
@@ -74,11 +80,14 @@ enum PeerAddress {
 
 /// Why a request is rejected.
 #[derive(Debug)]
-enum AuthError {
-    /// Authentication failed or is missing.
-    ApiProblem(ApiProblem),
-    TooManyFailures,
+struct AccessRefused {
+    /// The reason in the audit log.
+    reason: &'static str,
+    problem: ApiProblem,
 }
+
+/// The code of the response to an address that presented too many invalid tokens.
+const TOO_MANY_LOGINS: &str = "too_many_logins";
 
 impl ClientPeer {
     pub fn from_stream(stream: &Stream) -> ClientPeer {
@@ -88,13 +97,15 @@ impl ClientPeer {
             None => PeerAddress::Unknown,
         };
         let names = stream.certificate().map(|shown| San::from_certificate(shown).unwrap_or_default().into());
-        ClientPeer { address, names }
+        ClientPeer { address, local: stream.local_address(), names }
     }
 
+    /// Whether both ends are on this machine. A loopback address of the client alone does not say so: sidecars forward the requests
+    /// of others from one.
     fn is_local(&self) -> bool {
         match self.address {
             PeerAddress::Unix => true,
-            PeerAddress::Ip(address) => address.is_loopback(),
+            PeerAddress::Ip(address) => address.is_loopback() && self.local.is_some_and(|local| local.is_loopback()),
             PeerAddress::Unknown => false,
         }
     }
@@ -126,8 +137,13 @@ impl Auth {
         metrics: &Metrics,
     ) -> Result<Auth, String> {
         let AuthConfig { file, identities, is_open } = setup;
-        let logins = Logins::new(control, metrics.admin_logins_failed())?;
-        Ok(Auth { tokens, file, identities, logins, is_local: !is_open })
+        let logins = Logins::new(control.clone(), metrics.admin_logins_failed())?;
+        Ok(Auth { tokens, file, identities, logins, refusals: Refusals::default(), control, is_local: !is_open })
+    }
+
+    /// Writes summaries of refused access to the audit log, until the server is about to stop.
+    pub async fn audit_refusals(self: Arc<Auth>, closing: Closing) {
+        self.refusals.follow(&self.control, closing).await;
     }
 
     /// A local listener without configuration.
@@ -169,7 +185,7 @@ impl Auth {
         !self.identities.is_empty()
     }
 
-    fn authenticate(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AuthError> {
+    fn authenticate(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AccessRefused> {
         if origin::is_foreign(headers) {
             let detail = "the request comes from a web page of another site; use a program or a page of this listener";
             return Err(forbidden("cross_site", detail));
@@ -187,16 +203,14 @@ impl Auth {
             None => {}
         }
         if self.is_configured() {
-            return Err(unauthorized("present a token: Authorization: Bearer tg_…"));
+            return Err(unauthorized("no_credentials", "present a token: Authorization: Bearer tg_…"));
         }
         self.by_address(peer, headers)
     }
 
-    fn by_token(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AuthError> {
-        if !self.logins.is_allowed(peer.ip()) {
-            return Err(AuthError::TooManyFailures);
-        }
-        let secret = bearer(headers).ok_or_else(|| unauthorized("use Authorization: Bearer tg_…"))?;
+    fn by_token(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AccessRefused> {
+        let malformed = || unauthorized("no_credentials", "use Authorization: Bearer tg_…");
+        let secret = bearer(headers).ok_or_else(malformed)?;
         let from = peer.text();
         if let Some(holder) = self.tokens.find(secret) {
             return Ok(Principal { name: format!("token {}", holder.name), from, scopes: holder.scopes });
@@ -204,9 +218,16 @@ impl Auth {
         if self.file.as_ref().is_some_and(|file| file.matches(secret)) {
             return Ok(Principal { name: file::NAME.to_owned(), from, scopes: AccessScopes::all() });
         }
-        self.logins.record_failure(peer.ip());
-        tracing::debug!(%from, "an invalid token was presented");
-        Err(unauthorized("the token is unknown or no longer in force"))
+        // Valid tokens are accepted before: others at the same address can't lock their holders out. Secrets are too long to be
+        // guessed, so the limit only bounds what is answered and recorded.
+        match self.logins.record_failure(peer.ip()) {
+            true => Err(unauthorized("unknown_token", "the token is unknown or no longer in force")),
+            false => {
+                let detail = "too many invalid tokens from this address; wait";
+                let problem = ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_LOGINS, detail);
+                Err(AccessRefused { reason: "unknown_token", problem })
+            }
+        }
     }
 
     fn by_certificate(&self, peer: &ClientPeer) -> Option<Principal> {
@@ -222,8 +243,12 @@ impl Auth {
         Some(principal(first, matching.fold(AccessScopes::default(), |all, one| all.union(one.scopes))))
     }
 
-    /// Without configuration, clients on this machine are accepted.
-    fn by_address(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AuthError> {
+    /// Without configuration, clients on this machine are accepted, if no others can reach the listener.
+    fn by_address(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<Principal, AccessRefused> {
+        if !self.is_local {
+            let detail = "the listener can be reached from other machines, so nobody is accepted without a token; set admin_token_file, or create a token while the server listens on 127.0.0.1";
+            return Err(forbidden("not_local", detail));
+        }
         if !peer.is_local() {
             let detail = "without a token only clients on this machine are accepted; create one with `tollgate token create`, or set admin_token_file";
             return Err(forbidden("not_local", detail));
@@ -235,44 +260,78 @@ impl Auth {
         }
         Ok(Principal { name: "loopback".to_owned(), from: peer.text(), scopes: AccessScopes::all() })
     }
-}
 
-fn unauthorized(detail: &str) -> AuthError {
-    AuthError::ApiProblem(ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
-}
-
-fn forbidden(code: &'static str, detail: &str) -> AuthError {
-    AuthError::ApiProblem(ApiProblem::new(StatusCode::FORBIDDEN, code, detail))
-}
-
-impl IntoResponse for AuthError {
-    fn into_response(self) -> Response {
-        match self {
-            AuthError::ApiProblem(problem) => problem.into_response(),
-            AuthError::TooManyFailures => {
-                let detail = "too many invalid tokens from this address; wait";
-                let mut response =
-                    ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", detail).into_response();
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(logins::WAIT.as_secs()));
-                response
-            }
+    /// Checks access to a page that needs no credentials. A web page can reach a loopback listener from a browser on this machine,
+    /// by a name that it makes resolve to it: such a name is only accepted with credentials.
+    fn check_page(&self, peer: &ClientPeer, headers: &HeaderMap) -> Result<(), AccessRefused> {
+        let is_exposed = self.is_local && peer.address != PeerAddress::Unix;
+        if !is_exposed || !origin::may_be_rebound(headers) || self.authenticate(peer, headers).is_ok() {
+            return Ok(());
         }
+        let detail = "the listener must be addressed as 127.0.0.1, [::1], localhost or by an IP address; with a token, by any name";
+        Err(forbidden("wrong_host", detail))
     }
+
+    fn record(
+        &self,
+        peer: &ClientPeer,
+        name: Option<String>,
+        refused: (&'static str, StatusCode),
+        request: (&Method, &Uri),
+    ) {
+        let (reason, status) = refused;
+        let source = Source { name, from: peer.text(), reason };
+        self.refusals.record(source, status, request, self.control.now());
+    }
+
+    /// Records a refusal, and responds with it.
+    fn refuse(&self, peer: &ClientPeer, refused: AccessRefused, request: &Request) -> Response {
+        let AccessRefused { reason, problem } = refused;
+        self.record(peer, None, (reason, problem.status), (request.method(), request.uri()));
+        let is_login = problem.code == TOO_MANY_LOGINS;
+        let mut response = problem.into_response();
+        if is_login {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(logins::WAIT.as_secs()));
+        }
+        response
+    }
+}
+
+fn unauthorized(reason: &'static str, detail: &str) -> AccessRefused {
+    AccessRefused { reason, problem: ApiProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail) }
+}
+
+fn forbidden(code: &'static str, detail: &str) -> AccessRefused {
+    AccessRefused { reason: code, problem: ApiProblem::new(StatusCode::FORBIDDEN, code, detail) }
+}
+
+fn peer_of(request: &Request) -> ClientPeer {
+    let unknown = || ClientPeer { address: PeerAddress::Unknown, local: None, names: None };
+    request.extensions().get::<ClientPeer>().cloned().unwrap_or_else(unknown)
 }
 
 /// Middleware: authenticates the request and adds the [`Principal`].
 pub(super) async fn authenticate(State(auth): State<Arc<Auth>>, mut request: Request, next: Next) -> Response {
-    let peer = request
-        .extensions()
-        .get::<ClientPeer>()
-        .cloned()
-        .unwrap_or(ClientPeer { address: PeerAddress::Unknown, names: None });
-    match auth.authenticate(&peer, request.headers()) {
-        Ok(principal) => {
-            request.extensions_mut().insert(principal);
-            next.run(request).await
-        }
-        Err(refused) => refused.into_response(),
+    let peer = peer_of(&request);
+    let principal = match auth.authenticate(&peer, request.headers()) {
+        Ok(principal) => principal,
+        Err(refused) => return auth.refuse(&peer, refused, &request),
+    };
+    let (method, uri, name) = (request.method().clone(), request.uri().clone(), principal.name.clone());
+    request.extensions_mut().insert(principal);
+    let response = next.run(request).await;
+    if response.status() == StatusCode::FORBIDDEN {
+        auth.record(&peer, Some(name), ("forbidden", StatusCode::FORBIDDEN), (&method, &uri));
+    }
+    response
+}
+
+/// Middleware of pages that need no credentials.
+pub(super) async fn guard_page(State(auth): State<Arc<Auth>>, request: Request, next: Next) -> Response {
+    let peer = peer_of(&request);
+    match auth.check_page(&peer, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => auth.refuse(&peer, refused, &request),
     }
 }
 
@@ -283,6 +342,6 @@ pub(super) async fn require_read(request: Request, next: Next) -> Response {
             Ok(()) => next.run(request).await,
             Err(problem) => problem.into_response(),
         },
-        None => unauthorized("the request is not authenticated").into_response(),
+        None => unauthorized("no_credentials", "the request is not authenticated").problem.into_response(),
     }
 }

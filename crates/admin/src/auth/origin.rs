@@ -3,7 +3,7 @@
 //! A page of another site can send requests to this machine, and by DNS rebinding even read the responses. It can't choose `Host`,
 //! `Origin` and `Sec-Fetch-Site`, which identify it.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue};
@@ -29,6 +29,16 @@ pub(super) fn is_for_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     host.to_str().is_ok_and(is_loopback)
+}
+
+/// Whether the `Host` of a request is a name that DNS could have resolved to this machine for a web page. An IP address is not, nor
+/// is a missing `Host`, which browsers always send.
+pub(super) fn may_be_rebound(headers: &HeaderMap) -> bool {
+    let is_address =
+        |host: &str| host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    headers.contains_key(HOST)
+        && !is_for_loopback(headers)
+        && !headers.get_all(HOST).iter().all(|host| host.to_str().is_ok_and(is_address))
 }
 
 /// `localhost`, `127.0.0.1` and the like, `[::1]`; with or without a port.
@@ -77,6 +87,23 @@ mod tests {
             "localhost@evil.example",
         ] {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_names_can_be_rebound() {
+        let headers = |hosts: &[&'static str]| -> HeaderMap {
+            hosts.iter().map(|host| (HOST, HeaderValue::from_static(host))).collect()
+        };
+        for hosts in
+            [&[][..], &["localhost:8070"], &["127.0.0.1"], &["10.0.0.1:8070"], &["[2001:db8::1]:1"], &["[::1]"]]
+        {
+            assert!(!may_be_rebound(&headers(hosts)), "{hosts:?}");
+        }
+        for hosts in
+            [&["evil.example"][..], &["evil.example:8070"], &["10.0.0.1.evil.example"], &["localhost", "evil"], &[""]]
+        {
+            assert!(may_be_rebound(&headers(hosts)), "{hosts:?}");
         }
     }
 

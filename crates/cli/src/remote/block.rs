@@ -1,11 +1,12 @@
 //! `tollgate block`: blocked callers and address ranges.
 
-use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
 
 use super::CommandResult;
 use super::client::{AdminClient, ApiRequest};
 use super::expiry::ExpiryArgs;
+use super::path::ApiPath;
 use super::resource::{Action, RequestBody, Resource};
 use super::show;
 
@@ -19,6 +20,8 @@ pub(crate) enum BlockAction {
         /// A caller, a name with *, an address or a network
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         who: String,
+        #[command(flatten)]
+        subject: SubjectArgs,
         /// The status of its responses: 403 or 429; 403 by default
         #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(403..=429), conflicts_with = "shadow")]
         status: Option<u16>,
@@ -46,13 +49,31 @@ pub(crate) enum BlockAction {
     Show {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         who: String,
+        #[command(flatten)]
+        subject: SubjectArgs,
     },
     /// Remove a block
     #[command(after_help = "Example:\n  tollgate block remove 192.0.2.0/24")]
     Remove {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         who: String,
+        #[command(flatten)]
+        subject: SubjectArgs,
     },
+}
+
+/// The option that tells callers from addresses.
+#[derive(Debug, Args)]
+pub(crate) struct SubjectArgs {
+    /// It is the name of a caller, even if it looks like an address
+    #[arg(long)]
+    caller: bool,
+}
+
+impl SubjectArgs {
+    fn path(&self, who: &str, domain: Option<&str>) -> ApiPath {
+        BLOCKS.path(&[who], domain).with("range", self.caller.then_some("false"))
+    }
 }
 
 const BLOCKS: Resource = Resource {
@@ -75,10 +96,10 @@ const BLOCKS: Resource = Resource {
 impl Action for BlockAction {
     fn run(&self, client: &AdminClient, domain: Option<&str>) -> CommandResult {
         match self {
-            BlockAction::Add { who, status, shadow, reason, expiry } => {
+            BlockAction::Add { who, subject, status, shadow, reason, expiry } => {
                 let body = RequestBody::new().with("status", *status).with("shadow", shadow.then_some(true));
                 let body = expiry.add_to(body.with("reason", Some(reason.as_str())));
-                let response = client.send(ApiRequest::put(BLOCKS.path(&[who], domain)).json(body))?;
+                let response = client.send(ApiRequest::put(subject.path(who, domain)).json(body))?;
                 show::print(client, &response, |block| {
                     let (who, end) = (show::clean(&show::text(&block["name"])), show::expiry(&block["expires_at"]));
                     format!("{who} is blocked; until: {end}; `tollgate block remove` ends it\n")
@@ -87,10 +108,10 @@ impl Action for BlockAction {
             BlockAction::List { prefix, limit } => {
                 BLOCKS.list(client, &BLOCKS.path(&[], domain).with("prefix", prefix.as_deref()), *limit)
             }
-            BlockAction::Show { who } => BLOCKS.show(client, BLOCKS.path(&[who], domain)),
-            BlockAction::Remove { who } => {
+            BlockAction::Show { who, subject } => BLOCKS.show(client, subject.path(who, domain)),
+            BlockAction::Remove { who, subject } => {
                 let done = format!("{} is no longer blocked", show::clean(who));
-                Resource::delete(client, BLOCKS.path(&[who], domain), &done)
+                Resource::delete(client, subject.path(who, domain), &done)
             }
         }
     }

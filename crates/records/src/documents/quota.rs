@@ -1,7 +1,7 @@
 //! Quotas: the tiers and overrides of callers.
 
 use serde::{Deserialize, Serialize};
-use tollgate_rules::tenants::{Override, Quota, QuotaStage, Selector, TimeRange};
+use tollgate_rules::tenants::{Override, OverrideCap, Quota, QuotaStage, Selector, TimeRange};
 
 use super::limit_terms::selector;
 use super::{BillingAnchor, FieldFaults, LimitTerms, during};
@@ -105,6 +105,17 @@ impl QuotaDocument {
             }
         }
         QuotaStage { during: own, tier: self.tier.clone(), overrides }
+    }
+
+    /// Whether one of its limits is `unlimited` or 0: for many callers, that is a kill switch or a block.
+    pub fn is_drastic(&self) -> bool {
+        let is_drastic = |one: &OverrideDocument| {
+            matches!(
+                one.terms().to_cap("", &mut FieldFaults::default()),
+                Some(OverrideCap::Unlimited | OverrideCap::Amount(0) | OverrideCap::Rate { amount: 0, .. })
+            )
+        };
+        self.overrides.iter().any(is_drastic) || self.next.as_ref().is_some_and(|next| next.is_drastic())
     }
 
     /// The period of this quota, without the one that replaces it.

@@ -1,7 +1,9 @@
 //! Rules above the files.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use tollgate_rules::limit_text::{self, LimitText};
 
 /// A version of a rule above the files.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -48,4 +50,23 @@ impl RuleState {
             RuleState::Off => "off",
         }
     }
+}
+
+impl RuleDocument {
+    /// Whether it puts a rule out of force: by its state, by its mode, or without a limit for anybody.
+    pub fn is_off(&self) -> bool {
+        if matches!(self.state, RuleState::Draft | RuleState::Pending) {
+            return false;
+        }
+        let rule: Value = serde_json::from_str(self.rule.get()).unwrap_or_default();
+        let is_unlimited = match &rule["limit"] {
+            Value::Object(tiers) => !tiers.is_empty() && tiers.values().all(is_unlimited),
+            limit => is_unlimited(limit),
+        };
+        self.state == RuleState::Off || rule["mode"] == "off" || is_unlimited
+    }
+}
+
+fn is_unlimited(limit: &Value) -> bool {
+    limit.as_str().is_some_and(|text| matches!(limit_text::limit(text), Ok(LimitText::Unlimited)))
 }

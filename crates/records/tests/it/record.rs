@@ -84,6 +84,8 @@ fn a_kind_knows_its_name_and_what_it_is_for() {
         ("block", true, true),
         ("token", false, true),
         ("counter", false, false),
+        ("access", false, false),
+        ("control", false, false),
     ];
     assert_eq!(rows, expected);
     assert_eq!(row(RecordKind::Unknown), ("unknown", false, false));

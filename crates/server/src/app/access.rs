@@ -42,7 +42,7 @@ impl AccessGuards {
             Some(why) if !admin.as_envoy => return Err(why),
             Some(_) => tracing::warn!(
                 "admin: {address} can be reached from other machines, like that of envoyproxy/ratelimit, and there is no access control: \
-                 other machines get metrics and health only, this machine everything; set admin_token_file to give others access"
+                 everybody gets metrics and health, nobody the rest; set admin_token_file, or admin to 127.0.0.1"
             ),
             None if !auth.is_configured() && *address != Address::Off => {
                 tracing::info!("admin API: loopback only (no token configured); `tollgate token create` creates one")
@@ -60,7 +60,10 @@ impl AccessGuards {
                 "checks need a token, but there is none: they are refused until `tollgate token create` creates one with the scope check"
             );
         }
-        Ok(AccessGuards { keys, auth: Arc::new(auth) })
+        let auth = Arc::new(auth);
+        let audited = auth.clone();
+        tasks.add(move |closing| async move { audited.audit_refusals(closing).await });
+        Ok(AccessGuards { keys, auth })
     }
 }
 

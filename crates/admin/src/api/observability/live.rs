@@ -14,6 +14,7 @@ use tollgate_records::Rfc3339;
 
 use super::activity::{self, RuleNumbers};
 use super::overview::overview;
+use super::shares::{MAX_CALLER_STREAMS, MAX_STREAMS, NoPlace};
 use super::{AdminState, items};
 use crate::api::extract::{Query, flag};
 use crate::api::stream::{ClientGone, LineSender, events};
@@ -38,8 +39,6 @@ struct StreamState {
     sustained: HashSet<String>,
 }
 
-/// Live streams of this server.
-pub(super) const MAX_STREAMS: usize = 32;
 /// Rules are sent every second sample; samples are taken once a second.
 const RULES_EVERY_SAMPLES: u64 = 2;
 /// A comment is sent after this time without events.
@@ -66,10 +65,15 @@ pub(crate) async fn follow(
 ) -> ApiResult {
     context.require(AccessScope::Read)?;
     let rules = flag("rules", query.rules.as_deref())?;
-    let Ok(permit) = state.streams.clone().try_acquire_owned() else {
-        let detail = format!("this server has {MAX_STREAMS} live streams, the maximum; close one");
-        return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail));
-    };
+    let permit = state.streams.take(&context.principal.name).map_err(|no_place| {
+        let detail = match no_place {
+            NoPlace::Full => format!("this server has {MAX_STREAMS} live streams, the maximum; close one"),
+            NoPlace::OfCaller => {
+                format!("{} has {MAX_CALLER_STREAMS} live streams, its share; close one", context.principal.name)
+            }
+        };
+        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+    })?;
     let (out, response) = events();
     tokio::spawn(async move {
         let _permit = permit;

@@ -10,6 +10,7 @@ pub(super) mod items;
 pub(super) mod live;
 pub(super) mod me;
 pub(super) mod overview;
+mod shares;
 pub(super) mod sustained;
 pub(super) mod tiers;
 pub(super) mod top;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use tollgate::{Limiter, Span};
 use tollgate_observe::LimitResults;
 
@@ -27,6 +27,7 @@ use super::{Api, RequestContext};
 use crate::auth::Auth;
 use crate::observe::{KeyVisibility, Observability};
 use crate::scopes::AccessScope;
+use shares::StreamShares;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
@@ -39,8 +40,7 @@ pub(crate) struct AdminState {
     pub health: Arc<Health>,
     pub control: Api,
     pub auth: Arc<Auth>,
-    /// Permits of live streams.
-    streams: Arc<Semaphore>,
+    streams: Arc<StreamShares>,
 }
 
 /// Results of a limit, as JSON.
@@ -73,14 +73,7 @@ impl AdminState {
         control: Api,
         auth: Arc<Auth>,
     ) -> AdminState {
-        AdminState {
-            observability,
-            metrics,
-            health,
-            control,
-            auth,
-            streams: Arc::new(Semaphore::new(live::MAX_STREAMS)),
-        }
+        AdminState { observability, metrics, health, control, auth, streams: Arc::default() }
     }
 
     fn limiter(&self) -> &Limiter<Counters> {

@@ -20,6 +20,7 @@ use tollgate_records::documents::{RuleDocument, RuleState};
 
 use super::extract::{DomainQuery, PathParams, Query};
 use super::names::{self, ListPage};
+use super::records::PreparedWrite;
 use super::{Api, ApiProblem, ApiResult, RequestContext, records};
 use crate::scopes::AccessScope;
 
@@ -123,7 +124,25 @@ pub(super) async fn delete(
     context.require(AccessScope::Rules)?;
     let name = rule_name(&api, &query, &rule)?;
     let answer = json!({"rule_id": rule, "domain": name.domain, "deleted": true});
-    records::delete(&api, &context, name, "rule.delete", answer).await
+    let prepare = |stored: Option<&StoredRecord>| {
+        let before = stored.map(records::parse_document::<RuleDocument>).transpose()?;
+        require_for_off(&context, before.as_ref(), None)?;
+        Ok(PreparedWrite::deleted(answer.clone()))
+    };
+    records::delete_checked(&api, &context, name, "rule.delete", prepare).await
+}
+
+/// Fails if the write puts a rule out of force, or in force again, and the caller could not set a kill switch.
+fn require_for_off(
+    context: &RequestContext,
+    before: Option<&RuleDocument>,
+    after: Option<&RuleDocument>,
+) -> Result<(), ApiProblem> {
+    match (after.is_some_and(RuleDocument::is_off), before.is_some_and(RuleDocument::is_off)) {
+        (true, _) => context.require_emergency("it is needed to put a rule out of force"),
+        (false, true) => context.require_emergency("it is needed to put a rule in force that is off"),
+        (false, false) => Ok(()),
+    }
 }
 
 /// The name of a rule's record. Its domain need not exist any more.

@@ -18,7 +18,7 @@ use super::super::records::{self, PreparedWrite, RecordWrite};
 use super::super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, expiry, names};
 use super::validate::{validate, validate_now};
 use super::versions::{self, version_name};
-use super::{body as rule_body, changes, rule_name};
+use super::{body as rule_body, changes, require_for_off, rule_name};
 use crate::scopes::AccessScope;
 
 /// The query of a put.
@@ -96,7 +96,7 @@ pub(crate) async fn put(
     let write = VersionWrite { name, action: "rule.put", reason: rule_body.reason.clone(), versions };
     records::write(&api, write.writing(&context, &body), |stored| {
         let before = stored.map(records::parse_document::<RuleDocument>).transpose()?;
-        write.prepare(before.as_ref(), document(before.as_ref()), &warnings)
+        write.prepare(&context, before.as_ref(), document(before.as_ref()), &warnings)
     })
     .await
     .map_err(Into::into)
@@ -179,7 +179,7 @@ async fn write_derived(
             true => warnings.clone(),
             false => validate_now(api, &write.name, &document)?,
         };
-        write.prepare(before.as_ref(), document, &warnings)
+        write.prepare(context, before.as_ref(), document, &warnings)
     })
     .await
 }
@@ -209,10 +209,12 @@ impl VersionWrite {
     /// The next version, and the response.
     fn prepare(
         &self,
+        context: &RequestContext,
         before: Option<&RuleDocument>,
         document: RuleDocument,
         warnings: &[FieldFault],
     ) -> Result<PreparedWrite, ApiProblem> {
+        require_for_off(context, before, Some(&document))?;
         let last = before.map_or(self.versions, |before| before.version.max(self.versions));
         let document = RuleDocument { version: last + 1, ..document };
         let mut answer: Value = json!({

@@ -77,6 +77,26 @@ async fn a_caller_may_be_called_like_an_address() {
 }
 
 #[tokio::test]
+async fn a_malformed_network_is_no_caller_unless_it_is_said() {
+    let bench = Bench::new(SHOP).await;
+    for name in ["203.0.113.0%2F33", "203.0.113%2F24", "203.0.113.300", "203.0.113.0-203.0.113.255", "203.0.113.7:443"]
+    {
+        let path = format!("/admin/v1/blocks/{name}");
+        let answered = bench.put(&path, &json!({"reason": "x"})).await;
+        let faults = answered.faults();
+        assert!(faults[0].0 == "range" && faults[0].1.contains("looks like an address"), "{name} {faults:?}");
+        assert_eq!(bench.get(&path).await.code(404), "not_found");
+    }
+    assert_eq!(bench.control.generation(), 0);
+    let path = "/admin/v1/blocks/203.0.113.300";
+    bench.put(path, &json!({"reason": "x", "range": false})).await.ok();
+    assert_eq!(blocked(&bench, "203.0.113.300", "192.0.2.1").await, Some(BlockAction::Forbidden));
+    bench.delete(path).await.ok();
+    bench.put(&format!("{path}?range=false"), &json!({"reason": "x"})).await.ok();
+    assert_eq!(blocked(&bench, "203.0.113.300", "192.0.2.1").await, Some(BlockAction::Forbidden));
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_block_is_reported() {
     let bench = Bench::new(SHOP).await;
     for (name, body, places) in [

@@ -98,3 +98,91 @@ async fn the_kill_switch_is_for_emergencies() {
     assert_eq!(bench.ask_as(&[AccessScope::Rules], ("GET", ALL), &[], "").await.code(403), "forbidden");
     assert_eq!(bench.ask_as(&[AccessScope::Rules], ("DELETE", ALL), &[], "").await.status, 200);
 }
+
+#[tokio::test]
+async fn only_who_may_set_a_kill_switch_may_end_it() {
+    let bench = Bench::new(SHOP).await;
+    let enforce = r#"{"mode": "enforce"}"#;
+    bench.put(ALL, &json!({"mode": "off", "for": "1h"})).await.ok();
+    for (method, body) in [("PUT", enforce), ("DELETE", "")] {
+        let refused = bench.ask_as(&[AccessScope::Rules], (method, ALL), &[], body).await;
+        assert_eq!(refused.code(403), "forbidden");
+        assert!(refused.body["detail"].as_str().unwrap().contains("needed to end a kill switch"), "{}", refused.body);
+    }
+    assert!(bench.decide(&[("api_key", "a")], 11).await.allowed());
+    bench.ask_as(&[AccessScope::Emergency], ("DELETE", ALL), &[], "").await.ok();
+    // One that has ended is nobody's.
+    bench.put(ALL, &json!({"mode": "off", "for": "1h"})).await.ok();
+    bench.pass(3_600);
+    bench.ask_as(&[AccessScope::Rules], ("PUT", ALL), &[], enforce).await.ok();
+}
+
+#[tokio::test]
+async fn a_rule_is_put_out_of_force_by_who_may_set_a_kill_switch() {
+    let bench = Bench::new(SHOP).await;
+    let (rules, both) = (&[AccessScope::Rules][..], &[AccessScope::Rules, AccessScope::Emergency][..]);
+    let path = "/v1/ratelimit/config/per-key";
+    let put = async |scopes, rule: serde_json::Value, state| {
+        let body = json!({"rule": rule, "state": state}).to_string();
+        bench.ask_as(scopes, ("PUT", path), &[], &body).await
+    };
+    let (limited, unlimited) = (
+        json!({"key": ["api_key"], "limit": "5/hour"}),
+        json!({"key": ["api_key"], "limit": {"free": "unlimited", "pro": "unlimited"}}),
+    );
+    let off = json!({"key": ["api_key"], "limit": "5/hour", "mode": "off"});
+    put(rules, limited.clone(), "active").await.ok();
+    for (rule, state) in [(&limited, "off"), (&off, "active"), (&unlimited, "active")] {
+        assert_eq!(put(rules, rule.clone(), state).await.code(403), "forbidden", "{rule} {state}");
+        assert!(!bench.decide(&[("api_key", "a")], 11).await.allowed(), "{rule} {state}");
+    }
+    // What is not in force yet is a proposal.
+    put(rules, off.clone(), "draft").await.ok();
+    let state = |state: &str| json!({"state": state}).to_string();
+    let change =
+        async |scopes, to: &str| bench.ask_as(scopes, ("POST", &format!("{path}/state")), &[], &state(to)).await;
+    assert_eq!(change(rules, "active").await.code(403), "forbidden");
+    put(rules, limited.clone(), "active").await.ok();
+    assert_eq!(change(rules, "off").await.code(403), "forbidden");
+    change(both, "off").await.ok();
+    assert!(bench.decide(&[("api_key", "a")], 11).await.allowed());
+    // Nor is it put in force again by others.
+    for refused in [
+        change(rules, "active").await,
+        put(rules, limited.clone(), "active").await,
+        bench.ask_as(rules, ("DELETE", path), &[], "").await,
+        bench.ask_as(rules, ("POST", &format!("{path}/rollback")), &[], r#"{"version": 1}"#).await,
+    ] {
+        assert_eq!(refused.code(403), "forbidden");
+    }
+    bench.ask_as(both, ("DELETE", path), &[], "").await.ok();
+    assert!(!bench.decide(&[("api_key", "a")], 11).await.allowed());
+}
+
+#[tokio::test]
+async fn a_quota_of_many_callers_is_no_kill_switch() {
+    let bench = Bench::new(SHOP).await;
+    let (quota, both) = (&[AccessScope::Quota][..], &[AccessScope::Quota, AccessScope::Emergency][..]);
+    let limit = |limit: &str| json!({"overrides": [{"rule": "per-key", "limit": limit}]}).to_string();
+    for (caller, body, by_quota) in [
+        ("a", limit("unlimited"), true),
+        ("a", limit("0/day"), true),
+        ("team-*", limit("7/day"), true),
+        ("team-*", limit("unlimited"), false),
+        ("team-*", limit("0/day"), false),
+        ("*", limit("7/day"), false),
+        ("**", limit("7/day"), false),
+        ("*", limit("unlimited"), false),
+    ] {
+        let path = format!("/admin/v1/quotas/{caller}");
+        let status = if by_quota { 200 } else { 403 };
+        assert_eq!(bench.ask_as(quota, ("PUT", &path), &[], &body).await.status, status, "{caller} {body}");
+        assert_eq!(bench.ask_as(both, ("PUT", &path), &[], &body).await.status, 200, "{caller} {body}");
+        assert_eq!(bench.ask_as(quota, ("DELETE", &path), &[], "").await.status, status, "{caller} {body}");
+    }
+    let jsonl = &[("content-type", "application/jsonl")][..];
+    let line = r#"{"api_key": "team-*", "overrides": [{"rule": "per-key", "limit": "unlimited"}]}"#;
+    let import = ("POST", "/admin/v1/import?dry_run");
+    assert_eq!(bench.ask_as(quota, import, jsonl, line).await.code(422), "invalid");
+    assert_eq!(bench.ask_as(both, import, jsonl, line).await.status, 200);
+}

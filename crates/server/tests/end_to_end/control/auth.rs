@@ -106,8 +106,14 @@ fn without_a_token_only_loopback_has_access() {
         ("Sec-Fetch-Site: same-site", 403),
     ];
     for (header, status) in rows {
-        assert_eq!(send(&server, QUOTAS, &[header], &Value::Null).status, status, "{header}");
-        assert_eq!(send(&server, "GET /metrics", &[header], &Value::Null).status, 200, "{header}");
+        let response = send(&server, QUOTAS, &[header], &Value::Null);
+        assert_eq!(response.status, status, "{header}");
+        assert!(response.head.contains("\r\ncache-control: no-store"), "{}", response.head);
+        assert!(response.head.contains("\r\nx-content-type-options: nosniff"), "{}", response.head);
+        let open_page = if header.starts_with("Host: rebound") { 403 } else { 200 };
+        for page in ["GET /metrics", "GET /readyz"] {
+            assert_eq!(send(&server, page, &[header], &Value::Null).status, open_page, "{page} {header}");
+        }
     }
     // A form of a web page can't send JSON.
     let form = "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\
@@ -161,8 +167,17 @@ fn a_public_listener_from_envoys_environment_starts_with_a_warning() {
     let server = builder.start();
     server.wait_for_log("like that of envoyproxy/ratelimit, and there is no access control");
     let to = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert_eq!(send_on(to(), QUOTAS, &[], &Value::Null).status, 200);
-    assert_eq!(send_on(to(), QUOTAS, &["Host: tollgate.internal"], &Value::Null).status, 403);
+    // A sidecar connects from loopback too, on behalf of others.
+    for target in [QUOTAS, "GET /admin/v1/me", "GET /rlconfig"] {
+        assert_eq!(send_on(to(), target, &[], &Value::Null).status, 403, "{target}");
+    }
+    assert_eq!(create_token_on(to()).status, 403);
+    assert_eq!(send_on(to(), "GET /metrics", &["Host: tollgate.internal"], &Value::Null).status, 200);
+    assert_eq!(send_on(to(), "GET /readyz", &[], &Value::Null).status, 200);
+}
+
+fn create_token_on(stream: TcpStream) -> RawResponse {
+    send_on(stream, "POST /admin/v1/tokens", &[], &json!({"name": "ops", "scopes": ALL}))
 }
 
 #[test]
@@ -197,24 +212,37 @@ fn tokens_survive_a_restart_and_revocation_is_immediate() {
 }
 
 #[test]
-fn failed_logins_are_throttled() {
+fn failed_logins_are_throttled_logged_and_audited_and_lock_nobody_out() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
     let ops = create_first_token(&server);
-    let statuses: Vec<u16> =
-        (0..10).map(|_| send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null).status).collect();
+    let guess = || send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null);
+    let statuses: Vec<u16> = (0..10).map(|_| guess().status).collect();
     assert_eq!(statuses, [401; 10]);
-    // One attempt is replenished every 6 s, and the machine may be slow.
-    let throttled = (0..5)
-        .map(|_| send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null))
-        .find(|response| response.status == 429);
+    // One response is replenished every 6 s, and the machine may be slow.
+    let mut throttled = None;
+    for _ in 0..10 {
+        let response = guess();
+        if response.status == 429 {
+            throttled = Some(response);
+        }
+        // From the same address.
+        assert_eq!(send_with_token(&server, &ops, QUOTAS, &Value::Null).status, 200);
+    }
     let throttled = throttled.expect("guesses are throttled");
     assert!(throttled.head.contains("retry-after: 6"), "{}", throttled.head);
     let metrics = send(&server, "GET /metrics", &[], &Value::Null).body;
     let failed = metrics.lines().find_map(|line| line.strip_prefix("tollgate_admin_logins_failed_total "));
-    assert!(failed.unwrap().parse::<u64>().unwrap() >= 10, "{failed:?}");
-    assert!(
-        eventually(|| (send_with_token(&server, &ops, QUOTAS, &Value::Null).status == 200).then_some(())).is_some()
-    );
+    assert_eq!(failed, Some("20"));
+    server.wait_for_log("access to the admin API was refused");
+    let is_audited = || {
+        let log = send_with_token(&server, &ops, "GET /admin/v1/audit?kind=access&name=unknown_token", &Value::Null);
+        let log: Value = serde_json::from_str(&log.body).unwrap();
+        let entry = &log["items"][0];
+        (entry["from"] == "127.0.0.1" && entry["after"]["count"].as_u64()? > 0).then_some(())
+    };
+    assert!(eventually(is_audited).is_some(), "{}", server.log());
+    let warnings = server.log().lines().filter(|line| line.contains("access to the admin API was refused")).count();
+    assert!(warnings < 5, "{}", server.log());
     assert!(!server.log().contains("tg_guessed"));
 }
 

@@ -13,8 +13,12 @@ use tollgate_net::closing::Closer;
 
 /// Begins to listen.
 async fn listen(bench: &Bench, query: &str, closing: &Closing) -> axum::response::Response {
+    listen_as("x", bench, query, closing).await
+}
+
+async fn listen_as(name: &str, bench: &Bench, query: &str, closing: &Closing) -> axum::response::Response {
     let who = Principal {
-        name: "x".to_owned(),
+        name: name.to_owned(),
         from: String::new(),
         scopes: [AccessScope::Read].into_iter().collect::<AccessScopes>(),
     };
@@ -98,20 +102,24 @@ async fn streams_are_bounded_and_one_that_ends_makes_room() {
     let bench = Bench::new(SHOP).await;
     let (_closer, closing) = Closer::new();
     let mut bodies = Vec::new();
-    for _ in 0..32 {
-        let response = listen(&bench, "", &closing).await;
-        assert_eq!(response.status(), 200);
-        let mut body = response.into_body();
-        expect(&mut body, "overview").await;
-        bodies.push(body);
+    // No token takes all of them.
+    for name in ["token a", "token b", "token c", "token d"] {
+        for _ in 0..8 {
+            let response = listen_as(name, &bench, "", &closing).await;
+            assert_eq!(response.status(), 200, "{name}");
+            let mut body = response.into_body();
+            expect(&mut body, "overview").await;
+            bodies.push(body);
+        }
+        assert_eq!(listen_as(name, &bench, "", &closing).await.status(), 503, "{name}");
     }
-    let refused = listen(&bench, "", &closing).await;
+    let refused = listen_as("token e", &bench, "", &closing).await;
     assert_eq!(refused.status(), 503);
     assert_eq!(refused.headers()["content-type"], "application/problem+json");
     bodies.pop();
     // Its end is seen by the task that serves it.
     let mut tries = 0;
-    while listen(&bench, "", &closing).await.status() != 200 {
+    while listen_as("token e", &bench, "", &closing).await.status() != 200 {
         tokio::task::yield_now().await;
         tries += 1;
         assert!(tries < 1_000);

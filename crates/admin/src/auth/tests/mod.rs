@@ -1,5 +1,7 @@
 //! Who is let in, on connections from here and from elsewhere.
 
+mod place;
+
 use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ use tollgate_telemetry::Health;
 /// An admin listener with a store of record of its own.
 struct Served {
     admin: Arc<Admin>,
+    auth: Arc<Auth>,
     metrics: Arc<Metrics>,
     control: Arc<ControlPlane>,
     clock: ManualClock,
@@ -48,6 +51,15 @@ async fn another_server(served: &Served) -> Served {
     served_from(AuthConfig::default(), loaded, tempfile::tempdir().unwrap())
 }
 
+/// A server that others can reach, and its first token, which was made while they could not.
+async fn open_to_others() -> (Served, String) {
+    let first = served(AuthConfig::default()).await;
+    let ops = first.first().await;
+    let place = Some(DbLocation::File(first._folder.path().join("control.db")));
+    let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
+    (served_from(AuthConfig { is_open: true, ..AuthConfig::default() }, loaded, first._folder), ops)
+}
+
 fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
     let file = tollgate_rules::RuleFile {
         name: "r.yaml".to_owned(),
@@ -70,20 +82,30 @@ fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
     let control = ControlPlane::new(loaded, parts);
     let keys = Arc::new(TokenIndex::new(control.clone()));
     let auth = Arc::new(Auth::new(setup, keys, control.clone(), &metrics).unwrap());
-    let admin = Admin::new(metrics.clone(), health, control.clone(), auth, crate::observe::Observability::for_tests());
-    Served { admin, metrics, control, clock, _folder: folder }
+    let observability = crate::observe::Observability::for_tests();
+    let admin = Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability);
+    Served { admin, auth, metrics, control, clock, _folder: folder }
 }
 
-fn peer(address: [u8; 4]) -> ClientPeer {
-    ClientPeer { address: PeerAddress::Ip(Ipv4Addr::from(address).into()), names: None }
+/// A connection from an address to one of this machine.
+fn peer(address: [u8; 4], local: [u8; 4]) -> ClientPeer {
+    ClientPeer {
+        address: PeerAddress::Ip(Ipv4Addr::from(address).into()),
+        local: Some(Ipv4Addr::from(local).into()),
+        names: None,
+    }
 }
 
 fn here() -> ClientPeer {
-    peer([127, 0, 0, 1])
+    peer([127, 0, 0, 1], [127, 0, 0, 1])
 }
 
 fn elsewhere() -> ClientPeer {
-    peer([192, 0, 2, 7])
+    peer([192, 0, 2, 7], [192, 0, 2, 1])
+}
+
+fn on_unix() -> ClientPeer {
+    ClientPeer { address: PeerAddress::Unix, local: None, names: None }
 }
 
 fn certified(names: &[&str]) -> ClientPeer {
@@ -160,7 +182,7 @@ const QUOTAS: &str = "GET /admin/v1/quotas";
 
 #[tokio::test]
 async fn with_nothing_set_up_this_machine_alone_is_let_in() {
-    let served = served(AuthConfig { is_open: true, ..AuthConfig::default() }).await;
+    let served = served(AuthConfig::default()).await;
     let rows: [(ClientPeer, &[&str], u16); 10] = [
         (here(), &[], 200),
         (here(), &["Host: 127.0.0.1:8070"], 200),
@@ -171,14 +193,15 @@ async fn with_nothing_set_up_this_machine_alone_is_let_in() {
         (here(), &["Origin: http://evil.example"], 403),
         (here(), &["Origin: http://localhost", "Sec-Fetch-Site: same-origin"], 200),
         (elsewhere(), &[], 403),
-        (ClientPeer { address: PeerAddress::Unix, names: None }, &["Host: whatever"], 200),
+        (on_unix(), &["Host: whatever"], 200),
     ];
     for (peer, headers, status) in rows {
         for what in [QUOTAS, "GET /rlconfig", "GET /admin/v1/rules", "GET /admin/v1/domains", "GET /admin/v1/tokens"] {
             assert_eq!(served.status(peer.clone(), what, headers).await, status, "{what} {peer:?} {headers:?}");
         }
         for what in ["GET /metrics", "GET /livez", "GET /"] {
-            assert_eq!(served.status(peer.clone(), what, headers).await, 200, "{what} {peer:?} {headers:?}");
+            let status = if headers == ["Host: evil.example"] && what != "GET /" { 403 } else { 200 };
+            assert_eq!(served.status(peer.clone(), what, headers).await, status, "{what} {peer:?} {headers:?}");
         }
     }
     let unknown = served.ask(here(), QUOTAS, &["Authorization: Bearer tg_none"], "").await;
@@ -187,9 +210,8 @@ async fn with_nothing_set_up_this_machine_alone_is_let_in() {
 
 #[tokio::test]
 async fn a_token_is_let_in_for_its_scopes_and_nobody_else_is() {
-    let served = served(AuthConfig { is_open: true, ..AuthConfig::default() }).await;
-    let ops = served.first().await;
-    for peer in [here(), elsewhere(), ClientPeer { address: PeerAddress::Unix, names: None }] {
+    let (served, ops) = open_to_others().await;
+    for peer in [here(), elsewhere(), on_unix()] {
         let nobody = served.ask(peer, QUOTAS, &[], "").await;
         assert_eq!((nobody.status, nobody.code()), (401, "unauthorized"));
         assert!(nobody.head.to_ascii_lowercase().contains("www-authenticate: bearer realm=\"tollgate\""), "{nobody:?}");
@@ -224,8 +246,7 @@ async fn a_token_is_let_in_for_its_scopes_and_nobody_else_is() {
 
 #[tokio::test]
 async fn tokens_end_are_rotated_and_revoked_from_one_request_to_the_next() {
-    let served = served(AuthConfig { is_open: true, ..AuthConfig::default() }).await;
-    let ops = served.first().await;
+    let (served, ops) = open_to_others().await;
     let status = async |token: &str| served.by(token, QUOTAS, &Value::Null).await.status;
 
     let short = served.make(&ops, json!({"name": "short", "scopes": ["read"], "for": "1h"})).await;
@@ -341,8 +362,7 @@ async fn somebody_can_always_manage_tokens_whatever_happens_on_two_servers() {
 
 #[tokio::test]
 async fn a_listener_that_others_reach_keeps_its_last_token() {
-    let served = served(AuthConfig { is_open: true, ..AuthConfig::default() }).await;
-    let ops = served.first().await;
+    let (served, ops) = open_to_others().await;
     let reply = served.by(&ops, "DELETE /admin/v1/tokens/ops", &Value::Null).await;
     assert_eq!((reply.status, reply.code()), (409, "last_token"), "{reply:?}");
 }
@@ -425,28 +445,28 @@ async fn a_token_file_may_do_everything() {
 }
 
 #[tokio::test]
-async fn who_fails_too_often_has_to_wait() {
-    let served = served(AuthConfig { is_open: true, ..AuthConfig::default() }).await;
-    let ops = served.first().await;
+async fn who_fails_too_often_has_to_wait_and_locks_nobody_out() {
+    let (served, ops) = open_to_others().await;
     for number in 1..=10 {
         assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 401);
         assert_eq!(served.failures(), number);
     }
-    for token in ["tg_wrong", &ops] {
-        let reply = served.by(token, QUOTAS, &Value::Null).await;
+    for number in 11..=30 {
+        let reply = served.by("tg_wrong", QUOTAS, &Value::Null).await;
         assert_eq!((reply.status, reply.code()), (429, "too_many_logins"));
         assert!(reply.head.contains("retry-after: 6"), "{reply:?}");
+        assert_eq!(served.failures(), number);
+        // A valid token is accepted from the same address.
+        assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
     }
-    assert_eq!(served.failures(), 10);
-    let authorization = format!("Authorization: Bearer {ops}");
-    assert_eq!(served.status(here(), QUOTAS, &[&authorization]).await, 200);
     served.later(Span::from_secs(6));
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
     assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 401);
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 429);
+    assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 429);
+    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
     // What was no token at all is no guess.
-    assert_eq!(served.status(peer([192, 0, 2, 8]), QUOTAS, &["Authorization: Basic b3Bz"]).await, 401);
-    assert_eq!(served.failures(), 11);
+    let other = peer([192, 0, 2, 8], [192, 0, 2, 1]);
+    assert_eq!(served.status(other, QUOTAS, &["Authorization: Basic b3Bz"]).await, 401);
+    assert_eq!(served.failures(), 32);
 }
 
 #[tokio::test]
