@@ -84,6 +84,9 @@ impl From<ControlWriteError> for ApiProblem {
     fn from(why: ControlWriteError) -> ApiProblem {
         match why {
             ControlWriteError::Off => ApiProblem::off(),
+            ControlWriteError::Unconfirmed(detail) => {
+                ApiProblem::new(StatusCode::CONFLICT, "control_unconfirmed", detail)
+            }
             ControlWriteError::Refused(WriteError::PreconditionFailed { current: now, .. }) => ApiProblem::lost(now),
             ControlWriteError::Refused(WriteError::Stale { .. }) => {
                 let detail = "there are too many concurrent writes; try again";

@@ -20,6 +20,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use tollgate::{LoadOptions, RequestError, RuleProblem, Ruleset};
 
 use remote::block::BlockAction;
+use remote::control::ControlAction;
 use remote::counters::CountersAction;
 use remote::emergency::EmergencyAction;
 use remote::quota::QuotaAction;
@@ -80,6 +81,8 @@ enum Command {
     Why(remote::why::Why),
     /// Manage tokens of the admin API
     Token(GlobalCommand<TokenAction>),
+    /// Show the store of record, and accept another one
+    Control(GlobalCommand<ControlAction>),
     /// Show live activity of a server: decisions, rules, top keys
     #[cfg(feature = "top")]
     Top(remote::top::Top),
@@ -183,6 +186,7 @@ impl Command {
             Command::Audit(audit) => audit.run(),
             Command::Why(why) => why.run(),
             Command::Token(token) => token.run(),
+            Command::Control(control) => control.run(),
             #[cfg(feature = "top")]
             Command::Top(top) => top.run(),
             Command::DemoLoad(load) => load.run(),

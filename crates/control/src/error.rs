@@ -42,7 +42,7 @@ pub enum WriteError {
         /// Its generation; none if it does not exist.
         current: Option<u64>,
     },
-    /// The last write is not the one that the writer requires.
+    /// The last write is not the one that the writer requires, or the database is not the one that the writer knows.
     Stale {
         /// The generation of the last write.
         current: u64,

@@ -24,6 +24,17 @@ impl Db {
         Ok(identity)
     }
 
+    /// The position of the last write.
+    pub async fn position(&self) -> Result<FeedPosition, DbError> {
+        let mut position = FeedPosition::default();
+        self.select(&Statement::new("SELECT generation, identity FROM control"), |row| {
+            position = FeedPosition { generation: row.number(0)?, identity: row.text(1)?.to_owned() };
+            Ok(())
+        })
+        .await?;
+        Ok(position)
+    }
+
     /// Hands out the records that were written past a generation, as they are at one moment, and returns the generation of that
     /// moment. They come in the order of generations; all of them (`after` is 0) come in any order. Records of kinds that only a
     /// newer Tollgate knows are left out.

@@ -44,6 +44,13 @@ pub struct FeedPosition {
     pub generation: u64,
 }
 
+impl FeedPosition {
+    /// Whether this position can be reached from an earlier one: it is in the same database, which was not restored from a backup.
+    pub fn continues(&self, earlier: &FeedPosition) -> bool {
+        self.identity == earlier.identity && self.generation >= earlier.generation
+    }
+}
+
 /// One transaction: all its changes are written, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBatch {
@@ -57,6 +64,9 @@ pub struct WriteBatch {
     pub once: Option<IdempotencyKey>,
     /// Written only if this is the generation of the last write: for a write that depends on more records than it changes.
     pub since: Option<u64>,
+    /// Written only if the database has reached this position. Otherwise it is another one than the writer knows, or was restored from
+    /// a backup.
+    pub known: Option<FeedPosition>,
     /// Whether only the audit log is written, about changes that are not made.
     pub is_note: bool,
     /// The changes, at most [`MAX_CHANGES`](crate::MAX_CHANGES), each to another record.

@@ -10,7 +10,9 @@ use tollgate_records::RecordKind;
 use crate::connection::OPERATION_TIMEOUT;
 use crate::db::{Db, TransactionKind};
 use crate::error::{DbError, Fault, WriteError};
-use crate::model::{Change, IdempotencyKey, Precondition, RecordName, StoredRecord, WriteBatch, WriteOutcome};
+use crate::model::{
+    Change, FeedPosition, IdempotencyKey, Precondition, RecordName, StoredRecord, WriteBatch, WriteOutcome,
+};
 use crate::pool::PooledConnection;
 use crate::records::{STORED_COLUMNS, read_stored};
 use crate::statement::{Row, Statement};
@@ -66,16 +68,20 @@ impl Db {
         committing: &mut bool,
     ) -> Result<Result<WriteOutcome, WriteError>, Fault> {
         let mut connection = self.begin(self.writer(), TransactionKind::Write).await?;
-        let generation = self.next_generation(&mut connection).await?;
+        let next = self.next_generation(&mut connection).await?;
+        let generation = next.generation;
         let replay = match &write.once {
             Some(once) => find_replay(&mut connection, once, write).await?,
             None => None,
         };
         let last = generation - 1;
+        let is_other = |known: &FeedPosition| !FeedPosition { generation: last, ..next.clone() }.continues(known);
         // The records before the write; or the result, if nothing is to be written.
         let checked = match replay {
             Some(replay) => Err(replay),
-            None if write.since.is_some_and(|since| since != last) => Err(Err(WriteError::Stale { current: last })),
+            None if write.since.is_some_and(|since| since != last) || write.known.as_ref().is_some_and(is_other) => {
+                Err(Err(WriteError::Stale { current: last }))
+            }
             None => check_preconditions(&mut connection, &write.changes).await?.map_err(Err),
         };
         let before = match checked {
@@ -126,22 +132,22 @@ impl Db {
     }
 
     /// Locks the one row that all writers lock, and takes the next generation. Other servers are notified by the commit.
-    async fn next_generation(&self, connection: &mut PooledConnection<'_>) -> Result<u64, Fault> {
+    async fn next_generation(&self, connection: &mut PooledConnection<'_>) -> Result<FeedPosition, Fault> {
         let sql = match self.is_postgres() {
             true => {
                 "UPDATE control SET generation = generation + 1 \
-                 RETURNING generation, pg_notify('tollgate_control', generation::text)::text"
+                 RETURNING generation, identity, pg_notify('tollgate_control', generation::text)::text"
             }
-            false => "UPDATE control SET generation = generation + 1 RETURNING generation",
+            false => "UPDATE control SET generation = generation + 1 RETURNING generation, identity",
         };
-        let mut generation = None;
+        let mut next = None;
         connection
             .each(&Statement::new(sql), |row| {
-                generation = Some(row.number(0)?);
+                next = Some(FeedPosition { generation: row.number(0)?, identity: row.text(1)?.to_owned() });
                 Ok(())
             })
             .await?;
-        generation.ok_or_else(|| Fault::Corrupt("the table `control` has no row".to_owned()))
+        next.ok_or_else(|| Fault::Corrupt("the table `control` has no row".to_owned()))
     }
 }
 

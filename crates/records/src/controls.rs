@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use tollgate_core::Timestamp;
 use tollgate_rules::model::Network;
-use tollgate_rules::tenants::BlockSubject;
+use tollgate_rules::tenants::{BlockSubject, DifferenceCount, TenantsDifference};
 use tollgate_rules::{Layer, LayerMode, LayerRule, Switch, Tenants};
 
 use crate::documents::{
@@ -39,6 +39,17 @@ pub enum Effect {
     Nothing,
 }
 
+/// How many records of each kind differ between two states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlsDifference {
+    /// Quotas, emergencies and blocks.
+    pub tenants: TenantsDifference,
+    /// Rules that are in force.
+    pub rules: DifferenceCount,
+    /// Switches.
+    pub switches: DifferenceCount,
+}
+
 impl Effect {
     const TENANTS: Effect = Effect::Tenants { reset: false };
 }
@@ -47,6 +58,20 @@ impl Controls {
     /// What is known of callers. It changes as records are applied.
     pub fn tenants(&self) -> &Arc<Tenants> {
         &self.tenants
+    }
+
+    /// Without records, for a state that will be [compared](Controls::difference) with this one.
+    pub fn empty_like(&self) -> Controls {
+        Controls { tenants: Arc::new(self.tenants.empty_like()), ..Controls::default() }
+    }
+
+    /// How another state, which began as [`Controls::empty_like`] of this one, differs from it.
+    pub fn difference(&self, found: &Controls) -> ControlsDifference {
+        ControlsDifference {
+            tenants: self.tenants.difference(&found.tenants),
+            rules: DifferenceCount::between(&self.rules, &found.rules),
+            switches: DifferenceCount::between(&self.switches, &found.switches),
+        }
     }
 
     /// The highest generation that was applied.

@@ -13,7 +13,8 @@ pub mod lines;
 mod record;
 mod rfc3339;
 
-pub use controls::{Controls, Effect};
+pub use controls::{Controls, ControlsDifference, Effect};
 pub use documents::{FieldFault, FieldFaults};
 pub use record::{Record, RecordKind};
 pub use rfc3339::Rfc3339;
+pub use tollgate_rules::tenants::{DifferenceCount, TenantsDifference};

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
 use super::{
-    audit, blocks, bulk, counters, emergencies, observability, openapi, pending, quotas, rules, switches, tokens, usage,
+    audit, blocks, bulk, control, counters, emergencies, observability, openapi, pending, quotas, rules, switches,
+    tokens, usage,
 };
 
 #[derive(OpenApi)]
@@ -48,6 +49,8 @@ use super::{
         counters::change,
         pending::list,
         audit::list,
+        control::show,
+        control::confirm,
         observability::me::show,
         tokens::list,
         tokens::show,

@@ -8,6 +8,7 @@ mod blocks;
 mod body;
 mod bulk;
 mod context;
+mod control;
 mod counters;
 #[cfg(test)]
 mod description;
@@ -79,7 +80,9 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/blocks/{name}", get(blocks::show).put(blocks::put).delete(blocks::delete))
         .route("/admin/v1/counters/{caller}", get(counters::show).post(counters::change))
         .route("/admin/v1/pending", get(pending::list))
-        .route("/admin/v1/audit", get(audit::list));
+        .route("/admin/v1/audit", get(audit::list))
+        .route("/admin/v1/control", get(control::show))
+        .route("/admin/v1/control/confirm", post(control::confirm));
     #[cfg(any(test, feature = "openapi"))]
     let routes = routes.route("/admin/openapi.json", get(openapi::show));
     routes.with_state(control)

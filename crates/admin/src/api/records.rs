@@ -27,7 +27,7 @@ const MAX_ATTEMPTS: usize = 100;
 /// How long a block, a switch or an emergency waits for the store of record.
 pub(super) const URGENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The problems of a store of record after which they are put in force without it.
-const WAITABLE_CODES: [&str; 3] = ["control_away", "control_failed", "busy"];
+const WAITABLE_CODES: [&str; 4] = ["control_away", "control_failed", "control_unconfirmed", "busy"];
 
 /// Items of a page by default.
 const DEFAULT_ITEMS: usize = 100;

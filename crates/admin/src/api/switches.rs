@@ -10,6 +10,7 @@ use tollgate_control::{RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, SwitchDocument, SwitchMode};
+use tollgate_rules::Switch;
 
 use super::body::{self, RequestBody};
 #[cfg(test)]
@@ -81,8 +82,9 @@ pub(super) async fn put(
     let writing =
         RecordWrite { context: &context, name, action: "switch.put", reason: document.reason.clone(), body: &body };
     let answer = to_json(&writing.name, &document, api.now());
+    let target = writing.name.clone();
     let prepare = |stored: Option<&StoredRecord>| {
-        check_replaced(&context, stored, api.now())?;
+        check_replaced(&api, &context, &target, stored)?;
         Ok(PreparedWrite::new(&document, answer.clone()))
     };
     records::write(&api, writing, prepare).await.map_err(Into::into)
@@ -119,17 +121,31 @@ pub(super) async fn delete(
     let name = name(&path);
     let mut answer = target_json(&name);
     answer["deleted"] = json!(true);
+    let target = name.clone();
     let prepare = |stored: Option<&StoredRecord>| {
-        check_replaced(&context, stored, api.now())?;
+        check_replaced(&api, &context, &target, stored)?;
         Ok(PreparedWrite::deleted(answer.clone()))
     };
     records::delete_checked(&api, &context, name, "switch.delete", prepare).await
 }
 
-/// Fails if the write would end a kill switch, and the caller could not set one.
-fn check_replaced(context: &RequestContext, stored: Option<&StoredRecord>, now: Timestamp) -> Result<(), ApiProblem> {
-    let Some(before) = stored.map(records::parse_document::<SwitchDocument>).transpose()? else { return Ok(()) };
-    if before.mode == SwitchMode::Off && before.expires_at.is_none_or(|end| end.0 > now) {
+/// Fails if the write would end a kill switch, and the caller could not set one. The switches in force count too: while the store of
+/// record is unavailable, it is not known what it has.
+fn check_replaced(
+    api: &Api,
+    context: &RequestContext,
+    name: &RecordName,
+    stored: Option<&StoredRecord>,
+) -> Result<(), ApiProblem> {
+    let before = stored.map(records::parse_document::<SwitchDocument>).transpose()?;
+    let is_stored = before
+        .is_some_and(|before| before.mode == SwitchMode::Off && before.expires_at.is_none_or(|end| end.0 > api.now()));
+    let is_target = |switch: &Switch| {
+        switch.domain.as_deref().unwrap_or_default() == name.domain
+            && switch.rule.as_deref().unwrap_or_default() == name.name
+    };
+    let is_off = |switch: &Switch| switch.mode == SwitchMode::Off.mode() && is_target(switch);
+    if is_stored || api.current_layer().switches.iter().any(is_off) {
         context.require_emergency("it is needed to end a kill switch")?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::{Adjustment, Timestamp};
-use tollgate_control::{Db, DbError, FeedPosition, RecordSink};
+use tollgate_control::{DbError, FeedPosition, RecordSink};
 use tollgate_records::{Effect, Record, RecordKind};
 
 use super::feed::{MAX_BYTES, MAX_LINES};
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The changes of one read of the store of record.
-struct Changes<'c> {
+pub(super) struct Changes<'c> {
     control: &'c ControlPlane,
     taken: u64,
     /// Lines for followers and for the copy; tokens are for the copy only.
@@ -50,8 +50,10 @@ impl ControlPlane {
         let Some(db) = self.db.clone() else { return };
         let mut mark_unavailable = self.catch_up(None).await.is_err();
         loop {
+            // A confirmation is a write to the database that waits for it.
+            let seen = self.unconfirmed().map_or_else(|| self.generation(), |waiting| waiting.found.generation);
             tokio::select! {
-                _ = db.wait_for_change(self.generation()), if !mark_unavailable => {}
+                _ = db.wait_for_change(seen), if !mark_unavailable => {}
                 () = tokio::time::sleep(if mark_unavailable { RETRY_DELAY } else { POLL_INTERVAL }) => {}
                 () = closing.begun() => return,
             }
@@ -102,12 +104,13 @@ impl ControlPlane {
             false => Err(DbError::TooOld),
         };
         let read = match read {
-            Ok(Some(at)) => Ok(at),
             Ok(None) => Err(DbError::Unavailable("the read was cancelled".to_owned())),
-            Err(DbError::TooOld) => self.load_again(db, &applied, &mut changes).await,
-            Err(error) => Err(error),
+            Err(DbError::TooOld) => self.reconcile(db, &applied, &mut changes).await,
+            read => read,
         };
-        let at = read.inspect_err(|error| self.mark_unavailable(error))?;
+        let Some(at) = read.inspect_err(|error| self.mark_unavailable(error))? else {
+            return Ok(applied.generation);
+        };
         self.knows_tokens.store(true, Ordering::Release);
         if at != *applied || changes.too_many {
             self.put_in_force(&mut changes, &at);
@@ -153,20 +156,9 @@ impl ControlPlane {
         self.metrics.set_generation(at.generation, self.limiter.tenants().len());
     }
 
-    /// Loads everything anew and swaps it in.
-    async fn load_again<'c>(
-        &'c self,
-        db: &Db,
-        applied: &FeedPosition,
-        changes: &mut Changes<'c>,
-    ) -> Result<FeedPosition, DbError> {
-        // After a restore from a backup its generations will diverge from the known ones.
-        match db.renew_identity(applied).await {
-            Ok(()) => {}
-            Err(DbError::Unavailable(why)) => return Err(DbError::Unavailable(why)),
-            Err(error) => tracing::warn!(%error, "a restored store of record could not be marked as such"),
-        }
-        let LoadedRecords { mut controls, tokens, at, unreadable, .. } = LoadedRecords::read(db).await?;
+    /// Swaps everything that was loaded in.
+    pub(super) fn install<'c>(&'c self, records: LoadedRecords, changes: &mut Changes<'c>) -> FeedPosition {
+        let LoadedRecords { mut controls, tokens, at, unreadable, .. } = records;
         self.pending.apply_to(&mut controls);
         tracing::info!("the known state was too old, or of another store of record; everything was reloaded");
         (0..unreadable).for_each(|_| self.metrics.unreadable());
@@ -175,7 +167,7 @@ impl ControlPlane {
         self.limiter.install_tenants(tenants);
         self.tokens.send_replace(Arc::new(tokens));
         *changes = Changes { layer: true, too_many: true, ..Changes::new(self) };
-        Ok(at)
+        at
     }
 
     pub(super) fn replace_layer(&self) {
@@ -221,6 +213,7 @@ impl ControlPlane {
         self.is_known.store(true, Ordering::Release);
         self.is_available.store(true, Ordering::Release);
         self.health.release(COMPONENT);
+        self.release();
         if self.health.conditions().iter().any(|(part, _)| *part == COMPONENT) {
             self.health.restore(COMPONENT);
             tracing::info!(generation = self.generation(), "the store of record is available again");

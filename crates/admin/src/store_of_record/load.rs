@@ -11,6 +11,7 @@ use tollgate_records::{Controls, Record, RecordKind};
 
 use super::TokenRecords;
 use super::pending::PendingChanges;
+use super::unconfirmed::{Unconfirmed, read_first};
 
 /// The possible sources.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Loaded {
     pub pending: PendingChanges,
     /// Why it is not the current state of the store of record.
     pub trouble: Option<String>,
+    /// The store of record, if it is another one than the known one and waits for confirmation.
+    pub unconfirmed: Option<Unconfirmed>,
 }
 
 /// Loads the state. Must run within the runtime that will follow the database.
@@ -64,13 +67,14 @@ async fn load_records(sources: &Sources) -> Result<Loaded, String> {
     let unusable = |error: &DbError| format!("the store of record can't be used: {error}");
     let db = Db::unconnected(place.clone()).map_err(|error| unusable(&error))?;
     let read = match db.connect().await {
-        Ok(()) => LoadedRecords::read(&db).await,
+        Ok(()) => read_first(&db, sources).await,
         Err(error) => Err(error),
     };
     loaded.db = Some(db);
     match read {
-        Ok(records) => {
+        Ok((records, unconfirmed)) => {
             (loaded.controls, loaded.tokens, loaded.at) = (records.controls, records.tokens, records.at);
+            loaded.unconfirmed = unconfirmed;
             Ok(loaded)
         }
         Err(error @ (DbError::Unavailable(_) | DbError::Refused(_))) => {
@@ -101,8 +105,9 @@ pub(super) struct LoadedRecords {
 }
 
 impl LoadedRecords {
-    pub(super) async fn read(db: &Db) -> Result<LoadedRecords, DbError> {
-        let mut records = LoadedRecords::default();
+    /// Reads all records of the database into `controls`, which have none.
+    pub(super) async fn read(db: &Db, controls: Controls) -> Result<LoadedRecords, DbError> {
+        let mut records = LoadedRecords { controls, ..LoadedRecords::default() };
         db.read_since(None, false, &mut records).await?;
         records.controls.advance_to(records.at.generation);
         Ok(records)
@@ -174,6 +179,7 @@ impl Loaded {
             is_known: true,
             pending: PendingChanges::default(),
             trouble: None,
+            unconfirmed: None,
         }
     }
 
@@ -226,12 +232,19 @@ pub(super) fn snapshot_in(directory: &Path) -> PathBuf {
     directory.join(lines::SNAPSHOT_FILE)
 }
 
+/// The position of a file, if it exists and is valid.
+pub(super) fn position_of(path: &Path) -> Option<FeedPosition> {
+    let file = BufReader::with_capacity(1 << 20, File::open(path).ok()?);
+    let SnapshotHead { identity, as_of, .. } = lines::read_position(file).ok()?;
+    Some(FeedPosition { identity, generation: as_of })
+}
+
 /// Loads a file, if it exists and is valid.
-fn load_snapshot(path: &Path) -> Option<LoadedRecords> {
+pub(super) fn load_snapshot(path: &Path) -> Option<LoadedRecords> {
     match read_file(path) {
         Ok(records) => {
             let generation = records.at.generation;
-            tracing::info!(generation, path = %path.display(), "the store of record is unavailable; using a snapshot");
+            tracing::info!(generation, path = %path.display(), "using a snapshot of the store of record");
             Some(records)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

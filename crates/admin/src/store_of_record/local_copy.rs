@@ -92,7 +92,12 @@ impl LocalCopy {
     }
 
     /// Writes pending lines: appends them, or rewrites the file.
-    async fn flush(self: &Arc<LocalCopy>, db: &Db, file: Option<CopyFile>) -> Result<Option<CopyFile>, String> {
+    async fn flush(
+        self: &Arc<LocalCopy>,
+        db: &Db,
+        known: &FeedPosition,
+        file: Option<CopyFile>,
+    ) -> Result<Option<CopyFile>, String> {
         let pending = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
         match file {
             Some(file) if !pending.is_rewrite && file.added + pending.lines.len() <= MAX_APPENDED => {
@@ -101,7 +106,8 @@ impl LocalCopy {
                 added.await.map_err(|error| error.to_string())?.map(Some)
             }
             _ => {
-                let (at, length) = write_all(db, &self.path, FileAccess::Own, TokenInclusion::Included, None).await?;
+                let (at, length) =
+                    write_all(db, known, &self.path, FileAccess::Own, TokenInclusion::Included, None).await?;
                 Ok(Some(CopyFile { at: at.generation, length, added: 0 }))
             }
         }
@@ -118,7 +124,7 @@ impl ControlPlane {
                 () = copy.wake.notified() => {}
                 () = closing.begun() => return,
             }
-            while let Err(why) = copy.flush(&db, file.take()).await.map(|flushed| file = flushed) {
+            while let Err(why) = copy.flush(&db, &self.feed.at(), file.take()).await.map(|flushed| file = flushed) {
                 tracing::warn!("this server's copy of the store of record is outdated: {why}");
                 self.health.degrade(COMPONENT, format!("this server's copy of the store of record is outdated: {why}"));
                 copy.reset();
@@ -151,9 +157,10 @@ fn add(path: &Path, file: CopyFile, pending: &PendingLines) -> Result<CopyFile, 
     Ok(CopyFile { at: pending.up_to, length, added: file.added + pending.lines.len() })
 }
 
-/// Writes a snapshot of the database to a file, atomically. Returns its point and length.
+/// Writes a snapshot of the database to a file, atomically, if it is the known one. Returns its point and length.
 pub(super) async fn write_all(
     db: &Db,
+    known: &FeedPosition,
     path: &Path,
     replaced: FileAccess,
     tokens: TokenInclusion,
@@ -162,7 +169,7 @@ pub(super) async fn write_all(
     let (out, chunks) = mpsc::channel(MAX_WAITING_CHUNKS);
     let target = path.to_owned();
     let writing = tokio::task::spawn_blocking(move || write_chunks(&target, replaced, chunks));
-    let sent = stream::send(db, tokens, files, out).await;
+    let sent = stream::send(db, known, tokens, files, out).await;
     let encode_line = writing.await.map_err(|error| error.to_string())?;
     // A failing database leaves a truncated snapshot, and is the reason.
     let at = sent.map_err(|error| error.to_string())?;

@@ -47,7 +47,7 @@ impl ControlPlane {
         loop {
             tokio::select! {
                 _ = snapshot.tick() => {
-                    let Some(directory) = &snapshots else { continue };
+                    let Some(directory) = snapshots.as_ref().filter(|_| self.unconfirmed().is_none()) else { continue };
                     match self.snapshot(&db, directory, writer, &mut last_written).await {
                         Ok(()) => self.health.restore(COMPONENT),
                         Err(why) => {
@@ -91,7 +91,8 @@ impl ControlPlane {
         let (is_current, path) = looked.await.map_err(|error| error.to_string())?;
         let same_files = last_written.as_ref().is_none_or(|last_written| last_written.files == now.files);
         if !(is_current && same_files) {
-            write_all(db, &path, FileAccess::Shared(writer), TokenInclusion::Omitted, now.files.clone()).await?;
+            write_all(db, &now.at, &path, FileAccess::Shared(writer), TokenInclusion::Omitted, now.files.clone())
+                .await?;
         }
         *last_written = Some(now);
         Ok(())

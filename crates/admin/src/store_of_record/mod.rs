@@ -17,6 +17,7 @@ mod maintenance;
 mod pending;
 mod pending_sync;
 mod stream;
+mod unconfirmed;
 mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::{Clock, Limiter, Span, Timestamp};
-use tollgate_control::{Db, DbLocation, FeedPosition};
+use tollgate_control::{Db, DbError, DbLocation, FeedPosition};
 use tollgate_records::Controls;
 
 use crate::rule_source::{LayerHandle, RuleSource};
@@ -45,6 +46,7 @@ pub use pending::{
     MAX_PENDING, MAX_PENDING_BYTES, PendingChange, PendingChanges, PendingOutcome, URGENT_KINDS, UrgentChange,
 };
 pub use stream::{Chunk, MAX_WAITING_CHUNKS, encode_line};
+pub use unconfirmed::{ConfirmError, Differences, Unconfirmed};
 pub use write::{Author, ControlWriteError};
 
 /// The control plane of a server.
@@ -70,6 +72,8 @@ pub struct ControlPlane {
     pending: PendingChanges,
     /// Whether the state in force is one of the store of record.
     is_known: AtomicBool,
+    /// The store of record, if it waits for confirmation.
+    unconfirmed: Mutex<Option<Arc<Unconfirmed>>>,
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
@@ -94,7 +98,7 @@ pub const COMPONENT: &str = "control";
 impl ControlPlane {
     /// Installs what was loaded.
     pub fn new(loaded: Loaded, parts: ControlPlaneParts) -> Arc<ControlPlane> {
-        let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, pending, trouble } = loaded;
+        let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, pending, trouble, unconfirmed } = loaded;
         let ControlPlaneParts { limiter, rules, layer, health, metrics, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.set_generation(at.generation, controls.tenants().len());
@@ -104,7 +108,7 @@ impl ControlPlane {
         if let Some(trouble) = trouble {
             health.degrade(COMPONENT, trouble);
         }
-        Arc::new(ControlPlane {
+        let control = ControlPlane {
             db,
             limiter,
             rules,
@@ -120,9 +124,14 @@ impl ControlPlane {
             is_known: AtomicBool::new(is_known),
             is_available: AtomicBool::new(false),
             pending,
+            unconfirmed: Mutex::default(),
             health,
             metrics,
-        })
+        };
+        if let Some(unconfirmed) = unconfirmed {
+            control.hold(unconfirmed);
+        }
+        Arc::new(control)
     }
 
     /// A control plane without a store of record.
@@ -211,9 +220,21 @@ impl ControlPlane {
     ///
     /// # Errors
     /// If it can't be read; a part may have been sent then.
-    pub async fn send_snapshot(&self, out: mpsc::Sender<Chunk>) -> Result<(), tollgate_control::DbError> {
+    pub async fn send_snapshot(&self, out: mpsc::Sender<Chunk>) -> Result<(), DbError> {
         let Some(db) = &self.db else { return Ok(()) };
-        stream::send(db, stream::TokenInclusion::Omitted, self.files(), out).await.map(drop)
+        let sent = stream::send(db, &self.feed.at(), stream::TokenInclusion::Omitted, self.files(), out).await;
+        match sent {
+            // This server does not decide by it.
+            Err(DbError::TooOld) => Err(DbError::Unavailable("it is another one than the known one".to_owned())),
+            sent => sent.map(drop),
+        }
+    }
+
+    /// Sends a snapshot with tokens, as this server's copy has them.
+    #[cfg(test)]
+    pub async fn send_own_snapshot(&self, db: &Db, out: mpsc::Sender<Chunk>) {
+        let sent = stream::send(db, &self.feed.at(), stream::TokenInclusion::Included, None, out).await;
+        assert!(sent.is_ok_and(|sent| sent.is_some()));
     }
 
     /// Sends this server's copy of it, if there is one.

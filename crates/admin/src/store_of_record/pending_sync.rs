@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tollgate::Timestamp;
 use tollgate_control::{
-    Change, Db, IdempotencyKey, MAX_REASON_BYTES, Precondition, StoredRecord, WriteBatch, WriteError, WriteOutcome,
+    Change, Db, FeedPosition, IdempotencyKey, MAX_REASON_BYTES, Precondition, StoredRecord, WriteBatch, WriteError,
+    WriteOutcome,
 };
 use tollgate_net::Closing;
 use tollgate_records::{Record, Rfc3339};
@@ -121,7 +122,7 @@ impl ControlPlane {
     /// Writes a change to the store of record, unless the record was changed since. The stored record is in force then.
     async fn resolve(self: &Arc<ControlPlane>, change: &PendingChange) -> Result<(), WriteError> {
         let Some(db) = self.db.clone() else { return Ok(()) };
-        let resolution = match write_once(&db, change, self.now()).await {
+        let resolution = match write_once(&db, &self.feed.at(), change, self.now()).await {
             // It was valid for the server that accepted it, and never will be for the database.
             Err(WriteError::Invalid(why)) => {
                 tracing::error!(id = change.id, why, "a change that waited can't be written");
@@ -153,8 +154,14 @@ impl ControlPlane {
     }
 }
 
-/// Writes a change under its id. Whichever server is first writes it; the others find that.
-async fn write_once(db: &Db, change: &PendingChange, now: Timestamp) -> Result<Resolution, WriteError> {
+/// Writes a change under its id, to the known store of record. Whichever server is first writes it; the others find that.
+async fn write_once(
+    db: &Db,
+    known: &FeedPosition,
+    change: &PendingChange,
+    now: Timestamp,
+) -> Result<Resolution, WriteError> {
+    let known = Some(known.clone()).filter(|known| !known.identity.is_empty());
     let once = IdempotencyKey {
         key: format!("{AUTHOR}/pending/{}", change.id),
         digest: change.id.clone(),
@@ -171,7 +178,7 @@ async fn write_once(db: &Db, change: &PendingChange, now: Timestamp) -> Result<R
             Some(stored) if stored.updated_at == change.at.0 => return Ok(Resolution::Written),
             stored => (batch(change, stored.as_ref()), Resolution::Written),
         };
-        match db.write(&WriteBatch { once: Some(once.clone()), ..write }).await {
+        match db.write(&WriteBatch { once: Some(once.clone()), known: known.clone(), ..write }).await {
             Ok(WriteOutcome::Committed { .. } | WriteOutcome::Replayed { .. }) => return Ok(resolution),
             // Another writer was faster.
             Err(WriteError::PreconditionFailed { .. }) => {}
@@ -195,6 +202,7 @@ fn batch(change: &PendingChange, stored: Option<&StoredRecord>) -> WriteBatch {
         at: change.at.0,
         once: None,
         since: None,
+        known: None,
         is_note: false,
         changes: vec![Change {
             name: change.record_name(),
@@ -229,6 +237,7 @@ fn note(change: &PendingChange, stored: &StoredRecord, now: Timestamp) -> WriteB
         at: now,
         once: None,
         since: None,
+        known: None,
         is_note: true,
         changes: vec![unchanged],
     }

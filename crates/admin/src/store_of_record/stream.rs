@@ -51,14 +51,24 @@ pub(super) struct RecordLine {
 }
 
 /// Sends a snapshot of the database. `None`: the reader is gone or too slow.
+///
+/// # Errors
+/// [`DbError::TooOld`] if it is another database than the known one, or was restored from a backup: then the snapshot is not complete.
 pub(super) async fn send(
     db: &Db,
+    known: &FeedPosition,
     tokens: TokenInclusion,
     files: Option<Bytes>,
     out: mpsc::Sender<Chunk>,
 ) -> Result<Option<FeedPosition>, DbError> {
     let mut snapshot = Snapshot::new(tokens, files, out);
-    let at = db.read_since(None, false, &mut snapshot).await?;
+    let beginning = FeedPosition { generation: 0, ..known.clone() };
+    // Nothing is known of a database that was never read.
+    let beginning = Some(&beginning).filter(|beginning| !beginning.identity.is_empty());
+    let at = db.read_since(beginning, false, &mut snapshot).await?;
+    if at.as_ref().is_some_and(|at| at.generation < known.generation) {
+        return Err(DbError::TooOld);
+    }
     let whole = at.is_some() && snapshot.end().await;
     Ok(at.filter(|_| whole))
 }

@@ -20,6 +20,8 @@ pub struct Author {
 pub enum ControlWriteError {
     /// There is no store of record.
     Off,
+    /// The store of record waits for confirmation.
+    Unconfirmed(String),
     /// The database rejected it or is unavailable.
     Refused(WriteError),
 }
@@ -50,24 +52,19 @@ impl ControlPlane {
         since: Option<u64>,
     ) -> Result<WriteOutcome, ControlWriteError> {
         let db = self.db().ok_or(ControlWriteError::Off)?;
-        let write = WriteBatch {
-            by: author.name.clone(),
-            from: author.from.clone(),
-            at: self.now(),
-            once,
-            since,
-            is_note: false,
-            changes,
-        };
-        let before = self.generation();
+        if let Some(waiting) = self.unconfirmed() {
+            return Err(ControlWriteError::Unconfirmed(waiting.to_string()));
+        }
+        let (by, from, at) = (author.name.clone(), author.from.clone(), self.now());
+        // Nothing is written to another database than the known one, also before the follower finds that it is.
+        let known = Some(self.feed.at()).filter(|known| !known.identity.is_empty());
+        let write = WriteBatch { by, from, at, once, since, known, is_note: false, changes };
         let written = db.write(&write).await.map_err(ControlWriteError::Refused);
         self.metrics.written(written.is_ok());
         let written = written?;
         if let WriteOutcome::Committed { generation, .. } = &written {
-            // A smaller generation means that the store of record was restored from a backup.
-            let at_least = Some(*generation).filter(|generation| *generation > before);
             // If this fails, the follower retries; the write is done.
-            let _ = self.catch_up(at_least).await;
+            let _ = self.catch_up(Some(*generation)).await;
         }
         Ok(written)
     }

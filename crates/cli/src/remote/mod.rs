@@ -8,6 +8,7 @@ pub(super) mod block;
 mod bulk;
 mod client;
 mod connect;
+pub(super) mod control;
 pub(super) mod counters;
 pub(super) mod emergency;
 mod expiry;

@@ -76,7 +76,7 @@ pub(crate) fn delete(name: &RecordName, expect: Precondition) -> Change {
 /// A write of these changes, at [`START`].
 pub(crate) fn write(changes: Vec<Change>) -> WriteBatch {
     let (by, from) = ("ann".to_owned(), "10.0.0.7".to_owned());
-    WriteBatch { by, from, at: START, once: None, since: None, is_note: false, changes }
+    WriteBatch { by, from, at: START, once: None, since: None, known: None, is_note: false, changes }
 }
 
 /// A document with a number in it.

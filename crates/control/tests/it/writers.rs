@@ -1,7 +1,7 @@
 //! Concurrent writers, and writes that are sent twice.
 
 use tollgate_control::{
-    IdempotencyKey, ONCE_RETENTION, Precondition, SweepReport, WriteBatch, WriteError, WriteOutcome,
+    FeedPosition, IdempotencyKey, ONCE_RETENTION, Precondition, SweepReport, WriteBatch, WriteError, WriteOutcome,
 };
 use tollgate_core::Span;
 
@@ -90,10 +90,21 @@ pub(crate) async fn a_write_can_require_the_last_generation(world: World) {
         }
     }
     assert_eq!(committed, 1);
+    // The same for the database itself: another one, or one that is behind what the writer knows, is not written to.
+    let here = db.position().await.unwrap();
+    assert_eq!(here.generation, 3);
+    let known = |known: FeedPosition| WriteBatch { known: Some(known), since: None, ..since(3) };
+    for other in
+        [FeedPosition { generation: 4, ..here.clone() }, FeedPosition { identity: "other".to_owned(), generation: 0 }]
+    {
+        assert_eq!(db.write(&known(other)).await, Err(WriteError::Stale { current: 3 }));
+    }
+    assert_eq!(db.position().await, Ok(here.clone()));
     // A repeat under the same key is replayed.
     let twice = WriteBatch { since: Some(3), ..once("k", "d") };
     assert_eq!(generation(db.write(&twice).await), 4);
     assert!(matches!(db.write(&twice).await, Ok(WriteOutcome::Replayed { generation: 4, .. })));
+    assert_eq!(generation(db.write(&known(here)).await), 5);
 }
 
 pub(crate) async fn an_idempotency_key_can_be_found_and_deleted(world: World) {

@@ -74,7 +74,7 @@ impl FieldFaults {
     }
 
     /// Adds a fault if a reason is missing or too long.
-    fn check_reason(&mut self, reason: &str) {
+    pub fn check_reason(&mut self, reason: &str) {
         if reason.trim().is_empty() {
             self.add("reason", "it is missing; say why, for those who find it in the audit log");
         }

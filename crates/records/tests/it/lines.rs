@@ -38,6 +38,11 @@ fn an_old_snapshot_is_read_as_before() {
         (12, "quota", "shop", "ada"),
     ];
     assert_eq!(shown, expected);
+    assert_eq!(lines::read_position(OLD.as_bytes()).unwrap(), head);
+    let first = OLD.lines().next().unwrap();
+    for truncated in ["", "{}", first, &format!("{first}\n")] {
+        assert!(lines::read_position(truncated.as_bytes()).is_err(), "{truncated}");
+    }
     let document = r#"{"scopes":["read"],"hash":"6f"}"#.to_owned();
     assert_eq!(tokens, [("ops".to_owned(), Some(document)), ("ops".to_owned(), None)]);
     assert_eq!(files.iter().map(|file| &*file.name).collect::<Vec<_>>(), ["rules.yaml"]);

@@ -42,7 +42,7 @@ pub(crate) struct ExtendedEntry {
 }
 
 /// A tier and limits for a time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredStage {
     pub(super) during: TimeRange,
     pub(super) tier: Option<NonZeroU64>,
@@ -50,7 +50,7 @@ pub(crate) struct StoredStage {
 }
 
 /// A limit, and when it is active.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredOverride {
     pub(super) selector: Selector,
     pub(super) number: u64,
@@ -79,7 +79,12 @@ impl TenantEntry {
     }
 
     pub(super) fn set_block(self, block: Option<Block>) -> TenantEntry {
-        let stages = match self {
+        TenantEntry::new(self.into_stages(), block)
+    }
+
+    /// The stages of its quota.
+    pub(super) fn into_stages(self) -> Vec<StoredStage> {
+        match self {
             TenantEntry::Nothing => Vec::new(),
             TenantEntry::Plain { during, tier, limit } => {
                 let limited = |limit: PlainLimit| {
@@ -89,8 +94,7 @@ impl TenantEntry {
                 vec![StoredStage { during, tier, overrides: limit.into_iter().map(limited).collect() }]
             }
             TenantEntry::Extended(more) => more.stages,
-        };
-        TenantEntry::new(stages, block)
+        }
     }
 
     fn new(stages: Vec<StoredStage>, block: Option<Block>) -> TenantEntry {

@@ -5,6 +5,7 @@
 //! only keyed hashes of them: without the secret nobody can choose a name that collides with another.
 
 mod arena;
+mod comparison;
 mod entry;
 mod filter;
 mod table;
@@ -30,6 +31,7 @@ use table::TenantTable;
 use wildcards::Wildcards;
 
 pub use arena::LimitArena;
+pub use comparison::{DifferenceCount, TenantsDifference};
 pub(crate) use entry::OverrideRef;
 pub(crate) use tenant::{Tenant, TenantLookup};
 
@@ -195,7 +197,7 @@ pub enum ResolvedBy {
 }
 
 /// The terms that overrides share.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct OverrideTerms {
     pub(crate) cap: OverrideKind,
     /// The burst of a bucket.
@@ -203,7 +205,7 @@ pub(crate) struct OverrideTerms {
 }
 
 /// The meaning of an override's number.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum OverrideKind {
     Unlimited,
     /// Units over the rule's own period.

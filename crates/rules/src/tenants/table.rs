@@ -44,6 +44,11 @@ impl TenantTable {
         self.slots.get(index).map(|slot| &slot.entry)
     }
 
+    /// All entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NonZeroU64, &TenantEntry)> {
+        self.slots.iter().filter_map(|slot| Some((slot.identity?, &slot.entry)))
+    }
+
     /// Removes an entry.
     pub(super) fn take(&mut self, identity: NonZeroU64) -> TenantEntry {
         if self.slots.is_empty() {

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use tollgate_core::Timestamp;
 
 use super::entry::{OverrideRef, StoredOverride, StoredStage, selects, stage};
-use super::{Block, ResolvedBy, Selector, WildcardCounts};
+use super::{Block, DifferenceCount, ResolvedBy, Selector, TenantsDifference, WildcardCounts};
 use crate::address::parse_address;
 use crate::model::Network;
 use crate::pattern::Pattern;
@@ -32,7 +32,7 @@ struct WildcardQuota {
 }
 
 /// The identity of an emergency. A pair: joined to one text, `a/b` and `c` would equal `a` and `b/c`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct EmergencyName {
     /// `None` for all domains.
     domain: Option<Box<str>>,
@@ -40,7 +40,7 @@ struct EmergencyName {
 }
 
 /// An emergency.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct EmergencyLimit {
     /// `None` for all domains.
     pub(super) domain: Option<NonZeroU64>,
@@ -68,6 +68,28 @@ impl Wildcards {
 
     pub(super) fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.emergencies.is_empty() && self.blocks.is_empty() && self.ranges.blocks.is_empty()
+    }
+
+    /// How many of them differ from those of another state.
+    pub(super) fn difference(&self, found: &Wildcards) -> TenantsDifference {
+        TenantsDifference {
+            quotas: DifferenceCount::between(self.keyed_quotas(), found.keyed_quotas()),
+            emergencies: DifferenceCount::between(self.keyed_emergencies(), found.keyed_emergencies()),
+            blocks: DifferenceCount::between(self.keyed_blocks(), found.keyed_blocks())
+                .plus(DifferenceCount::between(&self.ranges.blocks, &found.ranges.blocks)),
+        }
+    }
+
+    fn keyed_quotas(&self) -> impl Iterator<Item = ((NonZeroU64, &Pattern), &[StoredStage])> {
+        self.quotas.iter().map(|quota| ((quota.domain, &quota.pattern), &quota.stages[..]))
+    }
+
+    fn keyed_emergencies(&self) -> impl Iterator<Item = (&EmergencyName, &EmergencyLimit)> {
+        self.emergencies.iter().map(|(name, limit)| (name, limit))
+    }
+
+    fn keyed_blocks(&self) -> impl Iterator<Item = ((NonZeroU64, &Pattern), &Block)> {
+        self.blocks.iter().map(|(domain, pattern, block)| ((*domain, pattern), block))
     }
 
     pub(super) fn set_quota(&mut self, domain: NonZeroU64, pattern: Pattern, stages: Vec<StoredStage>) {

@@ -18,6 +18,7 @@ pub struct ControlMetrics {
     generation: Gauge,
     callers: Gauge,
     up: Gauge,
+    unconfirmed: Gauge,
     writes: Family<ResultLabels, Counter>,
     unreadable: Counter,
     /// When the store of record was last read, in microseconds; 0 without one.
@@ -35,6 +36,7 @@ impl ControlMetrics {
         table::register(registry, "control_generation", metrics.generation.clone());
         table::register(registry, "control_callers", metrics.callers.clone());
         table::register(registry, "control_up", metrics.up.clone());
+        table::register(registry, "control_unconfirmed", metrics.unconfirmed.clone());
         table::register(registry, "control_writes", metrics.writes.clone());
         table::register(registry, "control_unreadable_records", metrics.unreadable.clone());
         for result in ["ok", "bad"] {
@@ -52,6 +54,11 @@ impl ControlMetrics {
     /// The store of record does not answer.
     pub fn set_unavailable(&self) {
         self.up.set(0);
+    }
+
+    /// Whether the store of record is another one than the known one and waits for confirmation.
+    pub fn set_unconfirmed(&self, waits: bool) {
+        self.unconfirmed.set(i64::from(waits));
     }
 
     /// The store of record was read at this time.

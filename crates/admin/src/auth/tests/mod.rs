@@ -1,6 +1,7 @@
 //! Who is let in, on connections from here and from elsewhere.
 
 mod place;
+mod unconfirmed;
 
 use std::net::Ipv4Addr;
 

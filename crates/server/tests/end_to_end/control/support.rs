@@ -56,7 +56,10 @@ pub(crate) fn get(url: &str) -> HttpResponse {
 /// Sends a body.
 #[track_caller]
 pub(crate) fn send(method: &str, url: &str, kind: &str, body: String) -> HttpResponse {
-    let request = http::Request::builder().method(method).uri(url).header("Content-Type", kind);
+    let mut request = http::Request::builder().method(method).uri(url).header("Content-Type", kind);
+    if let Some(token) = token() {
+        request = request.header("Authorization", token);
+    }
     read(agent().run(request.body(body).unwrap())).unwrap()
 }
 

@@ -209,6 +209,9 @@ Gauge tollgate_control_callers []
 Gauge tollgate_control_up []
     "1 if the store of record answered the last request; 0 if not, and without one"
     "0 with a store of record: writes fail, decisions continue with the last state"
+Gauge tollgate_control_unconfirmed []
+    "1 if the store of record is empty, older or another one than this server knows, and waits for confirmation; else 0"
+    "1: the known state stays in force and writes fail, until an operator restores the database or runs `tollgate control confirm` ([reliability.md](reliability.md))"
 Counter tollgate_control_writes_total [result]
     "Writes through this server's admin API that were stored (ok) or not (bad)"
     "Any `bad`: the response to the writer has the reason"
