@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::cli::{CommandOutput, command, directory, rule_file, tollgate};
 
 const RULES: &str = "domain: d\nrules:\n\
-    \x20 - {name: r, key: [k], limit: 1000/hour}\n\
-    \x20 - {name: priced, key: [k], match: {price: present}, limit: 1000/hour, cost: price}\n";
+    \x20 - {name: r, key: [k], limit: 1000/hour}\n";
 const GOOD: &str = r#"{"at": 1, "attributes": {"k": "x"}}"#;
 
 fn replay(test: &str, input: &[u8]) -> CommandOutput {
@@ -28,7 +27,7 @@ fn an_invalid_line_is_reported_and_skipped() {
     let value = |length: usize| format!("{{\"at\": 1, \"attributes\": {{\"k\": \"{}\"}}}}", "v".repeat(length));
     let deep = format!("{{\"at\": 1, \"attributes\": {{\"k\": {}", "[".repeat(100_000));
     let (many, most, too_many) = (attributes(33), descriptors(65), value(4097));
-    let rows: [(&str, &str); 31] = [
+    let rows: [(&str, &str); 30] = [
         ("nonsense", "not a JSON object"),
         ("[1, null, {}]", "not a JSON object"),
         ("7", "not a JSON object"),
@@ -55,7 +54,6 @@ fn an_invalid_line_is_reported_and_skipped() {
         (r#"{"at": 1, "attributes": {"k": "x"}, "cost": 1.5}"#, "whole number"),
         (r#"{"at": 1, "attributes": {"k": "x"}, "cost": 18446744073709551616}"#, "whole number"),
         (r#"{"at": 1, "attributes": {"k": "x"}, "domain": "other"}"#, "no domain `other`; the rules have `d`"),
-        (r#"{"at": 1, "attributes": {"k": "x", "price": "dear"}}"#, "rule priced takes the cost from attribute price"),
         (r#"{"at": 1, "descriptors": [{"entries": [{"key": "k"}]}]}"#, "missing field `value`"),
         (&many, "at most 32"),
         (&most, "at most 64"),

@@ -58,7 +58,8 @@ fn check(server: &Server, caller: &str) -> u16 {
 fn block(server: &Server, caller: &str) {
     let url = server.url("admin", &format!("/admin/v1/blocks/{caller}"));
     let response = send("PUT", &url, "application/json", json!({"reason": "stolen"}).to_string());
-    assert_eq!(response.status, 200, "{response:?}");
+    // 202 if the database takes its time: the block is written all the same.
+    assert!(matches!(response.status, 200 | 202), "{response:?}");
 }
 
 fn readyz(server: &Server) -> (u16, String) {
