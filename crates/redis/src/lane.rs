@@ -34,7 +34,9 @@ struct LaneQueue {
     claims: VecDeque<QueuedClaim>,
     bytes: usize,
     state: LinkState,
-    /// The number of failed attempts to connect.
+    /// The number of attempts to connect that have begun.
+    attempts: u64,
+    /// The last attempt that failed.
     failed: u64,
     /// No more claims are accepted.
     closed: bool,
@@ -96,6 +98,7 @@ impl Lane {
             claims: VecDeque::new(),
             bytes: 0,
             state: LinkState::Connecting,
+            attempts: 0,
             failed: 0,
             closed: false,
             check_requested: false,
@@ -159,17 +162,19 @@ impl Lane {
 
     /// Waits for the connection. Fails if it could not be made.
     pub(super) async fn wait_for_link(&self) -> Result<Link, Failure> {
-        self.wait_for_link_after(None).await
+        self.wait_for_link_after(0).await
     }
 
-    /// Requests another attempt if the last one failed, and waits for the connection.
+    /// Requests another attempt if there is no connection, and waits for the connection. An attempt that has begun before
+    /// says nothing about the server's present state.
     pub(super) async fn reconnect(&self) -> Result<Link, Failure> {
-        let failed = self.queue().failed;
+        let attempts = self.queue().attempts;
         self.request_check();
-        self.wait_for_link_after(Some(failed)).await
+        self.wait_for_link_after(attempts).await
     }
 
-    async fn wait_for_link_after(&self, failed: Option<u64>) -> Result<Link, Failure> {
+    /// Waits for the connection. Fails if an attempt after this one failed.
+    async fn wait_for_link_after(&self, attempt: u64) -> Result<Link, Failure> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -179,7 +184,7 @@ impl Lane {
                 let queue = self.queue();
                 match &queue.state {
                     LinkState::Up(link) => return Ok(link.clone()),
-                    LinkState::Down(failure) if failed != Some(queue.failed) => return Err(failure.clone()),
+                    LinkState::Down(failure) if queue.failed > attempt => return Err(failure.clone()),
                     LinkState::Down(_) | LinkState::Connecting => {}
                 }
             }
@@ -231,6 +236,11 @@ impl Lane {
         self.wake.notified().await;
     }
 
+    /// An attempt to connect begins.
+    pub(super) fn link_begins(&self) {
+        self.queue().attempts += 1;
+    }
+
     /// The connection was made.
     pub(super) fn link_up(&self, link: Link) {
         self.set_overdue(false);
@@ -249,7 +259,7 @@ impl Lane {
         let waiting = {
             let mut queue = self.queue();
             queue.state = LinkState::Down(failure.clone());
-            queue.failed += 1;
+            queue.failed = queue.attempts;
             queue.bytes = 0;
             std::mem::take(&mut queue.claims)
         };

@@ -57,6 +57,7 @@ impl LaneTask {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
         while !self.lane.is_closed() {
+            self.lane.link_begins();
             match self.connect().await {
                 Ok(link) => {
                     self.lane.link_up(link.clone());
@@ -82,6 +83,8 @@ impl LaneTask {
             }
             self.pause(backoff.next()).await;
         }
+        // No attempt follows: who waits for one gets this failure.
+        self.lane.link_begins();
         self.lane.link_failed(&Failure::Unreachable(format!("{}: no longer part of the cluster", self.lane.node())));
     }
 

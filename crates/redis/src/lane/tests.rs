@@ -127,3 +127,21 @@ fn a_lane_that_is_down_or_closed_takes_nothing() {
     lane.close();
     assert!(matches!(lane.push(claim(0, 1).0), Err(PushError::Closed(_))));
 }
+
+#[tokio::test]
+async fn who_asks_for_a_connection_does_not_get_the_failure_of_an_earlier_attempt() {
+    let lane = lane();
+    let failure = |number: u64| Failure::Unreachable(format!("attempt {number}"));
+    lane.link_begins();
+    let (failed, ()) = tokio::join!(lane.reconnect(), async {
+        // The attempt that was in progress ends first.
+        lane.link_failed(&failure(1));
+        tokio::task::yield_now().await;
+        assert!(lane.take_check_request());
+        lane.link_begins();
+        lane.link_failed(&failure(2));
+    });
+    assert_eq!(failed.map(|_| ()), Err(failure(2)));
+    // Without a request the last failure is the answer.
+    assert_eq!(lane.wait_for_link().await.map(|_| ()), Err(failure(2)));
+}
