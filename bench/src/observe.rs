@@ -49,7 +49,7 @@ fn turns(work: &Workload, what: &str, rules: &str, threads: usize, metrics: Obse
 
 /// With an observer, as the server has one.
 fn seen(limiter: Limiter<MemoryStore>, config: ObserverConfig) -> Limiter<MemoryStore> {
-    limiter.with_witness(Arc::new(Observer::new(config)))
+    limiter.with_witness(Arc::new(Observer::new(config, Arc::default())))
 }
 
 fn leaked(limiter: Limiter<MemoryStore>) -> &'static Limiter<MemoryStore> {

@@ -26,7 +26,7 @@ export type OpenPage = (app: AppContext, route: Route) => Page;
 /** Describes the missing scope, if the user has none of these. */
 export function missingScope(app: AppContext, ...anyOf: Scope[]): string | undefined {
   if (anyOf.some((scope) => app.me.scopes.includes(scope))) return undefined;
-  return `${app.me.name} missingScope the scope ${anyOf.map((scope) => `“${scope}”`).join(" or ")}`;
+  return `${app.me.name} lacks the scope ${anyOf.map((scope) => `“${scope}”`).join(" or ")}`;
 }
 
 /** The domains of the rules in force. */

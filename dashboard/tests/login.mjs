@@ -36,7 +36,7 @@ test("a token that is no longer in force leads back to the login", () =>
 test("a reader sees which scopes are missing, and the buttons are disabled", () =>
   on({ base: GUARDED, token: READER }, async (page) => {
     await go(page, "rules", "Rules", GUARDED);
-    await page.getByText(/Modes can't be switched here: .* missingScope the scope “rules” or “emergency”/).waitFor();
+    await page.getByText(/Modes can't be switched here: .* lacks the scope “rules” or “emergency”/).waitFor();
     const button = page.getByRole("button", { name: /^Mode of/ }).first();
     await button.waitFor();
     assert.ok(await button.isDisabled());
@@ -44,9 +44,13 @@ test("a reader sees which scopes are missing, and the buttons are disabled", () 
     for (const name of ["Override a limit…", "Change the tier…", "Reset counters…", "Block…"]) {
       assert.ok(await page.getByRole("button", { name }).isDisabled(), name);
     }
-    await page.getByText(/The decision log is not shown: .* missingScope the scope “audit”/).waitFor();
+    await page.getByText(/The decision log is not shown: .* lacks the scope “audit”/).waitFor();
+    await go(page, "tenants", "Tenants", GUARDED);
+    await page.getByText(/Tenants are not shown: .* lacks the scope “quota” or “audit”/).waitFor();
+    await page.getByText(/Blocks are not shown: .* lacks the scope “emergency” or “audit”/).waitFor();
+    await page.getByText("No emergencies.").waitFor();
     await go(page, "audit", "Audit", GUARDED);
-    await page.getByText(/The audit log is not shown: .* missingScope the scope “audit”/).waitFor();
+    await page.getByText(/The audit log is not shown: .* lacks the scope “audit”/).waitFor();
     await go(page, "keys", "Keys", GUARDED);
     await page.getByText("Keys are hashed").waitFor();
   }));

@@ -21,6 +21,8 @@ pub struct RecordFilter {
     pub kind: RecordKind,
     /// Of this domain.
     pub domain: Option<String>,
+    /// With this name.
+    pub name: Option<String>,
     /// With a name that begins with this text.
     pub prefix: Option<String>,
     /// With this text as a member of the document: `("tier", "pro")`. The member's name consists of `a-z`, `0-9` and `_`.
@@ -32,7 +34,7 @@ pub struct RecordFilter {
 impl RecordFilter {
     /// Matches all records of a kind.
     pub fn new(kind: RecordKind) -> RecordFilter {
-        RecordFilter { kind, domain: None, prefix: None, member: None, before: None }
+        RecordFilter { kind, domain: None, name: None, prefix: None, member: None, before: None }
     }
 }
 
@@ -100,6 +102,9 @@ impl Db {
         statement.push(" FROM records WHERE kind = ? AND document IS NOT NULL", [filter.kind.into()]);
         if let Some(domain) = &filter.domain {
             statement.push(" AND domain = ?", [domain.into()]);
+        }
+        if let Some(name) = &filter.name {
+            statement.push(" AND name = ?", [name.into()]);
         }
         if let Some(prefix) = &filter.prefix {
             statement.push(" AND name >= ?", [prefix.into()]);

@@ -21,7 +21,13 @@ pub struct Scope {
     home: Home,
     digest: u128,
     domain_digest: u128,
+    private: PrivateValues,
 }
+
+/// Which values of a key are private: names and logs contain digests of them. A bit for each index. It identifies
+/// nothing: keys and their hashes do not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrivateValues(u64);
 
 /// The partition in which the counters of a scope live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +119,13 @@ impl Scope {
             domain: domain.into(),
             rule: rule.into(),
             home,
+            private: PrivateValues::default(),
         }
+    }
+
+    /// The same scope with private values.
+    pub fn with_private(self, private: PrivateValues) -> Scope {
+        Scope { private, ..self }
     }
 
     /// Domain, rule, algorithm and period as one text. Unique for each scope.
@@ -136,6 +148,11 @@ impl Scope {
         self.home
     }
 
+    /// Which values of its keys are private.
+    pub fn private(&self) -> PrivateValues {
+        self.private
+    }
+
     /// A digest of the domain's name.
     pub fn domain_digest(&self) -> u128 {
         self.domain_digest
@@ -149,6 +166,29 @@ impl Scope {
     /// A digest of the name. The hash of a key starts with it.
     pub fn digest(&self) -> u128 {
         self.digest
+    }
+}
+
+impl PrivateValues {
+    /// The values with an odd index, where a key alternates names and values.
+    pub const ODD: PrivateValues = PrivateValues(0xaaaa_aaaa_aaaa_aaaa);
+
+    /// Whether no value is private.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the value at this index is private. Beyond the last bit, all are as the last.
+    pub fn contains(self, index: usize) -> bool {
+        self.0 >> index.min(63) & 1 == 1
+    }
+}
+
+impl FromIterator<bool> for PrivateValues {
+    /// Whether each value, in order, is private.
+    fn from_iter<I: IntoIterator<Item = bool>>(values: I) -> PrivateValues {
+        let bits = values.into_iter().enumerate().filter(|(_, is_private)| *is_private);
+        PrivateValues(bits.fold(0, |all, (index, _)| all | 1 << index.min(63)))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod claim;
 pub mod decision;
 pub mod key;
 pub mod limit;
+pub mod private;
 pub mod request;
 pub mod settle;
 pub mod time;
@@ -19,6 +20,7 @@ pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once, OwnedCharge}
 pub use decision::Verdict;
 pub use key::{Key, OwnedKey, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
+pub use private::KeySecret;
 pub use request::{Descriptor, ReceiptWish, Request};
 pub use settle::{Reading, Replay, Settlement, Source, StateSlot, Vote, settle, settle_into};
 pub use time::{Span, Tick, Timestamp, Wait};

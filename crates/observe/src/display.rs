@@ -1,8 +1,26 @@
-//! Limits and periods as text, in the notation of the rule files.
+//! Limits, periods and values of keys as text, in the notation of the rule files.
+
+use std::fmt::Write as _;
 
 use tollgate::{Algorithm, Limit, Span};
-use tollgate_core::Period;
 use tollgate_core::calendar::CalendarUnit;
+use tollgate_core::key::Value;
+use tollgate_core::{KeySecret, Period};
+
+/// Writes a value of a key, masked if there is a secret.
+pub(crate) fn value(text: &mut String, value: Value<'_>, secret: Option<KeySecret>) {
+    // Writing to a String can't fail.
+    let _ = match (value, secret) {
+        (Value::Absent, _) => Ok(()),
+        (Value::Text(value), Some(secret)) => write!(text, "{}", secret.mask(value)),
+        (value, Some(secret)) => write!(text, "#{:032x}", secret.digest(value)),
+        (Value::Text(value), None) => {
+            text.push_str(value);
+            Ok(())
+        }
+        (value, None) => write!(text, "{value}"),
+    };
+}
 
 /// `100/minute, token bucket with a burst of 200`.
 pub fn limit(limit: &Limit) -> String {

@@ -1,6 +1,8 @@
 //! The witness of a server's decisions.
 
-use tollgate::{DecisionEvent, Source, Timestamp, Witness};
+use std::sync::Arc;
+
+use tollgate::{DecisionEvent, KeyPrivacy, Source, Timestamp, Witness};
 
 use crate::decision_log::{DecisionLog, LogConfig};
 use crate::heavy_hitters::{HeavyHitters, SustainedKey};
@@ -49,14 +51,14 @@ impl Default for ObserverConfig {
 }
 
 impl Observer {
-    /// Creates an observer with empty statistics.
-    pub fn new(config: ObserverConfig) -> Observer {
+    /// Creates an observer with empty statistics. Logs and lists have private values in this form.
+    pub fn new(config: ObserverConfig, privacy: Arc<KeyPrivacy>) -> Observer {
         Observer {
             tally: Tally::new(config.tally),
-            heavy_hitters: HeavyHitters::default(),
+            heavy_hitters: HeavyHitters::new(privacy.clone()),
             decision: LatencyHistogram::default(),
             store: LatencyHistogram::default(),
-            log: DecisionLog::new(config.log),
+            log: DecisionLog::new(config.log, privacy),
             config,
         }
     }

@@ -101,7 +101,7 @@ fn gate(wire: &'static str) -> Arc<Gate> {
         Ok((rules, _)) => rules,
         Err(problems) => unreachable!("the rules are sound: {problems:?}"),
     };
-    let observer = Arc::new(Observer::new(ObserverConfig::default()));
+    let observer = Arc::new(Observer::new(ObserverConfig::default(), Arc::default()));
     let limiter = Limiter::new(rules, Counters::from(MemoryConfig::default().build()));
     let limiter = limiter.with_witness(observer.clone());
     Arc::new(Gate::new(Arc::new(limiter), false, MAX_IN_FLIGHT, Metrics::new().wire(wire)).with_observer(observer))

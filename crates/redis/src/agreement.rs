@@ -21,6 +21,45 @@ const AGREE_SCRIPT: &str = "\
 redis.call('SET', KEYS[1], ARGV[1], 'NX')
 return redis.call('MGET', KEYS[1])[1]";
 
+/// Reads a value.
+const READ_SCRIPT: &str = "return redis.call('MGET', KEYS[1])[1]";
+
+/// Replaces a value, unless it has changed since it was read, and returns the stored one. An empty text is no value.
+const REPLACE_SCRIPT: &str = "\
+local stored = redis.call('MGET', KEYS[1])[1]
+if (stored or '') == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2])
+  return ARGV[2]
+end
+return stored";
+
+impl Shared {
+    /// Reads an agreed value.
+    pub(super) async fn read_agreed(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let key = self.names().agreed(name);
+        let command = cmd("EVAL").arg(READ_SCRIPT).arg(1).arg(&key).take();
+        match AgreementCall::new(self).call_until_answered(&command).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(value) => Ok(Some(value)),
+            _ => Err(not_agreed(&key)),
+        }
+    }
+
+    /// Replaces an agreed value, if it is still this one. Returns the stored one.
+    pub(super) async fn replace_agreed(&self, name: &str, old: &[u8], new: &[u8]) -> Result<Vec<u8>, Failure> {
+        let key = self.names().agreed(name);
+        let command = cmd("EVAL").arg(REPLACE_SCRIPT).arg(1).arg(&key).arg(old).arg(new).take();
+        match AgreementCall::new(self).call_until_answered(&command).await? {
+            Value::BulkString(stored) => Ok(stored),
+            _ => Err(not_agreed(&key)),
+        }
+    }
+}
+
+fn not_agreed(key: &str) -> Failure {
+    Failure::Refused(format!("{key} in Redis is not an agreed value: delete it there"))
+}
+
 impl RedisStore {
     /// The maximum length of an agreed value, in bytes.
     pub const MAX_AGREED_BYTES: usize = 4_096;
@@ -33,13 +72,13 @@ impl RedisStore {
             let max = Self::MAX_AGREED_BYTES;
             return Err(Failure::Refused(format!("{name}: an agreed value has at most {max} bytes")));
         }
-        let key = self.shared.names.agreed(name);
-        let mut call = AgreementCall { shared: &self.shared, redirect: None, last: None };
+        let key = self.shared.names().agreed(name);
+        let mut call = AgreementCall::new(&self.shared);
         let command = cmd("EVAL").arg(AGREE_SCRIPT).arg(1).arg(&key).arg(proposal).take();
         match tokio::time::timeout(timeout, call.call_until_answered(&command)).await {
             Ok(answer) => match answer? {
                 Value::BulkString(agreed) if agreed.len() <= Self::MAX_AGREED_BYTES => Ok(agreed),
-                _ => Err(Failure::Refused(format!("{key} in Redis is not an agreed value: delete it there"))),
+                _ => Err(not_agreed(&key)),
             },
             Err(_) => Err(call.last.unwrap_or(Failure::Timeout)),
         }
@@ -55,7 +94,11 @@ struct AgreementCall<'s> {
     last: Option<Failure>,
 }
 
-impl AgreementCall<'_> {
+impl<'s> AgreementCall<'s> {
+    fn new(shared: &'s Shared) -> AgreementCall<'s> {
+        AgreementCall { shared, redirect: None, last: None }
+    }
+
     /// Repeats the command until there is an answer or a final error.
     async fn call_until_answered(&mut self, command: &Cmd) -> Result<Value, Failure> {
         let mut backoff = Backoff::default();

@@ -38,7 +38,7 @@ impl RedisStore {
         let command = cmd("EVAL")
             .arg(PUBLISH_SCRIPT)
             .arg(1)
-            .arg(self.shared.names.agreed(bulletin))
+            .arg(self.shared.names().agreed(bulletin))
             .arg(id)
             .arg(entry)
             .arg(u8::from(is_replaced))
@@ -53,7 +53,7 @@ impl RedisStore {
 
     /// The entries of a bulletin: their ids and texts.
     pub async fn published(&self, bulletin: &str) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-        let command = cmd("HGETALL").arg(self.shared.names.agreed(bulletin)).take();
+        let command = cmd("HGETALL").arg(self.shared.names().agreed(bulletin)).take();
         let pairs: Vec<(Value, Value)> = match call(&self.shared, &command).await? {
             Value::Map(pairs) => pairs,
             Value::Array(flat) => {

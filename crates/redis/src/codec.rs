@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use tollgate_core::{Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Once, Span, Timestamp};
 
-use super::names::{self, CounterId, Names, id};
+use super::names::{self, CounterId, Names};
 use tollgate_store::sharded::OnceRecord;
 
 pub(super) use answer::{ScriptReply, lacks_keys, read};
@@ -114,7 +114,7 @@ impl Packet {
             if is_packed {
                 before = Some((&charge.key, key));
             }
-            packet.add(charge, key, now);
+            packet.add(charge, key, names.id(&charge.key), now);
         }
         if let Some(once) = &claim.once {
             packet.record(once, record, names);
@@ -196,7 +196,7 @@ impl Packet {
         }) as u16
     }
 
-    fn add(&mut self, charge: &Charge<'_>, key: u16, now: Timestamp) {
+    fn add(&mut self, charge: &Charge<'_>, key: u16, id: CounterId, now: Timestamp) {
         let (units, is_hold) = match charge.limit.algorithm() {
             Algorithm::Concurrency => (charge.units.min(1), true),
             _ => (charge.units.min(MAX_UNITS), false),
@@ -210,7 +210,7 @@ impl Packet {
             limit: self.limit(charge.limit, now),
             operation: 4 * ask(charge.ask) + mode(charge.mode),
             units,
-            id: id(&charge.key),
+            id,
             varies: names::varies(&charge.key),
             is_long: charge.limit.algorithm() == Algorithm::SlidingLog && charge.limit.amount() >= MIN_LONG_LOG,
             taken_at,

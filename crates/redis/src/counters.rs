@@ -164,7 +164,13 @@ impl SharedStore for RedisCounters {
 
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {
         let redis = self.store.inner().inner();
-        Box::pin(async move { redis.agree_on(name, proposal, timeout).await.map_err(|failure| failure.to_string()) })
+        Box::pin(async move {
+            // Other agreed values are signs of a fleet. While it is unknown how it names its counters, a process that starts
+            // now would take them for those of an earlier version.
+            let agreed = tokio::time::timeout(timeout, redis.wait_until_named()).await;
+            agreed.map_err(|_| "the form of names is not agreed on yet".to_owned())?;
+            redis.agree_on(name, proposal, timeout).await.map_err(|failure| failure.to_string())
+        })
     }
 
     fn publish<'a>(&'a self, bulletin: &'a str, entry: BulletinEntry<'a>, timeout: Duration) -> BulletinFuture<'a, ()> {

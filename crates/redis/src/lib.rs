@@ -25,6 +25,7 @@ mod moving;
 mod names;
 #[cfg(feature = "perf")]
 pub mod perf;
+mod privacy;
 mod script;
 mod send;
 mod spilled;
@@ -35,6 +36,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate_core::{Claim, Key, Settlement, Timestamp};
 
@@ -50,7 +53,7 @@ use send::ClaimSender;
 use spilled::SpilledCallers;
 use stats::TransportCounters;
 use tollgate_store::sharded::{Failure, Location, OnceRecord, ShardId, ShardInfo, Sharded};
-use tollgate_store::{Clock, SystemClock};
+use tollgate_store::{Clock, KeyPrivacy, SystemClock};
 use topology::Topology;
 
 /// The interval at which [`RedisStore::wait_until_ready`] probes the shards.
@@ -72,6 +75,9 @@ pub struct RedisConfig {
     pub client_cert: Option<ClientCert>,
     /// The prefix of all keys.
     pub prefix: String,
+    /// The form of private values, such as API keys, in the names of counters. Processes with the same counters must
+    /// have the same secrets, or none: then they agree on one in Redis.
+    pub key_privacy: Arc<KeyPrivacy>,
     /// The number of connections to each node, 1 to [`RedisConfig::MAX_CONNECTIONS`].
     pub pool: usize,
 }
@@ -97,7 +103,11 @@ pub struct RedisStore {
 
 /// The state that the store shares with its tasks.
 struct Shared {
-    names: Names,
+    /// Replaced when the form of private values changes.
+    names: ArcSwap<Names>,
+    privacy: Arc<KeyPrivacy>,
+    /// Whether this process has agreed with the others on the form of private values.
+    is_agreed: watch::Sender<bool>,
     connector: Connector,
     topology: Topology,
     moving: MovingSlots,
@@ -125,6 +135,7 @@ impl RedisConfig {
             ca: None,
             client_cert: None,
             prefix: "tg:".to_owned(),
+            key_privacy: Arc::default(),
             pool: 2,
         }
     }
@@ -143,8 +154,11 @@ impl RedisConfig {
                 Self::MAX_CONNECTIONS
             )));
         }
+        let (names, form) = (Names::new(&self.prefix), self.key_privacy.name_form());
         let shared = Shared {
-            names: Names::new(&self.prefix),
+            names: ArcSwap::from_pointee(form.map_or(names.clone(), |form| names.with_form(form))),
+            is_agreed: watch::Sender::new(false),
+            privacy: self.key_privacy.clone(),
             connector: Connector::new(&self)?,
             topology: Topology::new(self.address, self.pool),
             moving: MovingSlots::default(),
@@ -167,6 +181,7 @@ impl RedisStore {
         tokio::select! {
             () = discover::watch(&self.shared) => {}
             () = self.drive_lanes() => {}
+            () = privacy::keep_agreed(&self.shared) => {}
         }
     }
 
@@ -181,12 +196,17 @@ impl RedisStore {
                     ready &= self.probe(shard.id, timeout).await.is_ok();
                 }
                 if ready {
-                    return;
+                    return self.shared.agreed().await;
                 }
                 tokio::time::sleep(PROBE_INTERVAL).await;
             }
         };
         tokio::time::timeout(timeout, all_ready).await.is_ok()
+    }
+
+    /// Waits until the form of private values in names is agreed on.
+    async fn wait_until_named(&self) {
+        self.shared.agreed().await;
     }
 
     /// Counts since the start.
@@ -220,7 +240,7 @@ impl RedisStore {
 impl Sharded for RedisStore {
     fn locate(&self, key: &Key<'_>) -> Location {
         let topology = &self.shared.topology;
-        topology.locate(if topology.is_cluster() { self.shared.names.slot(key) } else { 0 })
+        topology.locate(if topology.is_cluster() { self.shared.names().slot(key) } else { 0 })
     }
 
     async fn settle_at(
@@ -231,6 +251,9 @@ impl Sharded for RedisStore {
         timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
+        if !self.shared.has_names_for(claim) {
+            self.shared.wait_for_names(timeout).await?;
+        }
         let mut sender = ClaimSender::new(&self.shared, location.slot);
         let settled = sender.settle_within(claim, record, timeout).await;
         match settled.unwrap_or_else(|| Err(sender.timeout_failure(location.shard))) {
@@ -260,6 +283,11 @@ impl Shared {
     /// Whether the keys of a slot may be on two nodes now.
     fn is_moving(&self, slot: u16) -> bool {
         self.moving.contains(slot, || self.clock.now())
+    }
+
+    /// The names of values, with the current form of private values.
+    fn names(&self) -> arc_swap::Guard<Arc<Names>> {
+        self.names.load()
     }
 
     /// Our own clock, for calendar periods, or the clock that was set.

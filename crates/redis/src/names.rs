@@ -3,29 +3,59 @@
 //! `tg:{DOMAIN/CALLER}` has a caller's buckets and plain windows. Values that can be large have their own keys with
 //! the same hash tag, `tg:{DOMAIN/CALLER}:RULE/…`. A counter with a partition of its own has its complete identity
 //! inside the hash tag. Everything that a request charges to one caller is therefore in one slot of a cluster.
+//!
+//! A private value is replaced by its digest, also in the hash tag, unless the fleet counts under names in clear.
 
 use std::fmt::{self, Write};
 
-use tollgate_core::key::HashSecret;
+use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{Key, Scope, Value};
+use tollgate_store::NameForm;
 
 /// Builds keys with a prefix, so that several fleets can share a Redis.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     prefix: Box<str>,
     replicas: Box<str>,
+    current_replicas: Box<str>,
+    form: NameForm,
+    /// Whether the form is that of the fleet. Otherwise only keys without private values have names.
+    is_agreed: bool,
+    /// The secret of the ids of counters with private values.
+    private_ids: HashSecret,
 }
 
 /// Distinguishes counters that share a value: a hash of the part of the identity that is not in the value's key. It
-/// must be the same on every server, so it has no secret; a caller that finds a collision merges only its own
-/// counters.
+/// must be the same on every server, so it has no secret, unless values are private; a caller that finds a collision
+/// merges only its own counters.
 pub(super) type CounterId = [u8; 16];
 
 const PUBLIC: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7265_6469_732f_6964);
 
 impl Names {
     pub(super) fn new(prefix: &str) -> Names {
-        Names { prefix: prefix.into(), replicas: format!("{prefix}{{{}}}", Names::REPLICAS).into() }
+        Names {
+            prefix: prefix.into(),
+            replicas: format!("{prefix}{{{}}}", Names::REPLICAS).into(),
+            current_replicas: format!("{prefix}{{{}}}:v2", Names::REPLICAS).into(),
+            form: NameForm::Clear,
+            is_agreed: false,
+            private_ids: PUBLIC,
+        }
+    }
+
+    /// The same keys, with private values in this form.
+    pub(super) fn with_form(&self, form: NameForm) -> Names {
+        let private_ids = match form {
+            NameForm::Clear => PUBLIC,
+            NameForm::Hashed(secret) => secret.hash_secret(),
+        };
+        Names { form, is_agreed: true, private_ids, ..self.clone() }
+    }
+
+    /// The form of private values, if it is that of the fleet.
+    pub(super) fn form(&self) -> Option<NameForm> {
+        self.is_agreed.then_some(self.form)
     }
 
     /// The hash tag of the heartbeats.
@@ -34,6 +64,11 @@ impl Names {
     /// The key of the heartbeats.
     pub(super) fn replicas(&self) -> &str {
         &self.replicas
+    }
+
+    /// The key of the heartbeats of servers that agree on the form of names. Earlier versions do not have it.
+    pub(super) fn current_replicas(&self) -> &str {
+        &self.current_replicas
     }
 
     /// The hash tag of the agreed values. Like that of the heartbeats it has no slash, unlike every counter's.
@@ -47,7 +82,7 @@ impl Names {
     /// The slot of a Redis Cluster in which a key's counter lives.
     pub(super) fn slot(&self, key: &Key<'_>) -> u16 {
         let mut tag = Crc16(0);
-        write_tag(&mut tag, key);
+        self.write_tag(&mut tag, key);
         tag.0 % 16_384
     }
 
@@ -68,7 +103,7 @@ impl Names {
         let mut name = String::with_capacity(self.prefix.len() + 64);
         name.push_str(&self.prefix);
         name.push('{');
-        write_tag(&mut name, key);
+        self.write_tag(&mut name, key);
         name.push('}');
         name
     }
@@ -95,50 +130,61 @@ impl Names {
         name.push_str(suffix);
         if key.caller().is_some() {
             write_scope(&mut name, within_domain(key.scope()));
-            write_rest(&mut name, key);
+            self.write_rest(&mut name, key);
         }
         name
     }
-}
 
-/// Distinguishes a counter from the others in its packed value.
-pub(super) fn id(key: &Key<'_>) -> CounterId {
-    // The partition is the value's own key.
-    key.hash(PUBLIC, 0).to_le_bytes()
+    /// Distinguishes a counter from the others in its packed value.
+    pub(super) fn id(&self, key: &Key<'_>) -> CounterId {
+        let secret = if key.scope().private().is_empty() { PUBLIC } else { self.private_ids };
+        // The partition is the value's own key.
+        key.hash(secret, 0).to_le_bytes()
+    }
+
+    /// Writing to a text or a checksum cannot fail.
+    fn write_tag(&self, to: &mut impl Write, key: &Key<'_>) {
+        let scope = key.scope();
+        match (scope.home(), key.caller()) {
+            (Home::Caller(index), Some(caller)) => {
+                let domain = scope.name().split('/').next().unwrap_or_default();
+                write_scope(to, domain);
+                self.write_value(to, scope, index, caller);
+            }
+            _ => {
+                write_scope(to, scope.name());
+                self.write_rest(to, key);
+            }
+        }
+    }
+
+    /// The values of a key except the caller's.
+    fn write_rest(&self, to: &mut impl Write, key: &Key<'_>) {
+        let caller = match key.scope().home() {
+            Home::Caller(index) => Some(index),
+            Home::Own => None,
+        };
+        for (at, value) in key.values().iter().enumerate() {
+            if Some(at) != caller {
+                self.write_value(to, key.scope(), at, *value);
+            }
+        }
+    }
+
+    /// A slash and the value, or its digest.
+    fn write_value(&self, to: &mut impl Write, scope: &Scope, index: usize, value: Value<'_>) {
+        match self.form {
+            NameForm::Hashed(secret) if value != Value::Absent && scope.private().contains(index) => {
+                let _ = write!(to, "/~{:032x}", secret.digest(value));
+            }
+            _ => write_value(to, value),
+        }
+    }
 }
 
 /// Whether the id depends on the request, which it does if a caller has many counters of the rule.
 pub(super) fn varies(key: &Key<'_>) -> bool {
     key.caller().is_some() && key.values().len() > 1
-}
-
-/// Writing to a text or a checksum cannot fail.
-fn write_tag(to: &mut impl Write, key: &Key<'_>) {
-    let scope = key.scope();
-    match key.caller() {
-        Some(caller) => {
-            let domain = scope.name().split('/').next().unwrap_or_default();
-            write_scope(to, domain);
-            write_value(to, caller);
-        }
-        None => {
-            write_scope(to, scope.name());
-            write_rest(to, key);
-        }
-    }
-}
-
-/// The values of a key except the caller's.
-fn write_rest(to: &mut impl Write, key: &Key<'_>) {
-    let caller = match key.scope().home() {
-        tollgate_core::key::Home::Caller(index) => Some(index),
-        tollgate_core::key::Home::Own => None,
-    };
-    for (at, value) in key.values().iter().enumerate() {
-        if Some(at) != caller {
-            write_value(to, *value);
-        }
-    }
 }
 
 /// Rule, algorithm and period: the scope's name has the domain before the first slash.
@@ -266,7 +312,41 @@ mod tests {
         assert_eq!(names().once(&all), "tg:{api/acme}:once:all/fixed/60000000us");
         assert_eq!(names().part(&some, 0xab), format!("tg:{{api/acme}}:part:{:032x}", 0xab));
         assert_eq!(names().slot(&all), names().slot(&some));
-        assert_ne!(id(&all), id(&some));
+        assert_ne!(names().id(&all), names().id(&some));
+    }
+
+    #[test]
+    fn private_values_are_digests_and_all_of_a_caller_stays_in_one_slot() {
+        let private = |values: [bool; 2]| values.into_iter().collect();
+        let all = scope("api", "all", Home::Caller(0)).with_private(private([true, false]));
+        let some = scope("api", "some", Home::Caller(1)).with_private(private([false, true]));
+        let other = scope("api", "other", Home::Caller(0)).with_private(private([false, true]));
+        let own = scope("api", "own", Home::Own).with_private(private([true, false]));
+        let key = "sk_live_51H8mZqT9f3a";
+        let all = Key::new(&all, smallvec![Value::Text(key)]);
+        let some = Key::new(&some, smallvec![Value::Text("bob"), Value::Text(key)]);
+        let other = Key::new(&other, smallvec![Value::Text("bob"), Value::Text(key)]);
+        let own = Key::new(&own, smallvec![Value::Text(key), Value::Absent]);
+        let secret = tollgate_core::KeySecret::derive(b"a secret of the fleet").unwrap();
+        let hashed = names().with_form(NameForm::Hashed(secret));
+        let digest = "~26f0a07cd8d2b07554bf762c1189cfe1";
+        assert_eq!(hashed.packed(&all), format!("tg:{{api/{digest}}}"));
+        assert_eq!(hashed.own(&some), format!("tg:{{api/{digest}}}:some/fixed/60000000us/bob"));
+        assert_eq!(hashed.once(&all), format!("tg:{{api/{digest}}}:once:all/fixed/60000000us"));
+        assert_eq!(hashed.own(&other), format!("tg:{{api/bob}}:other/fixed/60000000us/{digest}"));
+        assert_eq!(hashed.packed(&own), format!("tg:{{api/own/fixed/60000000us/{digest}/-}}"));
+        assert_eq!(hashed.slot(&all), hashed.slot(&some));
+        assert_eq!(hashed.slot(&all), Names::slot_of(&format!("api/{digest}")));
+        // An id in a packed value can't be computed without the secret either.
+        assert_ne!(hashed.id(&other), names().id(&other));
+        let again = names().with_form(NameForm::Hashed(secret));
+        assert_eq!(again.id(&other), hashed.id(&other));
+        // In clear nothing is private.
+        let clear = hashed.with_form(NameForm::Clear);
+        assert_eq!(clear.packed(&all), format!("tg:{{api/{key}}}"));
+        assert_eq!(clear.id(&other), names().id(&other));
+        let absent = scope("api", "own", Home::Own).with_private(private([true, true]));
+        assert!(hashed.packed(&Key::new(&absent, smallvec![Value::Absent])).ends_with("us/-}"));
     }
 
     #[test]

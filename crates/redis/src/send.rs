@@ -85,9 +85,9 @@ impl<'s> ClaimSender<'s> {
     /// in the packed value, if the counter is there, otherwise in its own value, which the packed value announces
     /// first. A claim on several is not settled ([`Failure::Moving`]).
     async fn settle(&mut self, claim: &Claim<'_>, record: OnceRecord<'_>) -> Result<AnswerPart, Failure> {
-        let Shared { names, spilled, .. } = self.shared;
-        let now = self.shared.now();
-        let new_packet = || Box::new(Packet::new(claim, record, names, now));
+        let (shared, now) = (self.shared, self.shared.now());
+        let spilled = &shared.spilled;
+        let new_packet = || Box::new(Packet::new(claim, record, &shared.names(), now));
         let mut packet = new_packet();
         let hash = packet.partition();
         self.hash = hash;

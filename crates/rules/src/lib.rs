@@ -23,6 +23,7 @@ mod once;
 mod overrides;
 pub mod pattern;
 mod peek;
+pub mod private;
 pub mod problem;
 mod requested;
 mod resolve;

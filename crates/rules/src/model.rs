@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tollgate_core::{Algorithm, Limit, OnFailure, Span};
 
 use crate::pattern::Pattern;
+use crate::private::PrivateAttributes;
 
 /// The rules of one domain.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub struct Domain {
     pub name: String,
     /// The attribute that identifies a caller. Counters whose key has it share the caller's partition.
     pub entity: Option<String>,
+    /// The attributes whose values are in no name of a counter and in no log.
+    pub private: PrivateAttributes,
     /// The tiers that limits may be given for, in the order of the file.
     pub tiers: Vec<Tier>,
     /// The index in `tiers` of the tier of callers without one.

@@ -32,8 +32,10 @@ const RECEIPT: &str = "⇒receipt";
 const DIGEST: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x6f6e_6365_2f76_3100);
 
 impl OnceScopes {
-    pub(crate) fn new(domain: &str) -> OnceScopes {
-        OnceScopes { checks: RecordScopes::new(domain, CHECK), receipts: RecordScopes::new(domain, RECEIPT) }
+    /// `is_private`: callers are identified by a private attribute.
+    pub(crate) fn new(domain: &str, is_private: bool) -> OnceScopes {
+        let scopes = |name| RecordScopes::new(domain, name, is_private);
+        OnceScopes { checks: scopes(CHECK), receipts: scopes(RECEIPT) }
     }
 
     /// The record of a check. `entity` is the attribute that names the caller.
@@ -66,9 +68,11 @@ impl OnceScopes {
 }
 
 impl RecordScopes {
-    fn new(domain: &str, name: &str) -> RecordScopes {
-        let scope = |home| Scope::for_records(domain, name, home);
-        RecordScopes { with_caller: scope(Home::Caller(0)), alone: scope(Home::Own) }
+    fn new(domain: &str, name: &str, is_private: bool) -> RecordScopes {
+        let scope =
+            |home, is_private| Scope::for_records(domain, name, home).with_private([is_private].into_iter().collect());
+        // Without a caller the first value of a check is a digest without a secret of all attributes.
+        RecordScopes { with_caller: scope(Home::Caller(0), is_private), alone: scope(Home::Own, true) }
     }
 
     /// The key of a record: with the caller, if there is one, otherwise with the digest of the request.

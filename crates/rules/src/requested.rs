@@ -1,12 +1,12 @@
 //! Limits that come with a request: an amount and a unit of time, with their own key space.
 
 use smallvec::SmallVec;
-use tollgate_core::key::{Home, Key};
+use tollgate_core::key::{Home, Key, PrivateValues};
 use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
 
 use crate::address::{IPV6_PREFIX, counted, is_address};
 use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
-use crate::rule::Rule;
+use crate::rule::{CounterScope, Rule};
 
 /// What a domain needs to count limits that come with requests.
 #[derive(Debug)]
@@ -46,11 +46,14 @@ impl RequestLimits {
             denied_by_label: None,
             ending: EndTerms::default(),
         };
+        // Names and values alternate. Which attributes a request has is not known here, so all values are private.
+        let private = PrivateValues::ODD;
         let scope = |length: Span| {
-            let period = Period::fixed(length).ok()?;
-            Some((length, Scope::new(&domain.name, PATH, domain.default_algorithm.algorithm(0, 1), &period, Home::Own)))
+            let (period, algorithm) = (Period::fixed(length).ok()?, domain.default_algorithm.algorithm(0, 1));
+            Some((length, Scope::new(&domain.name, PATH, algorithm, &period, Home::Own).with_private(private)))
         };
-        let mut rule = Rule::with_terms(NAME, PATH, &domain.name, Home::Own, &terms, domain.at.clone());
+        let counters = CounterScope { domain: &domain.name, path: PATH, home: Home::Own, private };
+        let mut rule = Rule::with_terms(NAME, &counters, &terms, domain.at.clone());
         rule.named = false;
         RequestLimits {
             rule,

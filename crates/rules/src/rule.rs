@@ -3,7 +3,7 @@
 mod other_scopes;
 
 use smallvec::SmallVec;
-use tollgate_core::key::Home;
+use tollgate_core::key::{Home, PrivateValues};
 use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
 use crate::address::is_address;
@@ -67,6 +67,15 @@ pub(crate) struct TierTerms {
     /// The index of the cap. `None` if the rule does not apply.
     pub(crate) cap: Option<u16>,
     pub(crate) on_failure: OnFailure,
+}
+
+/// What identifies the counters of a rule, besides algorithm and period.
+pub(crate) struct CounterScope<'s> {
+    pub(crate) domain: &'s str,
+    /// Identifies the rule.
+    pub(crate) path: &'s str,
+    pub(crate) home: Home,
+    pub(crate) private: PrivateValues,
 }
 
 /// The cap of a tier, with the scope of its counters.
@@ -142,17 +151,15 @@ impl Rule {
     }
 
     /// Compiles a rule of the list.
-    pub(crate) fn compile(
-        rule: &model::Rule,
-        domain: &str,
-        entity: Option<&str>,
-        names: &mut AttributeNumbers,
-    ) -> Rule {
+    pub(crate) fn compile(rule: &model::Rule, domain: &model::Domain, names: &mut AttributeNumbers) -> Rule {
+        let entity = domain.entity.as_deref();
         let home = match rule.key.iter().position(|part| Some(part.attribute.as_str()) == entity && !part.optional) {
             Some(index) => Home::Caller(index),
             None => Home::Own,
         };
-        let mut compiled = Rule::with_terms(&rule.name, &rule.name, domain, home, &rule.terms, rule.at.clone());
+        let private = rule.key.iter().map(|part| domain.private.contains(&part.attribute)).collect();
+        let counters = CounterScope { domain: &domain.name, path: &rule.name, home, private };
+        let mut compiled = Rule::with_terms(&rule.name, &counters, &rule.terms, rule.at.clone());
         compiled.version = rule.version;
         compiled.key = rule
             .key
@@ -177,12 +184,10 @@ impl Rule {
         compiled
     }
 
-    /// A rule with the terms that both forms share. `path` identifies its counters, `name` is for display.
+    /// A rule with the terms that both forms share. `name` is for display.
     pub(crate) fn with_terms(
         name: &str,
-        path: &str,
-        domain: &str,
-        home: Home,
+        counters: &CounterScope<'_>,
         terms: &model::Terms,
         location: SourceLocation,
     ) -> Rule {
@@ -213,7 +218,7 @@ impl Rule {
             metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
             ending: terms.ending,
-            caps: known.into_iter().map(|cap| CompiledCap::new(cap, domain, path, home)).collect(),
+            caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters)).collect(),
             is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,
             selectors: SmallVec::new(),
@@ -270,18 +275,22 @@ impl Rule {
     }
 }
 
+impl CounterScope<'_> {
+    fn scope(&self, limit: &Limit) -> Scope {
+        let scope = Scope::new(self.domain, self.path, limit.algorithm(), limit.period(), self.home);
+        scope.with_private(self.private)
+    }
+}
+
 impl CompiledCap {
     pub(crate) fn is_concurrency(&self) -> bool {
         matches!(self, CompiledCap::Limit { limit, .. } if limit.algorithm() == Algorithm::Concurrency)
     }
 
-    fn new(cap: &Cap, domain: &str, path: &str, home: Home) -> CompiledCap {
+    fn new(cap: &Cap, counters: &CounterScope<'_>) -> CompiledCap {
         match cap {
             Cap::Unlimited => CompiledCap::Unlimited,
-            Cap::Limit(limit) => CompiledCap::Limit {
-                scope: Scope::new(domain, path, limit.algorithm(), limit.period(), home),
-                limit: limit.clone(),
-            },
+            Cap::Limit(limit) => CompiledCap::Limit { scope: counters.scope(limit), limit: limit.clone() },
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::lookup::{self, Index};
 use crate::model::{self, RuleMode, Tier};
 use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
+use crate::private::PrivateAttributes;
 use crate::problem::RuleProblem;
 use crate::requested::RequestLimits;
 use crate::rule::{CompiledCap, Rule, TierTerms};
@@ -50,6 +51,7 @@ struct ScopeOwner {
 pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) entity: Option<Box<str>>,
+    pub(crate) private: PrivateAttributes,
     /// The number of the entity attribute, whose value identifies callers.
     pub(crate) caller: Option<Attribute>,
     /// The attributes with addresses.
@@ -274,6 +276,11 @@ impl Domain {
         self.entity.as_deref()
     }
 
+    /// Whether the values of an attribute are private: no name of a counter and no log contains them.
+    pub fn is_private(&self, attribute: &str) -> bool {
+        self.private.contains(attribute)
+    }
+
     /// The rules of the list, followed by those of the tree.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -330,8 +337,7 @@ impl Domain {
     fn compile(domain: model::Domain, errors: &mut Vec<RuleProblem>) -> Domain {
         let mut names = AttributeNumbers::default();
         let entity = domain.entity.as_deref();
-        let mut rules: Vec<Rule> =
-            domain.rules.iter().map(|rule| Rule::compile(rule, &domain.name, entity, &mut names)).collect();
+        let mut rules: Vec<Rule> = domain.rules.iter().map(|rule| Rule::compile(rule, &domain, &mut names)).collect();
         let listed = rules.len();
         let tree = Tree::compile(&domain, &mut rules);
         let index = Index::new(&mut rules[..listed], &domain.at, errors);
@@ -347,12 +353,13 @@ impl Domain {
         let named = |name: &str| rules.iter().position(|rule| &*rule.name == name);
         let default_rule = domain.default_rule.as_deref().and_then(named);
         let requested = RequestLimits::new(&domain);
-        let once = OnceScopes::new(&domain.name);
+        let once = OnceScopes::new(&domain.name, entity.is_some_and(|entity| domain.private.contains(entity)));
         let mut domain = Domain {
             digest: name_digest(&domain.name),
             tier_digests: domain.tiers.iter().map(|tier| name_digest(&tier.name)).collect(),
             name: domain.name.into(),
             entity: domain.entity.map(Into::into),
+            private: domain.private,
             caller,
             addresses,
             tiers: domain.tiers,

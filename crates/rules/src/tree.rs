@@ -12,7 +12,7 @@ use crate::address::{counted, is_address};
 use crate::index::{ByText, Id, Patterns};
 use crate::model;
 use crate::pattern::Pattern;
-use crate::rule::Rule;
+use crate::rule::{CounterScope, Rule};
 use tollgate_core::Value;
 
 /// The tree of one domain.
@@ -216,8 +216,9 @@ impl<'a> TreeCompiler<'a> {
             Some(at) => Home::Caller(at),
             None => Home::Own,
         };
-        let mut rule =
-            Rule::with_terms(&limit.name, &self.path, &self.domain.name, home, &limit.terms, node.at.clone());
+        let private = self.keys.iter().map(|(key, _)| self.domain.private.contains(key)).collect();
+        let counters = CounterScope { domain: &self.domain.name, path: &self.path, home, private };
+        let mut rule = Rule::with_terms(&limit.name, &counters, &limit.terms, node.at.clone());
         rule.named = limit.named;
         rule.metadata = node.metadata.clone().into();
         rule.path = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.cloned())).collect();

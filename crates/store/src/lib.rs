@@ -14,6 +14,7 @@ pub mod conformance;
 mod counters;
 pub mod deny_cache;
 pub mod guarded;
+pub mod key_privacy;
 pub mod memory;
 mod secret;
 pub mod sharded;
@@ -24,6 +25,7 @@ pub use counters::{
 };
 pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
+pub use key_privacy::{KeyPrivacy, NameForm, PrivacySetting};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
 
 /// Settles claims.

@@ -49,6 +49,7 @@ pub use tollgate_rules::{
     Layer, LayerMode, LayerRule, LoadOptions, RequestError, ResolvedBy, Rule, RuleFiles, RuleMatch, RuleProblem,
     Ruleset, Severity, Switch, Tenants, named_claim, tenants,
 };
+pub use tollgate_store::key_privacy::{KeyPrivacy, PrivacySetting, SecretError};
 pub use tollgate_store::{Circuit, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
 pub use tollgate_store::{Clock, Counters, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
 

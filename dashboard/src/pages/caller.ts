@@ -89,12 +89,11 @@ async function loadCaller(app: AppContext, name: string, domain: string, show: (
 /**
  * The record of a name. Without the store of record only the counters are shown.
  *
- * It is the first of all names with this prefix; requesting a missing record by name would be an error.
+ * It is requested as a list: a missing record of its own would be an error.
  */
-async function findRecord<T extends { name?: string; api_key?: string }>(app: AppContext, kind: string, name: string, domain: string): Promise<T | undefined> {
+async function findRecord<T>(app: AppContext, kind: string, name: string, domain: string): Promise<T | undefined> {
   try {
-    const [first] = (await app.api.get<ListPage<T>>(`/admin/v1/${kind}`, { domain, prefix: name, limit: 1 })).items;
-    return (first?.api_key ?? first?.name) === name ? first : undefined;
+    return (await app.api.get<ListPage<T>>(`/admin/v1/${kind}`, { domain, name, limit: 1 })).items[0];
   } catch (error) {
     if (error instanceof ApiError && error.status === 503) return undefined;
     throw error;

@@ -205,7 +205,7 @@ function serverTable(): Table<ServerRow> {
     textColumn("Region", (one) => one.region ?? NONE),
     textColumn("Version", (one) => one.version),
     textColumn("Decisions/s", (one) => rate(one.decisions_per_second), { kind: "number" }),
-    textColumn("ApiError/s", (one) => rate(one.deny_per_second), { kind: "number" }),
+    textColumn("Refused/s", (one) => rate(one.deny_per_second), { kind: "number" }),
     textColumn("Rules", (one) => `generation ${one.rules_generation}`, { kind: "number" }),
     textColumn("Last seen", (one) => timestamp(one.seen_at)),
   ], (one) => one.name, "No servers.");

@@ -155,7 +155,7 @@ function ruleTable(app: AppContext, changed: () => void): Table<RuleRow> {
       return { node: part.node, set: (row) => part.set(row.utilisation, row.rule) };
     } },
     column("Allowed/s", "allow"),
-    column("ApiError/s", "deny"),
+    column("Refused/s", "deny"),
     { title: "Would refuse/s", kind: "number", sort: (row) => row.rates.would_deny, cell: wouldCell },
     { title: "Last 5 min", cell: () => {
       const part = sparkline();

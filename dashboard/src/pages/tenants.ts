@@ -1,7 +1,7 @@
 // Tiers, tenants with overrides, blocks and emergencies.
 
 import { type Child, h, setText } from "../dom.ts";
-import { type AppContext, type Page, domains, poll } from "../context.ts";
+import { type AppContext, type Page, domains, missingScope, poll } from "../context.ts";
 import { bar } from "../parts/bar.ts";
 import { fault } from "../parts/notice.ts";
 import { Table, fixedColumn, textColumn } from "../parts/table.ts";
@@ -11,18 +11,19 @@ import type { Block, Emergency, ListPage, QuotaItem, TierRow } from "../types.ts
 
 const REFRESH_MS = 5_000;
 const QUOTAS = 50;
+const BLOCKS = 100;
+const EMERGENCIES = 100;
 
 export function tenants(app: AppContext, route: Route): Page {
-  const [wrong, tiers, blocks, emergencies] = [fault(), tierTable(), blockTable(), emergencyTable()];
-  const quotas = quotaSection(app, route);
+  const [wrong, tiers, emergencies] = [fault(), tierTable(), emergencyTable()];
+  const [quotas, blocks] = [quotaSection(app, route), blockSection(app)];
   const close = poll(REFRESH_MS, async () => {
     try {
       tiers.show((await app.api.get<{ tiers: TierRow[] }>("/admin/v1/tiers")).tiers);
-      const [blocked, declared] = await Promise.all([
-        app.api.get<ListPage<Block>>("/admin/v1/blocks", { limit: 100 }),
-        app.api.get<ListPage<Emergency>>("/admin/v1/emergencies", { limit: 100 }),
+      const [declared] = await Promise.all([
+        app.api.get<ListPage<Emergency>>("/admin/v1/emergencies", { limit: EMERGENCIES }),
+        blocks.load(),
       ]);
-      blocks.show(blocked.items);
       emergencies.show(declared.items);
       wrong.set(undefined);
     } catch (error) {
@@ -51,13 +52,15 @@ function tierTable(): Table<TierRow> {
       return { node: meter.node, set: (one) => meter.set(one.utilisation, one.tier) };
     } },
     textColumn("Allowed/s", (one) => rate(one.rates.allow), { kind: "number" }),
-    textColumn("ApiError/s", (one) => rate(one.rates.deny), { kind: "number" }),
+    textColumn("Refused/s", (one) => rate(one.rates.deny), { kind: "number" }),
     textColumn("Would refuse/s", (one) => rate(one.rates.would_deny), { kind: "number" }),
   ], (one) => `${one.domain}\n${one.tier}`, "No tiers.");
 }
 
 /** The quotas of a domain, filtered by prefix and tier. */
 function quotaSection(app: AppContext, route: Route) {
+  const missing = missingScope(app, "quota", "audit");
+  if (missing) return { node: h("p", { class: "hint" }, `Tenants are not shown: ${missing}.`) };
   const wrong = fault();
   const domain = h("select", { "aria-label": "Domain" });
   const tier = h("select", { "aria-label": "Tier" });
@@ -122,6 +125,15 @@ function quotaTable(): Table<QuotaItem> {
     textColumn("Expires", (one) => (one.expires_at ? timestamp(one.expires_at) : "never")),
     textColumn("Changed", (one) => `${timestamp(one.updated_at)} by ${one.updated_by}`),
   ], (one) => one.api_key, "No tenants with their own quota.");
+}
+
+/** The first blocks of all domains. */
+function blockSection(app: AppContext) {
+  const missing = missingScope(app, "emergency", "audit");
+  if (missing) return { node: h("p", { class: "hint" }, `Blocks are not shown: ${missing}.`), load: async () => {} };
+  const table = blockTable();
+  const load = async () => table.show((await app.api.get<ListPage<Block>>("/admin/v1/blocks", { limit: BLOCKS })).items);
+  return { node: table.node, load };
 }
 
 function blockTable(): Table<Block> {

@@ -26,6 +26,7 @@ use crate::scopes::AccessScope;
 #[serde(deny_unknown_fields)]
 pub(super) struct BlockListQuery {
     domain: Option<String>,
+    name: Option<String>,
     prefix: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
@@ -66,7 +67,11 @@ const MAX_RANGES: usize = 10_000;
 /// List blocks
 #[utoipa::path(
     get, path = "/admin/v1/blocks", operation_id = "blocks_list", tag = "blocks",
-    params(description::Listing, ("prefix" = Option<String>, Query, description = "Only names with this prefix")),
+    params(
+        description::Listing,
+        ("name" = Option<String>, Query, description = "Only this name; the scope `read` is enough"),
+        ("prefix" = Option<String>, Query, description = "Only names with this prefix")
+    ),
     responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
 pub(super) async fn list(
@@ -74,8 +79,13 @@ pub(super) async fn list(
     context: RequestContext,
     Query(query): Query<BlockListQuery>,
 ) -> ApiResult {
-    context.require(AccessScope::Read)?;
-    let filter = RecordFilter { domain: query.domain, prefix: query.prefix, ..RecordFilter::new(RecordKind::Block) };
+    context.require_list_of(query.name.as_deref(), AccessScope::Emergency)?;
+    let filter = RecordFilter {
+        domain: query.domain,
+        name: query.name,
+        prefix: query.prefix,
+        ..RecordFilter::new(RecordKind::Block)
+    };
     records::list(&api, &filter, query.after.as_deref(), query.limit, to_json).await
 }
 

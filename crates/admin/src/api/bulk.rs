@@ -84,7 +84,7 @@ pub(super) async fn export(
     context: RequestContext,
     Query(query): Query<BulkQuery>,
 ) -> ApiResult {
-    context.require(AccessScope::Read)?;
+    context.require_list(AccessScope::Quota)?;
     let db = db(&api)?.clone();
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?.name().to_owned();

@@ -43,6 +43,28 @@ impl RequestContext {
             .map_err(|problem| ApiProblem { detail: format!("{}: {action}", problem.detail), ..problem })
     }
 
+    /// Fails if the caller may not see lists of callers in full: it must be able to read, and to see all callers or to change
+    /// what the list contains.
+    pub(crate) fn require_list(&self, change: AccessScope) -> Result<(), ApiProblem> {
+        self.require(AccessScope::Read)?;
+        if self.principal.scopes.contains(AccessScope::Audit) {
+            return Ok(());
+        }
+        self.require(change).map_err(|_| {
+            let (name, change) = (&self.principal.name, change.name());
+            let detail = format!("{name} lacks the scope `audit` or `{change}`, which see callers in full");
+            ApiProblem::new(StatusCode::FORBIDDEN, "forbidden", detail)
+        })
+    }
+
+    /// Fails if the caller may not see this part of a list of callers. Whoever knows a name may ask for it.
+    pub(crate) fn require_list_of(&self, name: Option<&str>, change: AccessScope) -> Result<(), ApiProblem> {
+        match name {
+            Some(_) => self.require(AccessScope::Read),
+            None => self.require_list(change),
+        }
+    }
+
     /// The idempotency record of a write with this body, if the request has a key; `answer` is the response to a retry.
     pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;

@@ -26,6 +26,7 @@ use crate::scopes::AccessScope;
 #[serde(deny_unknown_fields)]
 pub(super) struct QuotaListQuery {
     domain: Option<String>,
+    name: Option<String>,
     tier: Option<String>,
     prefix: Option<String>,
     after: Option<String>,
@@ -68,6 +69,7 @@ struct QuotaItem {
     get, path = "/admin/v1/quotas", operation_id = "quotas_list", tag = "quotas",
     params(
         super::description::Listing,
+        ("name" = Option<String>, Query, description = "Only this name; the scope `read` is enough"),
         ("tier" = Option<String>, Query, description = "Only callers in this tier"),
         ("prefix" = Option<String>, Query, description = "Only names with this prefix")
     ),
@@ -78,12 +80,13 @@ pub(super) async fn list(
     context: RequestContext,
     Query(query): Query<QuotaListQuery>,
 ) -> ApiResult {
-    context.require(AccessScope::Read)?;
+    context.require_list_of(query.name.as_deref(), AccessScope::Quota)?;
     let rules = api.limiter().rules();
     let domain = names::domain(&rules, query.domain.as_deref())?.name().to_owned();
     let member = query.tier.map(|tier| ("tier".to_owned(), tier));
     let filter = RecordFilter {
         domain: Some(domain.clone()),
+        name: query.name,
         prefix: query.prefix,
         member,
         ..RecordFilter::new(RecordKind::Quota)

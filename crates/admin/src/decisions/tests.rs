@@ -36,7 +36,7 @@ impl Bench {
     }
 
     fn of(sink: DecisionSink, log: LogConfig) -> Bench {
-        let observer = Arc::new(Observer::new(ObserverConfig { log, ..ObserverConfig::default() }));
+        let observer = Arc::new(Observer::new(ObserverConfig { log, ..ObserverConfig::default() }, Arc::default()));
         let clock = ManualClock::at(START);
         let store = MemoryConfig::default().build_with(clock.clone());
         let rules = Ruleset::from_text(RULES, 3).unwrap().0;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate::{Span, Timestamp};
+use tollgate::{KeyPrivacy, Span, Timestamp};
 use tollgate_control::{Db, DbLocation, MAX_SERVER_BYTES, SERVER_TTL, ServerRow};
+use tollgate_core::KeySecret;
 use tollgate_core::key::{HashSecret, Value};
 use tollgate_observe::{DecisionOutcome, KeyName, Summary, SummaryKey, Window};
 
@@ -98,6 +99,8 @@ struct KeyReport(String, String, String, Option<String>, [u64; 2], [u64; 2], Opt
 
 /// How often servers report.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit of the secret at the start.
+const SECRET_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit of the last message.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Keys reported by each measure of a window; fewer in a large fleet, since every server reads every report.
@@ -263,7 +266,11 @@ pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, 
         let Some(db) = control.db() else { continue };
         let exchange = async {
             if !agreed {
-                observability.fleet.set_secret(&db.secret().await?);
+                let secret = db.secret().await?;
+                observability.fleet.set_secret(&secret);
+                if !observability.shares_counters {
+                    share_secret(&observability.key_privacy, db, &secret);
+                }
                 agreed = true;
             }
             exchange(&observability, &control, db).await
@@ -323,6 +330,23 @@ fn log_sustained(observability: &Observability, event: u64, now: Timestamp) -> u
         );
     }
     event
+}
+
+/// Uses the secret of a shared store of record for private values: servers with counters of their own write to one decision
+/// log.
+fn share_secret(privacy: &KeyPrivacy, db: &Db, secret: &str) {
+    if let Some(secret) = KeySecret::derive(secret.as_bytes()).filter(|_| is_shared(db)) {
+        privacy.share(secret);
+    }
+}
+
+/// The same before the first decision. A store of record that is unavailable shares it later.
+pub async fn share_key_secret(privacy: &KeyPrivacy, db: &Db) {
+    if is_shared(db)
+        && let Ok(Ok(secret)) = timeout(SECRET_TIMEOUT, db.secret()).await
+    {
+        share_secret(privacy, db, &secret);
+    }
 }
 
 /// Whether other servers use it too.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate::{Span, Timestamp};
-use tollgate_observe::{KeyFilter, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, Window};
+use tollgate::{KeyPrivacy, Span, Timestamp};
+use tollgate_observe::{KeyFilter, KeyName, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, Window};
 
 use super::fleet::Fleet;
 use super::sampler::Sampler;
@@ -25,6 +25,10 @@ pub struct Observability {
     pub started_at: Timestamp,
     /// Whether callers' keys may be metric labels.
     pub keys_in_metrics: bool,
+    /// The form of private values in logs and lists.
+    pub key_privacy: Arc<KeyPrivacy>,
+    /// Whether the counters are shared, and with them the secret of private values.
+    pub(super) shares_counters: bool,
     /// Reports of the other servers.
     pub(super) fleet: Fleet,
 }
@@ -50,6 +54,8 @@ pub struct ObservabilityConfig {
     pub shadow: bool,
     /// Whether the store is behind a network.
     pub waits: bool,
+    /// The form of private values in logs and lists.
+    pub key_privacy: Arc<KeyPrivacy>,
 }
 
 /// How callers' keys are displayed.
@@ -73,11 +79,21 @@ const MAX_RANKS: usize = 10;
 impl Observability {
     /// Creates the state of a server that logs its decisions to `sink`.
     pub fn new(config: ObservabilityConfig, sink: DecisionSink, started_at: Timestamp) -> Observability {
-        let ObservabilityConfig { server_name, region, log, keep, max_rows, max_bytes, keys_in_metrics, shadow, waits } =
-            config;
+        let ObservabilityConfig {
+            server_name,
+            region,
+            log,
+            keep,
+            max_rows,
+            max_bytes,
+            keys_in_metrics,
+            shadow,
+            waits,
+            key_privacy,
+        } = config;
         let time_one_in = if waits { 1 } else { TIME_ONE_IN };
         let observer = ObserverConfig { shadow, time_one_in, log, ..ObserverConfig::default() };
-        let observer = Arc::new(Observer::new(observer));
+        let observer = Arc::new(Observer::new(observer, key_privacy.clone()));
         let name = server_name.unwrap_or_else(hostname);
         let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows, max_bytes };
         Observability {
@@ -88,17 +104,27 @@ impl Observability {
             region,
             started_at,
             keys_in_metrics,
+            key_privacy,
+            shares_counters: waits,
             fleet: Fleet::default(),
         }
     }
 }
 
 impl Observability {
-    /// A key as it may be displayed.
-    pub fn display_key(&self, text: &str, keys: KeyVisibility) -> String {
+    /// A key as it may be displayed. Private values that only other servers have seen stay masked.
+    pub fn display_key(&self, name: &KeyName, keys: KeyVisibility) -> String {
         match keys {
-            KeyVisibility::Plain => text.to_owned(),
-            KeyVisibility::Hashed => self.fleet.hash_key(text),
+            KeyVisibility::Plain => name.clear_key().to_owned(),
+            KeyVisibility::Hashed => self.fleet.hash_key(name.key()),
+        }
+    }
+
+    /// The same for the caller of a key.
+    pub fn display_caller(&self, name: &KeyName, keys: KeyVisibility) -> Option<String> {
+        match keys {
+            KeyVisibility::Plain => name.clear_caller().map(str::to_owned),
+            KeyVisibility::Hashed => name.caller().map(|caller| self.fleet.hash_key(caller)),
         }
     }
 
@@ -113,16 +139,21 @@ impl Observability {
     ) -> (TopKeys, usize) {
         let own = self.observer.heavy_hitters().summary(window, now).by_name();
         let others = self.fleet.summaries(window, now);
-        let all = Summary::merge(others.iter().map(|other| &**other).chain([&own]));
+        // The own names come first: they are known in clear.
+        let all = Summary::merge([&own].into_iter().chain(others.iter().map(|other| &**other)));
         (all.top(by, filter, limit), others.len() + 1)
     }
 
     /// The keys that this server refused most often in the last five minutes, with counts; hashed unless metrics may have them.
     pub fn top_denied(&self, now: Timestamp) -> Vec<(String, u64)> {
-        let keys = if self.keys_in_metrics { KeyVisibility::Plain } else { KeyVisibility::Hashed };
         let heavy_hitters = self.observer.heavy_hitters();
         let top = heavy_hitters.top(RankBy::Refusals, Window::FiveMinutes, KeyFilter::default(), MAX_RANKS, now);
-        top.keys.iter().map(|key| (self.display_key(key.name.key(), keys), key.refusals)).collect()
+        let display = |name: &KeyName| match self.keys_in_metrics {
+            // Metrics are stored elsewhere, so private values stay masked.
+            true => name.key().to_owned(),
+            false => self.display_key(name, KeyVisibility::Hashed),
+        };
+        top.keys.iter().map(|key| (display(&key.name), key.refusals)).collect()
     }
 }
 
@@ -141,7 +172,9 @@ impl Observability {
             callers: tollgate_observe::SampleRate::NONE,
             ..LogConfig::default()
         };
-        let observer = Arc::new(Observer::new(ObserverConfig { log, ..ObserverConfig::default() }));
+        let key_privacy = Arc::<KeyPrivacy>::default();
+        let observer = Observer::new(ObserverConfig { log, ..ObserverConfig::default() }, key_privacy.clone());
+        let observer = Arc::new(observer);
         let config = DecisionsConfig {
             server: "here".to_owned(),
             region: None,
@@ -157,6 +190,8 @@ impl Observability {
             region: None,
             started_at,
             keys_in_metrics: false,
+            key_privacy,
+            shares_counters: false,
             fleet: Fleet::default(),
         })
     }

@@ -225,6 +225,7 @@ pub(crate) async fn filters_select_records(world: World) {
         member: (!tier.is_empty()).then(|| ("tier".to_owned(), tier.to_owned())),
         ..RecordFilter::new(RecordKind::Quota)
     };
+    let named = |name: &str| RecordFilter { name: Some(name.to_owned()), ..RecordFilter::new(RecordKind::Quota) };
     let rows = [
         (filter("shop", "", ""), "shop/key-1 shop/key-2 shop/key_3 shop/kez"),
         (filter("", "key", ""), "bank/key-1 shop/key-1 shop/key-2 shop/key_3"),
@@ -237,6 +238,12 @@ pub(crate) async fn filters_select_records(world: World) {
         (filter("", "", "5"), ""),
         (filter("", "", "null"), ""),
         (filter("none", "", ""), ""),
+        (named("key-1"), "bank/key-1 shop/key-1"),
+        (RecordFilter { domain: Some("shop".to_owned()), ..named("key-1") }, "shop/key-1"),
+        (RecordFilter { prefix: Some("l".to_owned()), ..named("key-1") }, ""),
+        (named("key"), ""),
+        (named("%"), "bank/%"),
+        (named(""), ""),
         (RecordFilter { prefix: Some(String::new()), ..RecordFilter::new(RecordKind::Rule) }, ""),
     ];
     for (filter, expected) in rows {
@@ -268,7 +275,9 @@ pub(crate) async fn filters_select_records(world: World) {
         ..RecordFilter::new(RecordKind::Quota)
     };
     assert!(matches!(db.list(&odd, None, 1).await, Err(DbError::Invalid(_))));
-    assert!(matches!(db.count(&filter("a\0", "", "")).await, Err(DbError::Invalid(_))));
+    for nul in [filter("a\0", "", ""), named("a\0")] {
+        assert!(matches!(db.count(&nul).await, Err(DbError::Invalid(_))));
+    }
 }
 
 pub(crate) async fn a_bulk_write_is_all_or_nothing(world: World) {

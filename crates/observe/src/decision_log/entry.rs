@@ -1,11 +1,12 @@
 //! One logged decision: everything needed to explain it, and to decide it again.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tollgate::{Algorithm, DecisionEvent, LimitEvent, Mode, Replay, Source, Span, Timestamp, Wait};
+use tollgate_core::KeySecret;
 use tollgate_rules::tenants::BlockAction;
-use tollgate_rules::{AppliedTerms, ResolvedBy};
+use tollgate_rules::{AppliedTerms, Domain, ResolvedBy};
 
 use super::repeats::Repetition;
 use super::sample::{caller_digest, hash_bytes};
@@ -21,7 +22,7 @@ pub struct DecisionEntry {
     pub at: Timestamp,
     /// The domain of the request.
     pub domain: String,
-    /// The value of the domain's `entity`, if the request had it.
+    /// The value of the domain's `entity`, if the request had it. Private values are masked here and below.
     pub caller: Option<String>,
     /// The descriptors of the request.
     pub descriptors: Vec<EntryDescriptor>,
@@ -115,20 +116,22 @@ impl EntryLimit {
 }
 
 impl DecisionEntry {
-    /// Builds the entry of a decision.
+    /// Builds the entry of a decision. Private values are masked with the secret, if there is one.
     pub(super) fn from_event(
         event: &DecisionEvent<'_, '_>,
         result: DecisionResult,
         caller: Option<&str>,
+        secret: Option<KeySecret>,
     ) -> DecisionEntry {
-        let (descriptors, is_cut) = descriptors(event);
+        let mask = AttributeMask { domain: event.domain(), secret };
+        let (descriptors, is_cut) = descriptors(event, &mask);
         let decider = result.decider.and_then(|at| event.limit(at));
         let others = (0..event.matched.applied.len()).filter(|at| Some(*at) != result.decider);
         let limits = decider.into_iter().chain(others.filter_map(|at| event.limit(at)));
         DecisionEntry {
             at: event.settlement.at,
             domain: event.domain().name().to_owned(),
-            caller: caller.map(truncate),
+            caller: caller.map(|caller| truncate(&mask.value(mask.domain.entity().unwrap_or_default(), caller))),
             descriptors,
             is_cut,
             cost: event.request.cost,
@@ -139,7 +142,7 @@ impl DecisionEntry {
             rules_generation: event.rules.generation(),
             rule_version: decider.and_then(|limit| limit.rule.version()),
             is_decided: decider.is_some(),
-            limits: limits.take(MAX_LIMITS).map(|limit| EntryLimit::from_event(event, &limit)).collect(),
+            limits: limits.take(MAX_LIMITS).map(|limit| EntryLimit::from_event(event, &limit, secret)).collect(),
             block: event.matched.block.map(|block| block.action),
             repetition: None,
         }
@@ -164,7 +167,7 @@ impl DecisionEntry {
 }
 
 impl EntryLimit {
-    fn from_event(event: &DecisionEvent<'_, '_>, limit: &LimitEvent<'_, '_>) -> EntryLimit {
+    fn from_event(event: &DecisionEvent<'_, '_>, limit: &LimitEvent<'_, '_>, secret: Option<KeySecret>) -> EntryLimit {
         let (terms, reading) = (limit.limit(), limit.reading);
         let quota = terms.quota();
         EntryLimit {
@@ -184,7 +187,23 @@ impl EntryLimit {
             reset: reading.reset_after,
             wait: reading.wait,
             admits: reading.admits,
-            key: key(limit),
+            key: key(limit, secret),
+        }
+    }
+}
+
+/// Masks the values of private attributes.
+struct AttributeMask<'s> {
+    domain: &'s Domain,
+    /// `None` masks nothing.
+    secret: Option<KeySecret>,
+}
+
+impl AttributeMask<'_> {
+    fn value<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
+        match self.secret.filter(|_| self.domain.is_private(attribute)) {
+            Some(secret) => secret.mask(value).to_string().into(),
+            None => value.into(),
         }
     }
 }
@@ -224,12 +243,14 @@ fn tier<'s>(event: &DecisionEvent<'s, '_>, limit: &LimitEvent<'s, '_>) -> &'s st
 }
 
 /// The values of a counter's key, separated by commas.
-fn key(limit: &LimitEvent<'_, '_>) -> String {
-    let mut key = String::new();
+fn key(limit: &LimitEvent<'_, '_>, secret: Option<KeySecret>) -> String {
+    let (mut key, private) = (String::new(), limit.charge.key.scope().private());
     for (place, value) in limit.charge.key.values().iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        // Writing to a String can't fail.
-        let _ = write!(key, "{comma}{value}");
+        if place > 0 {
+            key.push(',');
+        }
+        let secret = secret.filter(|_| private.contains(place));
+        display::value(&mut key, *value, secret);
         if key.len() > super::MAX_TEXT_BYTES {
             break;
         }
@@ -237,12 +258,13 @@ fn key(limit: &LimitEvent<'_, '_>) -> String {
     truncate(&key)
 }
 
-fn descriptors(event: &DecisionEvent<'_, '_>) -> (Vec<EntryDescriptor>, bool) {
+fn descriptors(event: &DecisionEvent<'_, '_>, mask: &AttributeMask<'_>) -> (Vec<EntryDescriptor>, bool) {
     let (mut all, mut left) = (Vec::with_capacity(event.request.descriptors.len()), MAX_DESCRIPTOR_BYTES);
     for descriptor in event.request.descriptors {
         let mut copy = EntryDescriptor { entries: Vec::with_capacity(descriptor.entries.len()), hits: descriptor.hits };
         for (name, value) in descriptor.entries {
-            let (name, value) = (truncate_to(name, MAX_VALUE_BYTES), truncate_to(value, MAX_VALUE_BYTES));
+            let (name, value) =
+                (truncate_to(name, MAX_VALUE_BYTES), truncate_to(&mask.value(name, value), MAX_VALUE_BYTES));
             match left.checked_sub(name.len() + value.len()) {
                 Some(rest) => left = rest,
                 None => {

@@ -14,7 +14,9 @@ mod sample;
 mod tests;
 mod truncate;
 
-use tollgate::{Ask, DecisionEvent, Timestamp};
+use std::sync::Arc;
+
+use tollgate::{Ask, DecisionEvent, KeyPrivacy, Timestamp};
 
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use crate::stripe::StripedCounters;
@@ -50,6 +52,7 @@ pub struct DecisionLog {
     queue: EntryQueue,
     repeats: RepeatCounter,
     counts: StripedCounters<3>,
+    privacy: Arc<KeyPrivacy>,
 }
 
 /// Entries so far.
@@ -82,13 +85,14 @@ impl Default for LogConfig {
 }
 
 impl DecisionLog {
-    /// Creates an empty log.
-    pub fn new(config: LogConfig) -> DecisionLog {
+    /// Creates an empty log, with private values in this form.
+    pub fn new(config: LogConfig, privacy: Arc<KeyPrivacy>) -> DecisionLog {
         DecisionLog {
             config,
             queue: EntryQueue::new(config.max_entries, config.max_bytes),
             repeats: RepeatCounter::new(config.max_single),
             counts: StripedCounters::new(),
+            privacy,
         }
     }
 
@@ -145,7 +149,7 @@ impl DecisionLog {
         match self.repeats.count(digest, event.settlement.at) {
             Repeat::Single => return self.push(event, result),
             Repeat::First(slot) => {
-                let entry = DecisionEntry::from_event(event, result, entry::caller(event));
+                let entry = DecisionEntry::from_event(event, result, entry::caller(event), self.privacy.log_secret());
                 self.repeats.store(slot, digest, entry);
             }
             Repeat::Counted => {}
@@ -157,7 +161,8 @@ impl DecisionLog {
         let caller = entry::caller(event);
         // Under a flood no entries are built that have no room.
         let has_room = self.queue.has_room(|| sample::caller_digest(event.domain().name(), caller.unwrap_or_default()));
-        let is_queued = has_room && self.queue.push(DecisionEntry::from_event(event, result, caller));
+        let entry = || DecisionEntry::from_event(event, result, caller, self.privacy.log_secret());
+        let is_queued = has_room && self.queue.push(entry());
         self.counts.local().add(if is_queued { QUEUED } else { DROPPED }, 1);
     }
 }

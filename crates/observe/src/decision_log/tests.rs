@@ -43,10 +43,14 @@ impl Bench {
     }
 
     fn of(config: ObserverConfig) -> Bench {
+        Bench::with(RULES, config, Arc::default())
+    }
+
+    fn with(rules: &str, config: ObserverConfig, privacy: Arc<KeyPrivacy>) -> Bench {
         let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
         let store = MemoryConfig::default().build_with(clock.clone());
-        let observer = Arc::new(Observer::new(config));
-        let rules = Ruleset::from_text(RULES, 7).unwrap().0;
+        let observer = Arc::new(Observer::new(config, privacy));
+        let rules = Ruleset::from_text(rules, 7).unwrap().0;
         let limiter = Limiter::new(rules, store).with_clock(clock).with_witness(observer.clone());
         Bench { limiter, observer }
     }
@@ -510,4 +514,48 @@ fn why_in_a_sentence() {
         change(&mut entry);
         assert_eq!(entry.explain(), expected);
     }
+}
+
+#[test]
+fn private_values_are_masked_everywhere_in_an_entry() {
+    const PRIVATE: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: per-key, key: [api_key], limit: 1/minute, algorithm: fixed_window}
+  - {name: per-path, key: [path, api_key], limit: 9/minute, algorithm: fixed_window}
+";
+    const KEY: &str = "sk_live_51H8mZqT9f3a";
+    const MASKED: &str = "#26f0a07cd8d2b07554bf762c1189cfe1-9f3a";
+    let entry = |rules: &str, setting| {
+        let privacy = KeyPrivacy::with_secrets(setting, ["a secret of the fleet"]).unwrap();
+        let config = ObserverConfig { log: REFUSALS, ..ObserverConfig::default() };
+        let bench = Bench::with(rules, config, Arc::new(privacy));
+        for _ in 0..2 {
+            bench.check(&[("path", "/a"), ("api_key", KEY), ("X-Auth-Token", KEY), ("user", "ann")]);
+        }
+        bench.log().take().remove(0)
+    };
+    let masked = entry(PRIVATE, tollgate::PrivacySetting::Auto);
+    assert_eq!(masked.caller.as_deref(), Some(MASKED));
+    let pairs = |entry: &DecisionEntry| entry.descriptors[0].entries.clone();
+    let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        pairs(&masked),
+        [own("path", "/a"), own("api_key", MASKED), own("X-Auth-Token", MASKED), own("user", "ann")]
+    );
+    assert_eq!(
+        masked.limits.iter().map(|limit| limit.key.clone()).collect::<Vec<_>>(),
+        [MASKED.to_owned(), format!("/a,{MASKED}")]
+    );
+    assert!(
+        masked.explain().starts_with(&format!("{MASKED} was refused: per-key allows 1/minute, it had used 1 of 1"))
+    );
+    assert!(!format!("{masked:?}").contains("sk_live"), "{masked:?}");
+    // In clear where an operator wants it: everywhere, or in a domain.
+    let clear = entry(PRIVATE, tollgate::PrivacySetting::Clear);
+    assert_eq!((clear.caller.as_deref(), clear.limits[1].key.as_str()), (Some(KEY), "/a,sk_live_51H8mZqT9f3a"));
+    let listed = entry(&PRIVATE.replace("entity:", "private: [user]\nentity:"), tollgate::PrivacySetting::Hashed);
+    assert_eq!(listed.caller.as_deref(), Some(KEY));
+    assert!(pairs(&listed)[3].1.starts_with('#'), "{listed:?}");
 }

@@ -4,7 +4,9 @@
 //! report but a decision has to pass a doorkeeper first: an array of small counters, indexed by a part of the hash. The
 //! doorkeeper withholds at most its threshold of any key; that is added to what every key may have missed.
 
-use tollgate::Charge;
+use std::sync::Arc;
+
+use tollgate::{Charge, KeyPrivacy};
 
 use super::key_name::KeyName;
 use super::summary::{DECISIONS, Floor, KeyMap, KeyStats, KeyTerms, REFUSALS, Retention, Summary};
@@ -22,6 +24,8 @@ pub(crate) struct CurrentMinute {
     max_withheld: u8,
     /// A buffer for names.
     text: String,
+    /// The form of private values in names.
+    privacy: Arc<KeyPrivacy>,
 }
 
 /// The effect of a rollover.
@@ -63,7 +67,7 @@ pub(crate) const NEAR_LIMIT_PERMILLE: u32 = 800;
 const MAX_MINUTES_BEHIND: u64 = 10;
 
 impl CurrentMinute {
-    pub(crate) fn new() -> CurrentMinute {
+    pub(crate) fn new(privacy: Arc<KeyPrivacy>) -> CurrentMinute {
         CurrentMinute {
             minute: 0,
             totals: [0; 2],
@@ -72,6 +76,7 @@ impl CurrentMinute {
             doorkeeper: Box::new([0; DOORKEEPER_SLOTS]),
             max_withheld: 0,
             text: String::new(),
+            privacy,
         }
     }
 
@@ -155,7 +160,8 @@ impl CurrentMinute {
     fn list(&mut self, hash: u128, observation: Observation<'_, '_>) {
         self.totals[REFUSALS] += u64::from(observation.refused);
         self.make_room();
-        let mut stats = KeyStats::new(KeyName::from_key(&mut self.text, &observation.charge.key), &self.floor);
+        let secret = self.privacy.log_secret();
+        let mut stats = KeyStats::new(KeyName::from_key(&mut self.text, &observation.charge.key, secret), &self.floor);
         stats.count(observation);
         self.keys.insert(hash, stats);
     }

@@ -1,19 +1,32 @@
 //! Bounded names of keys.
 
 use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use tollgate_core::KeySecret;
 use tollgate_core::key::{HashSecret, Home, Key, Value};
 
-/// The displayed name of a rule's key. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+use crate::display;
+
+/// The name of a rule's key, with private values masked. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct KeyName {
     /// Domain, rule and key, concatenated.
     text: Arc<str>,
     rule_at: u16,
     key_at: u16,
     caller: Option<(u16, u16)>,
+    /// The key without masks, for whoever may see it. Not part of the name: it is known only where the key was counted.
+    clear: Option<Arc<ClearKey>>,
+}
+
+/// A key in clear.
+#[derive(Debug)]
+struct ClearKey {
+    key: Box<str>,
+    caller: Option<Box<str>>,
 }
 
 /// The maximal length of a domain or rule, in bytes. Longer ones are truncated.
@@ -34,8 +47,19 @@ impl KeyName {
         })
     }
 
-    /// The name of a counter. `text` is a reusable buffer.
-    pub(crate) fn from_key(text: &mut String, key: &Key<'_>) -> KeyName {
+    /// The name of a counter, with private values masked if there is a secret. `text` is a reusable buffer.
+    pub(crate) fn from_key(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
+        let masked = KeyName::with_values(text, key, secret);
+        if secret.is_none() || key.scope().private().is_empty() {
+            return masked;
+        }
+        let clear = KeyName::with_values(text, key, None);
+        let clear = ClearKey { key: clear.key().into(), caller: clear.caller().map(Into::into) };
+        KeyName { clear: Some(Arc::new(clear)), ..masked }
+    }
+
+    fn with_values(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
+        let private = key.scope().private();
         let caller = match key.scope().home() {
             Home::Caller(place) => Some(place),
             Home::Own => None,
@@ -47,11 +71,7 @@ impl KeyName {
                     text.push_str(", ");
                 }
                 let at = text.len() - start;
-                match value {
-                    Value::Text(value) => text.push_str(value),
-                    // Writing to a String can't fail.
-                    other => drop(write!(text, "{other}")),
-                }
+                display::value(text, *value, secret.filter(|_| private.contains(number)));
                 if caller == Some(number) {
                     place = Some(at..text.len() - start);
                 }
@@ -78,7 +98,12 @@ impl KeyName {
         truncate_with_digest(text, key_at, MAX_KEY_BYTES);
         let last = text.len() - key_at;
         let caller = place.map(|place| (place.start.min(last) as u16, place.end.min(last) as u16));
-        KeyName { text: (&**text).into(), rule_at: rule_at as u16, key_at: key_at as u16, caller }
+        KeyName { text: (&**text).into(), rule_at: rule_at as u16, key_at: key_at as u16, caller, clear: None }
+    }
+
+    /// The same name, with the caller in clear.
+    pub(crate) fn with_clear_caller(self, caller: &str) -> KeyName {
+        KeyName { clear: Some(Arc::new(ClearKey { key: caller.into(), caller: Some(caller.into()) })), ..self }
     }
 
     /// The domain.
@@ -102,6 +127,16 @@ impl KeyName {
         self.key().get(usize::from(from)..usize::from(to))
     }
 
+    /// The key's values in clear, as far as they are known here.
+    pub fn clear_key(&self) -> &str {
+        self.clear.as_ref().map_or(self.key(), |clear| &clear.key)
+    }
+
+    /// The value that identifies the caller in clear, as far as it is known here.
+    pub fn clear_caller(&self) -> Option<&str> {
+        self.clear.as_ref().map_or(self.caller(), |clear| clear.caller.as_deref())
+    }
+
     pub(crate) fn parts(&self) -> [&str; 3] {
         [self.domain(), self.rule(), self.key()]
     }
@@ -113,7 +148,24 @@ impl KeyName {
 
     /// Heap memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.text.len() + 2 * size_of::<usize>()
+        let clear = self.clear.as_ref().map_or(0, |clear| {
+            size_of::<ClearKey>() + clear.key.len() + clear.caller.as_ref().map_or(0, |caller| caller.len())
+        });
+        self.text.len() + 2 * size_of::<usize>() + clear
+    }
+}
+
+impl PartialEq for KeyName {
+    fn eq(&self, other: &KeyName) -> bool {
+        (&self.text, self.rule_at, self.key_at, self.caller) == (&other.text, other.rule_at, other.key_at, other.caller)
+    }
+}
+
+impl Eq for KeyName {}
+
+impl Hash for KeyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.text, self.rule_at, self.key_at, self.caller).hash(state);
     }
 }
 

@@ -20,9 +20,9 @@ mod top;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate::{Ask, DecisionEvent, LimitEvent, ResolvedBy, Source, Timestamp};
+use tollgate::{Ask, DecisionEvent, KeyPrivacy, LimitEvent, ResolvedBy, Source, Timestamp};
 use tollgate_core::key::{HashSecret, Key, Value};
 use tollgate_rules::{AppliedTerms, Domain};
 
@@ -45,6 +45,7 @@ pub struct HeavyHitters {
     past_minutes: Mutex<PastMinutes>,
     streaks: Mutex<Streaks>,
     secret: HashSecret,
+    privacy: Arc<KeyPrivacy>,
 }
 
 /// A shard on its own cache lines.
@@ -67,8 +68,8 @@ pub enum Window {
 const SHARDS: usize = 8;
 
 /// Upper bound of the memory used, whatever keys arrive: 20 lists of 1,376 keys and 8 shards of 1,792, all with names of
-/// maximal length. A few MB with short names.
-pub const MAX_BYTES: usize = 24 << 20;
+/// maximal length, masked and in clear. A few MB with short names.
+pub const MAX_BYTES: usize = 40 << 20;
 
 /// A count exceeds the truth by at most one in this many decisions.
 pub const ERROR_ONE_IN: u64 = 512;
@@ -103,19 +104,19 @@ impl Window {
     }
 }
 
-impl Default for HeavyHitters {
-    fn default() -> HeavyHitters {
+impl HeavyHitters {
+    /// Nothing counted yet. Names have private values in this form.
+    pub fn new(privacy: Arc<KeyPrivacy>) -> HeavyHitters {
         let random = RandomState::new();
         HeavyHitters {
-            shards: (0..SHARDS).map(|_| PaddedShard(Mutex::new(CurrentMinute::new()))).collect(),
+            shards: (0..SHARDS).map(|_| PaddedShard(Mutex::new(CurrentMinute::new(privacy.clone())))).collect(),
             past_minutes: Mutex::default(),
             streaks: Mutex::default(),
             secret: HashSecret(random.hash_one(0u8), random.hash_one(1u8)),
+            privacy,
         }
     }
-}
 
-impl HeavyHitters {
     /// Counts a decision for the key of every limit that had a say.
     pub fn count(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {
         let minute = minute(event.settlement.at);
@@ -221,7 +222,16 @@ impl HeavyHitters {
         let Some(key) = caller.or_else(|| value_of(ADDRESS_ENTRY)) else { return };
         let seed = Value::Text(domain.name()).digest(self.secret, 0);
         let hash = Value::Text(key).digest(self.secret, seed);
-        self.at(minute).count_blocked(hash, || KeyName::new(domain.name(), RowName::BLOCK, key, caller));
+        self.at(minute).count_blocked(hash, || {
+            let is_private = caller.is_some() && domain.entity().is_some_and(|entity| domain.is_private(entity));
+            match self.privacy.log_secret().filter(|_| is_private) {
+                Some(secret) => {
+                    let masked = secret.mask(key).to_string();
+                    KeyName::new(domain.name(), RowName::BLOCK, &masked, Some(&masked)).with_clear_caller(key)
+                }
+                None => KeyName::new(domain.name(), RowName::BLOCK, key, caller),
+            }
+        });
     }
 }
 

@@ -35,7 +35,7 @@ impl Bench {
     fn new(config: ObserverConfig) -> Bench {
         let clock = ManualClock::at(BEGIN);
         let store = MemoryConfig::default().build_with(clock.clone());
-        let observer = Arc::new(Observer::new(config));
+        let observer = Arc::new(Observer::new(config, Arc::default()));
         let rules = Ruleset::from_text(RULES, 1).unwrap().0;
         let limiter = Limiter::new(rules, store).with_clock(clock.clone()).with_witness(observer.clone());
         Bench { limiter, observer, clock, now: BEGIN, history: History::new(BEGIN) }

@@ -28,7 +28,7 @@ impl Bench {
     fn new(rules: &str, config: ObserverConfig) -> Bench {
         let clock = ManualClock::at(Timestamp::from_micros(1_800_000_000_000_000));
         let store = MemoryConfig::default().build_with(clock.clone());
-        let observer = Arc::new(Observer::new(config));
+        let observer = Arc::new(Observer::new(config, Arc::default()));
         let limiter = Limiter::new(ruleset(rules, 1), store).with_clock(clock.clone()).with_witness(observer.clone());
         Bench { limiter, observer, clock }
     }

@@ -96,7 +96,7 @@ fn limiter(rules: &str) -> Limiter<MemoryStore<ManualClock>> {
 }
 
 fn witnessed(rules: &str, config: ObserverConfig) -> Limiter<MemoryStore<ManualClock>> {
-    limiter(rules).with_witness(Arc::new(Observer::new(config)))
+    limiter(rules).with_witness(Arc::new(Observer::new(config, Arc::default())))
 }
 
 fn with_overrides(callers: &str) -> Limiter<MemoryStore<ManualClock>> {

@@ -11,6 +11,7 @@ mod conform;
 mod moving;
 mod one;
 mod outages;
+mod privacy;
 mod records;
 mod refunds;
 mod sentinel;

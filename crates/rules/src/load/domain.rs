@@ -10,6 +10,7 @@ use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::ALGORITHMS;
 use crate::load::{rules_form, tree_form};
 use crate::model::{Counting, Domain, Node, Rule, RuleMode, SourceLocation, Test, Tier};
+use crate::private::PrivateAttributes;
 use crate::problem::{Problems, TextFault, choose, quoted};
 use crate::yaml::{Yaml, YamlEntry};
 
@@ -27,6 +28,7 @@ pub(super) struct DomainSettings {
     pub(super) default_tier: usize,
     pub(super) default_algorithm: Counting,
     entity: Option<String>,
+    private: PrivateAttributes,
     tier_from: Option<String>,
     default_rule: Option<(String, SourceLocation)>,
     match_parents: bool,
@@ -34,6 +36,9 @@ pub(super) struct DomainSettings {
 
 /// The maximum number of tiers in a domain: each rule has an entry for each.
 const MAX_TIERS: usize = 64;
+
+/// The maximum number of private attributes in a domain.
+const MAX_PRIVATE: usize = 64;
 
 /// The maximum number of rules in a warning.
 const MAX_NAMED: usize = 5;
@@ -85,6 +90,7 @@ pub(super) fn read(
     let domain = Domain {
         name: first.name.clone().unwrap_or_default(),
         entity: settings.entity,
+        private: settings.private,
         tiers: settings.tiers,
         default_tier: settings.default_tier,
         tier_from: settings.tier_from,
@@ -109,8 +115,9 @@ pub(super) fn read(
 impl DomainSettings {
     fn read(documents: &[DomainDocument<'_>], problems: &mut Problems) -> DomainSettings {
         let mut setting = |key: &str| -> Option<(&Yaml, &DomainDocument<'_>)> { sole(documents, key, problems) };
-        let [entity, tiers, default_tier, tier_from, default_rule, default_algorithm, match_parents] = [
+        let [entity, private, tiers, default_tier, tier_from, default_rule, default_algorithm, match_parents] = [
             setting("entity"),
+            setting("private"),
             setting("tiers"),
             setting("default_tier"),
             setting("tier_from"),
@@ -127,6 +134,9 @@ impl DomainSettings {
                 .unwrap_or(0),
             tiers,
             entity: entity.and_then(|(value, document)| document.reader(problems).attribute(value, "entity")),
+            private: private
+                .and_then(|(value, document)| read_private(value, &mut document.reader(problems)))
+                .unwrap_or_default(),
             tier_from: tier_from.and_then(|(value, document)| document.reader(problems).attribute(value, "tier_from")),
             default_rule: default_rule.and_then(|(value, document)| {
                 let mut reader = document.reader(problems);
@@ -155,6 +165,18 @@ fn sole<'d, 'y>(
         problems.error(&other.at.file, entry.line, TextFault::new(message, "keep it in one of the merged files"));
     }
     Some((&first.value, document))
+}
+
+/// A list of attributes, which may be empty.
+fn read_private(value: &Yaml, reader: &mut FileReader<'_>) -> Option<PrivateAttributes> {
+    let items = reader.list(value, "private", "private: [api_key, user], or [] for none")?;
+    if items.len() > MAX_PRIVATE {
+        let message = format!("`private` has {} attributes", items.len());
+        reader.error(value.line, message, format!("write at most {MAX_PRIVATE}"));
+        return None;
+    }
+    let names = items.iter().filter_map(|item| reader.attribute(item, "private")).map(Into::into);
+    Some(PrivateAttributes::Listed(names.collect()))
 }
 
 fn usual_tiers() -> Vec<Tier> {

@@ -19,6 +19,7 @@ pub(super) static DOMAIN: Section = Section {
     keys: &[&[
         "domain",
         "entity",
+        "private",
         "tiers",
         "default_tier",
         "tier_from",

@@ -26,6 +26,7 @@ impl OtherScopes {
             let other = slot.get_or_init(|| {
                 let (algorithm, period) = (limit.algorithm(), limit.period().clone());
                 let scope = Scope::new(own.domain(), own.rule(), algorithm, &period, own.home());
+                let scope = scope.with_private(own.private());
                 Box::new(OtherScope { algorithm, period, scope, next: OnceLock::new() })
             });
             if same_states(other.algorithm, limit.algorithm()) && other.period == *limit.period() {

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tollgate::{Clock as _, Span, SystemClock};
+use tollgate::{Clock as _, KeyPrivacy, Span, SystemClock};
 use tollgate_control::Db;
 
 use super::component::{Foundation, Tasks};
@@ -23,9 +23,15 @@ const DIRECTORY: &str = "decisions";
 ///
 /// # Errors
 /// If the sink of the decision log can't be opened.
-pub(super) fn build(foundation: &Foundation<'_>, db: Option<&Db>, waits: bool) -> Result<Arc<Observability>, String> {
+pub(super) fn build(
+    foundation: &Foundation<'_>,
+    db: Option<&Db>,
+    privacy: Arc<KeyPrivacy>,
+    waits: bool,
+) -> Result<Arc<Observability>, String> {
     let sink = sink(foundation.settings, db, foundation.data.as_deref())?;
-    Ok(Arc::new(Observability::new(config(foundation.settings, waits), sink, SystemClock::default().now())))
+    let config = config(foundation.settings, privacy, waits);
+    Ok(Arc::new(Observability::new(config, sink, SystemClock::default().now())))
 }
 
 /// Adds the tasks that sample, log and exchange with other servers. The returned future removes this server from their list.
@@ -45,7 +51,7 @@ pub(super) fn run(
 }
 
 /// The configuration. `waits`: the store may wait for a network.
-fn config(settings: &ServerSettings, waits: bool) -> ObservabilityConfig {
+fn config(settings: &ServerSettings, key_privacy: Arc<KeyPrivacy>, waits: bool) -> ObservabilityConfig {
     let observe = &settings.observe;
     let log = LogConfig {
         on: observe.decisions.place != DecisionLogPlace::Off,
@@ -64,6 +70,7 @@ fn config(settings: &ServerSettings, waits: bool) -> ObservabilityConfig {
         keys_in_metrics: observe.metrics_show_keys,
         shadow: settings.shadow_mode,
         waits,
+        key_privacy,
     }
 }
 

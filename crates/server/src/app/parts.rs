@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use tollgate::{Clock as _, Limiter, Span, SystemClock};
 use tollgate_admin::data_dir::{DataDir, OpenError};
 use tollgate_admin::decisions::Decisions;
+use tollgate_admin::observe::fleet;
 use tollgate_admin::rule_source::LayerHandle;
 use tollgate_admin::{Admin, metrics};
 use tollgate_net::workers::Endpoint;
@@ -24,7 +25,7 @@ use super::endpoints::EndpointBuilder;
 use super::receipts::Signing;
 use super::rules::{LoadedRules, RulesFollower};
 use super::store::CounterStore;
-use super::{control, observability};
+use super::{control, key_privacy, observability};
 use crate::config::{DataSettings, ServerSettings};
 use crate::outage_state::OutageState;
 use crate::snapshots::Snapshots;
@@ -81,10 +82,14 @@ impl Components {
         let loaded = control::load(&foundation, runtime).map_err(one)?;
         let layer = LayerHandle::new(loaded.controls.layer(SystemClock::default().now()));
         let (ruleset, rules) = LoadedRules::build(&foundation, layer)?;
+        let privacy = key_privacy::build(&foundation, &mut tasks).map_err(one)?;
         let CounterStore { counters, snapshots, outage, shared } =
-            CounterStore::build(&foundation, &mut tasks).map_err(one)?;
+            CounterStore::build(&foundation, &privacy, &mut tasks).map_err(one)?;
+        if let (None, Some(db)) = (&shared, &loaded.db) {
+            runtime.block_on(fleet::share_key_secret(&privacy, db));
+        }
         let waits = !counters.never_waits();
-        let observability = observability::build(&foundation, loaded.db.as_ref(), waits).map_err(one)?;
+        let observability = observability::build(&foundation, loaded.db.as_ref(), privacy, waits).map_err(one)?;
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
         let limiter =
             Limiter::new(ruleset, counters).with_once_retention(keep_once).with_witness(observability.observer.clone());

@@ -1,7 +1,9 @@
 //! Opens the counters in Redis.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use tollgate::KeyPrivacy;
 use tollgate_redis::{ClientCert, Password, RedisConfig, RedisCounters};
 use tollgate_store::{GuardConfig, SavedGuard};
 
@@ -10,8 +12,13 @@ use crate::config::{PasswordSource, RedisSettings};
 
 /// # Errors
 /// If the settings can't be used. A Redis that is unavailable is not an error.
-pub(super) fn open(settings: &RedisSettings, saved: Option<&SavedGuard>) -> Result<RedisCounters, String> {
-    let counters = RedisCounters::restored(config(settings)?, guard(settings), saved);
+pub(super) fn open(
+    settings: &RedisSettings,
+    privacy: &Arc<KeyPrivacy>,
+    saved: Option<&SavedGuard>,
+) -> Result<RedisCounters, String> {
+    let config = RedisConfig { key_privacy: privacy.clone(), ..config(settings)? };
+    let counters = RedisCounters::restored(config, guard(settings), saved);
     counters.map_err(|error| format!("the settings of Redis are invalid: {error}"))
 }
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate::{Limiter, MemoryConfig};
+use tollgate::{KeyPrivacy, Limiter, MemoryConfig};
 use tollgate_store::{Counters, SavedGuard, SharedStore};
 
 use super::component::{Foundation, Tasks};
@@ -31,7 +31,11 @@ pub(super) struct CounterStore {
 impl CounterStore {
     /// # Errors
     /// If the settings can't be used. A Redis that is unavailable is not an error.
-    pub(super) fn build(foundation: &Foundation<'_>, tasks: &mut Tasks) -> Result<CounterStore, String> {
+    pub(super) fn build(
+        foundation: &Foundation<'_>,
+        privacy: &Arc<KeyPrivacy>,
+        tasks: &mut Tasks,
+    ) -> Result<CounterStore, String> {
         let Foundation { settings, health, data, .. } = foundation;
         match &settings.store {
             StoreSettings::Memory => {
@@ -57,7 +61,7 @@ impl CounterStore {
                 }
                 let outage = data.as_ref().map(|data| OutageState::in_directory(data.path()));
                 let saved = outage.as_ref().and_then(OutageState::load);
-                let shared = open_redis(redis, saved.as_ref())?;
+                let shared = open_redis(redis, privacy, saved.as_ref())?;
                 let (watched, watched_health) = (shared.clone(), health.clone());
                 tasks.add(move |closing| store_health::watch(watched, watched_health, closing));
                 if let Some(outage) = outage.clone() {
@@ -72,12 +76,16 @@ impl CounterStore {
 }
 
 #[cfg(feature = "redis")]
-fn open_redis(settings: &RedisSettings, saved: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
-    Ok(Arc::new(super::redis::open(settings, saved)?))
+fn open_redis(
+    settings: &RedisSettings,
+    privacy: &Arc<KeyPrivacy>,
+    saved: Option<&SavedGuard>,
+) -> Result<Arc<dyn SharedStore>, String> {
+    Ok(Arc::new(super::redis::open(settings, privacy, saved)?))
 }
 
 #[cfg(not(feature = "redis"))]
-fn open_redis(_: &RedisSettings, _: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
+fn open_redis(_: &RedisSettings, _: &Arc<KeyPrivacy>, _: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
     Err("store: this binary was built without Redis; write memory, or build it with the feature `redis`".to_owned())
 }
 
@@ -128,7 +136,7 @@ mod tests {
             replicas: 1,
             local_keys: 1,
         };
-        let error = open_redis(&settings, None).unwrap_err();
+        let error = open_redis(&settings, &Arc::default(), None).unwrap_err();
         assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");
     }
 }

@@ -46,6 +46,7 @@ impl SettingsReader<'_> {
             shutdown_timeout: self.time("shutdown_timeout"),
             shadow_mode: self.switch("shadow_mode"),
             control: self.control(),
+            key_privacy: self.key_privacy(),
             receipt_keys: self.receipt_keys(),
             idempotency: self.idempotency(),
             observe: self.observe(),

@@ -10,6 +10,7 @@ mod control;
 mod environment;
 mod envoy;
 mod file;
+mod key_privacy;
 mod observe;
 mod origin;
 mod print;
@@ -45,9 +46,9 @@ use settings::{
     IdempotencySettings, Percent, RespSettings, ResponseHeaders,
 };
 pub use settings::{
-    ControlPlace, DataAuth, DataSettings, DecisionLogPlace, ListenSettings, LogFormat, ObserveSettings, PasswordSource,
-    ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings,
-    WorkerSettings,
+    ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, ListenSettings, LogFormat,
+    ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings, ServerSettings,
+    StoreSettings, TlsSettings, WorkerSettings,
 };
 
 /// The settings at the start.

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tollgate::PrivacySetting;
 use tollgate_redis_address::{Address as RedisAddress, Password};
 
 use tollgate_admin::auth::Identity;
@@ -13,6 +14,14 @@ use tollgate_http::response::{Dialects, ScopeValues};
 use tollgate_net::Address;
 
 use tollgate_wire::http::AuthorizeSettings;
+
+/// The form of private values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPrivacySettings {
+    pub form: PrivacySetting,
+    /// The file with the secrets; `None` means one that the fleet agrees on.
+    pub secret_file: Option<PathBuf>,
+}
 
 /// All settings of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +47,7 @@ pub struct ServerSettings {
     /// Denials are reported and nothing is denied.
     pub shadow_mode: bool,
     pub control: ControlSettings,
+    pub key_privacy: KeyPrivacySettings,
     pub receipt_keys: ReceiptKeySource,
     pub idempotency: IdempotencySettings,
     pub observe: ObserveSettings,

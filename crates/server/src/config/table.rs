@@ -125,6 +125,8 @@ pub(super) const NORMALIZATIONS: &[&str] = &["standard", "matrix-parameters", "t
 pub(super) const DATA_AUTH: &[&str] = &["off", "token"];
 /// Destinations of the decision log.
 pub(super) const DECISION_LOGS: &[&str] = &["auto", "control", "files", "stdout", "off"];
+/// The forms of private values.
+pub(super) const KEY_PRIVACY: &[&str] = &["auto", "hashed", "clear"];
 /// Log levels.
 pub(super) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 /// The default settings file.

@@ -134,7 +134,7 @@ async fn each_throttle_of_a_batch_is_in_flight() {
 async fn throttles_are_seen_as_decisions_batch_by_batch() {
     for (shadow, totals) in [(false, [2, 3, 0, 0, 0, 0, 0]), (true, [2, 0, 3, 0, 0, 0, 0])] {
         let config = tollgate_observe::ObserverConfig { shadow, ..Default::default() };
-        let observer = Arc::new(Observer::new(config));
+        let observer = Arc::new(Observer::new(config, Arc::default()));
         let limiter = Limiter::new(rules(), tollgate::MemoryConfig::default().build().into());
         let gate = Gate::new(Arc::new(limiter), shadow, 9, Metrics::new().wire("resp")).with_observer(observer.clone());
         let throttle = tollgate::Throttle { count: 60, period: Span::from_secs(3_600), burst: 2 };

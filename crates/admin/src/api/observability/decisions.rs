@@ -1,5 +1,6 @@
 //! Logged decisions about a caller, with explanations.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::Json;
@@ -44,7 +45,7 @@ struct DecisionItem {
 #[utoipa::path(
     get, path = "/admin/v1/decisions", operation_id = "decisions", tag = "seeing",
     params(
-        ("caller" = String, Query, description = "The value of the domain's `entity`"),
+        ("caller" = String, Query, description = "The value of the domain's `entity`, in clear or as logged"),
         ("domain" = Option<String>, Query), ("rule" = Option<String>, Query, description = "The rule that decided"),
         ("from" = Option<String>, Query, description = "At this time or later"),
         ("to" = Option<String>, Query, description = "Before this time"),
@@ -68,10 +69,15 @@ pub(crate) async fn list(
         let detail = "no decisions are logged: this server runs with decision_log: off";
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "decision_log_off", detail));
     };
-    // As logged.
-    let caller = truncate(&query.caller);
-    let filter = DecisionFilter { caller, domain: query.domain, rule: query.rule, from, to };
-    let found = decisions.find(&DecisionLookup { filter, max }).await.map_err(lookup_problem)?;
+    let mut found = Vec::new();
+    // As logged: in clear, or masked.
+    for caller in state.observability.key_privacy.logged_as(&query.caller) {
+        let (caller, domain, rule) = (truncate(&caller), query.domain.clone(), query.rule.clone());
+        let filter = DecisionFilter { caller, domain, rule, from, to };
+        found.extend(decisions.find(&DecisionLookup { filter, max }).await.map_err(lookup_problem)?);
+    }
+    found.sort_by_key(|line| Reverse(line.at));
+    found.truncate(max);
     let items: Vec<_> = found.into_iter().map(|line| DecisionItem { why: line.explain(), line }).collect();
     let (sample, callers) = decisions.sample_rates();
     let ratio = |rate: SampleRate| f64::from(rate.bps()) / f64::from(SampleRate::ALL.bps());

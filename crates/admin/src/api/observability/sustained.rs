@@ -40,7 +40,7 @@ pub(crate) async fn show(
 /// The item of a key, in the list and in live events.
 pub(crate) fn item(observability: &Observability, rules: &Ruleset, one: &SustainedKey, keys: KeyVisibility) -> Value {
     let (name, limit) = (&one.name, &one.terms.limit);
-    let key = if name.key().is_empty() { String::new() } else { observability.display_key(name.key(), keys) };
+    let key = if name.key().is_empty() { String::new() } else { observability.display_key(name, keys) };
     let fit = one.best_fit(tiers(rules, one));
     let fit_text = fit.map(|fit| (fit.tier, fit.limit.map_or_else(|| "unlimited".to_owned(), limit_text)));
     let fit_text = fit_text.as_ref().map(|(tier, limit)| (*tier, limit.as_str()));
@@ -48,7 +48,7 @@ pub(crate) fn item(observability: &Observability, rules: &Ruleset, one: &Sustain
         "domain": name.domain(),
         "rule": name.rule(),
         "key": key,
-        "caller": name.caller().map(|caller| observability.display_key(caller, keys)),
+        "caller": observability.display_caller(name, keys),
         "tier": one.terms.tier,
         "limit": limit.amount(),
         "period": period(limit),

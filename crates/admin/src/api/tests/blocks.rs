@@ -128,3 +128,40 @@ async fn a_domain_without_callers_has_none_to_block() {
     assert_eq!(bench.put("/admin/v1/quotas/k?domain=d", &json!({})).await.code(400), "no_entity");
     bench.put("/admin/v1/blocks/10.0.0.1?domain=d", &json!({"reason": "x"})).await.ok();
 }
+
+#[tokio::test]
+async fn lists_of_callers_are_for_those_who_may_see_or_change_them() {
+    use crate::scopes::AccessScope::{Audit, Emergency, Quota, Read, Rules};
+    let bench = Bench::new(SHOP).await;
+    bench.put("/admin/v1/blocks/thief", &json!({"reason": "x"})).await.ok();
+    bench.put("/admin/v1/quotas/ann", &json!({"tier": "pro"})).await.ok();
+    let status = async |scopes: &[_], path: &str| bench.ask_as(scopes, ("GET", path), &[], "").await.status;
+    for (path, change) in [("/admin/v1/quotas", Quota), ("/admin/v1/export", Quota), ("/admin/v1/blocks", Emergency)] {
+        assert_eq!(status(&[Read, Audit], path).await, 200, "{path}");
+        assert_eq!(status(&[Read, change], path).await, 200, "{path}");
+        assert_eq!(status(&[Read, Rules], path).await, 403, "{path}");
+        assert_eq!(status(&[Audit, change], path).await, 403, "{path}");
+    }
+    // Whoever knows a name may ask for it.
+    for path in ["/admin/v1/quotas/ann", "/admin/v1/blocks/thief"] {
+        assert_eq!(status(&[Read], path).await, 200, "{path}");
+    }
+    for (list, name, of) in [("quotas", "ann", "api_key"), ("blocks", "thief", "name")] {
+        let path = format!("/admin/v1/{list}?name={name}");
+        let found = bench.ask_as(&[Read], ("GET", &path), &[], "").await.ok();
+        assert_eq!(
+            (found["items"].as_array().map(Vec::len), &found["items"][0][of]),
+            (Some(1), &json!(name)),
+            "{found}"
+        );
+        assert_eq!(status(&[Audit], &path).await, 403, "{path}");
+        for filter in ["prefix=", &format!("prefix={name}"), "limit=1", "after="] {
+            assert_eq!(status(&[Read], &format!("/admin/v1/{list}?{filter}")).await, 403, "{list} {filter}");
+        }
+        // It is a name, and no pattern.
+        for absent in [&name[..2], "*", ""] {
+            let found = bench.ask_as(&[Read], ("GET", &format!("/admin/v1/{list}?name={absent}")), &[], "").await.ok();
+            assert_eq!(found["items"], json!([]), "{list} {absent:?}");
+        }
+    }
+}

@@ -26,13 +26,19 @@ async fn a_refusal_is_reported_with_its_reason_at_once() {
         (&refused["verdict"], &refused["rule"], &refused["cost"]),
         (&json!("deny"), &json!("per-key"), &json!(1))
     );
-    assert_eq!(refused["descriptors"], json!([{"entries": [{"key": "api_key", "value": "k"}]}]));
+    // The key is masked, and found by what it is or by what it is masked as.
+    let masked = refused["caller"].as_str().unwrap();
+    assert!(masked.len() == 33 && masked.starts_with('#'), "{masked}");
+    assert_eq!(refused["descriptors"], json!([{"entries": [{"key": "api_key", "value": masked}]}]));
+    assert_eq!(refused["limits"][0]["key"], masked);
+    let by_mask = bench.get(&format!("{LOG}?caller=%23{}", &masked[1..])).await.ok();
+    assert_eq!(by_mask["decisions"], reply["decisions"]);
     assert_eq!((&refused["limits"][0]["used"], &refused["limits"][0]["limit"]), (&json!(10), &json!(10)));
     let why = refused["why"].as_str().unwrap();
     assert!(
-        why.starts_with(
-            "k was refused: per-key allows 10/365d to the tier free, it had used 10 of 10, and there was room again "
-        ),
+        why.starts_with(&format!(
+            "{masked} was refused: per-key allows 10/365d to the tier free, it had used 10 of 10, and there was room again "
+        )),
         "{why}"
     );
     assert_eq!(reply["log"], json!({"place": "memory", "keep_seconds": 86_400.0, "sample": 0.0, "callers": 0.0}));

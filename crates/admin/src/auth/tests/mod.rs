@@ -179,7 +179,7 @@ impl Reply {
     }
 }
 
-const QUOTAS: &str = "GET /admin/v1/quotas";
+const SWITCHES: &str = "GET /admin/v1/switches";
 
 #[tokio::test]
 async fn with_nothing_set_up_this_machine_alone_is_let_in() {
@@ -197,7 +197,8 @@ async fn with_nothing_set_up_this_machine_alone_is_let_in() {
         (on_unix(), &["Host: whatever"], 200),
     ];
     for (peer, headers, status) in rows {
-        for what in [QUOTAS, "GET /rlconfig", "GET /admin/v1/rules", "GET /admin/v1/domains", "GET /admin/v1/tokens"] {
+        for what in [SWITCHES, "GET /rlconfig", "GET /admin/v1/rules", "GET /admin/v1/domains", "GET /admin/v1/tokens"]
+        {
             assert_eq!(served.status(peer.clone(), what, headers).await, status, "{what} {peer:?} {headers:?}");
         }
         for what in ["GET /metrics", "GET /livez", "GET /"] {
@@ -205,7 +206,7 @@ async fn with_nothing_set_up_this_machine_alone_is_let_in() {
             assert_eq!(served.status(peer.clone(), what, headers).await, status, "{what} {peer:?} {headers:?}");
         }
     }
-    let unknown = served.ask(here(), QUOTAS, &["Authorization: Bearer tg_none"], "").await;
+    let unknown = served.ask(here(), SWITCHES, &["Authorization: Bearer tg_none"], "").await;
     assert_eq!(unknown.status, 401, "{unknown:?}");
 }
 
@@ -213,14 +214,14 @@ async fn with_nothing_set_up_this_machine_alone_is_let_in() {
 async fn a_token_is_let_in_for_its_scopes_and_nobody_else_is() {
     let (served, ops) = open_to_others().await;
     for peer in [here(), elsewhere(), on_unix()] {
-        let nobody = served.ask(peer, QUOTAS, &[], "").await;
+        let nobody = served.ask(peer, SWITCHES, &[], "").await;
         assert_eq!((nobody.status, nobody.code()), (401, "unauthorized"));
         assert!(nobody.head.to_ascii_lowercase().contains("www-authenticate: bearer realm=\"tollgate\""), "{nobody:?}");
     }
     let reader = served.make(&ops, json!({"name": "reader", "scopes": ["read"]})).await.secret();
     let biller = served.make(&ops, json!({"name": "biller", "scopes": ["quota", "check"]})).await.secret();
     let put = json!({"overrides": [{"rule": "per-key", "limit": "7/day"}]});
-    let (list, write) = (QUOTAS, "PUT /admin/v1/quotas/k1");
+    let (list, write) = (SWITCHES, "PUT /admin/v1/quotas/k1");
     for (token, what, body, status) in [
         (&ops, list, &Value::Null, 200),
         (&reader, list, &Value::Null, 200),
@@ -239,16 +240,16 @@ async fn a_token_is_let_in_for_its_scopes_and_nobody_else_is() {
     // A page of another site may not, even with a token.
     let authorization = format!("Authorization: Bearer {ops}");
     for header in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
-        assert_eq!(served.status(here(), QUOTAS, &[&authorization, header]).await, 403, "{header}");
+        assert_eq!(served.status(here(), SWITCHES, &[&authorization, header]).await, 403, "{header}");
     }
-    assert_eq!(served.status(elsewhere(), QUOTAS, &[&authorization, "Host: tollgate.internal"]).await, 200);
+    assert_eq!(served.status(elsewhere(), SWITCHES, &[&authorization, "Host: tollgate.internal"]).await, 200);
     assert_eq!(served.status(elsewhere(), "GET /metrics", &[]).await, 200);
 }
 
 #[tokio::test]
 async fn tokens_end_are_rotated_and_revoked_from_one_request_to_the_next() {
     let (served, ops) = open_to_others().await;
-    let status = async |token: &str| served.by(token, QUOTAS, &Value::Null).await.status;
+    let status = async |token: &str| served.by(token, SWITCHES, &Value::Null).await.status;
 
     let short = served.make(&ops, json!({"name": "short", "scopes": ["read"], "for": "1h"})).await;
     assert_eq!(short.body["expires_at"], "1970-01-12T14:46:40Z");
@@ -331,7 +332,7 @@ async fn somebody_can_always_manage_tokens() {
         assert_eq!(reply.status, status, "{name} {reply:?}");
     }
     // The last one is gone, and this machine is let in again.
-    assert_eq!(served.status(here(), QUOTAS, &[]).await, 200);
+    assert_eq!(served.status(here(), SWITCHES, &[]).await, 200);
 }
 
 #[tokio::test]
@@ -353,7 +354,7 @@ async fn somebody_can_always_manage_tokens_whatever_happens_on_two_servers() {
     let reply = other.make(&second, json!({"name": "orphan", "scopes": ["read"]})).await;
     assert_eq!((reply.status, reply.code()), (409, "last_token"), "{reply:?}");
     // The other way round.
-    assert_eq!(one.status(here(), QUOTAS, &[]).await, 200);
+    assert_eq!(one.status(here(), SWITCHES, &[]).await, 200);
     let ops = one.first().await;
     let other = another_server(&one).await;
     one.make(&ops, json!({"name": "reader", "scopes": ["read"]})).await.secret();
@@ -415,7 +416,7 @@ async fn certificates_are_let_in_for_the_scopes_of_their_names() {
         (elsewhere(), 401, 401),
         (here(), 401, 401),
     ] {
-        assert_eq!(served.status(peer.clone(), QUOTAS, &[]).await, read, "{peer:?}");
+        assert_eq!(served.status(peer.clone(), SWITCHES, &[]).await, read, "{peer:?}");
         assert_eq!(served.ask(peer.clone(), write.0, &[], write.1).await.status, written, "{peer:?}");
     }
     let shown = served.ask(certified(&["spiffe://corp/ops"]), "GET /admin/v1/quotas/k1", &[], "").await;
@@ -434,13 +435,13 @@ async fn a_token_file_may_do_everything() {
     std::fs::write(&path, "a-token-of-the-file\n").unwrap();
     let file = Arc::new(TokenFile::load(&path).unwrap());
     let served = served(AuthConfig { file: Some(file.clone()), is_open: true, ..AuthConfig::default() }).await;
-    assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+    assert_eq!(served.status(here(), SWITCHES, &[]).await, 401);
     let made = served.make("a-token-of-the-file", json!({"name": "reader", "scopes": ["read"]})).await;
-    assert_eq!(served.by(&made.secret(), QUOTAS, &Value::Null).await.status, 200);
+    assert_eq!(served.by(&made.secret(), SWITCHES, &Value::Null).await.status, 200);
     std::fs::write(&path, "another-token-of-the-file").unwrap();
     assert_eq!(file.reload(), Some(Ok(())));
-    assert_eq!(served.by("a-token-of-the-file", QUOTAS, &Value::Null).await.status, 401);
-    assert_eq!(served.by("another-token-of-the-file", QUOTAS, &Value::Null).await.status, 200);
+    assert_eq!(served.by("a-token-of-the-file", SWITCHES, &Value::Null).await.status, 401);
+    assert_eq!(served.by("another-token-of-the-file", SWITCHES, &Value::Null).await.status, 200);
     let listed = served.by("another-token-of-the-file", "GET /admin/v1/tokens", &Value::Null).await;
     assert_eq!(listed.body["items"][0]["created_by"], "admin_token_file");
 }
@@ -449,24 +450,24 @@ async fn a_token_file_may_do_everything() {
 async fn who_fails_too_often_has_to_wait_and_locks_nobody_out() {
     let (served, ops) = open_to_others().await;
     for number in 1..=10 {
-        assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 401);
+        assert_eq!(served.by("tg_wrong", SWITCHES, &Value::Null).await.status, 401);
         assert_eq!(served.failures(), number);
     }
     for number in 11..=30 {
-        let reply = served.by("tg_wrong", QUOTAS, &Value::Null).await;
+        let reply = served.by("tg_wrong", SWITCHES, &Value::Null).await;
         assert_eq!((reply.status, reply.code()), (429, "too_many_logins"));
         assert!(reply.head.contains("retry-after: 6"), "{reply:?}");
         assert_eq!(served.failures(), number);
         // A valid token is accepted from the same address.
-        assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
+        assert_eq!(served.by(&ops, SWITCHES, &Value::Null).await.status, 200);
     }
     served.later(Span::from_secs(6));
-    assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 401);
-    assert_eq!(served.by("tg_wrong", QUOTAS, &Value::Null).await.status, 429);
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
+    assert_eq!(served.by("tg_wrong", SWITCHES, &Value::Null).await.status, 401);
+    assert_eq!(served.by("tg_wrong", SWITCHES, &Value::Null).await.status, 429);
+    assert_eq!(served.by(&ops, SWITCHES, &Value::Null).await.status, 200);
     // What was no token at all is no guess.
     let other = peer([192, 0, 2, 8], [192, 0, 2, 1]);
-    assert_eq!(served.status(other, QUOTAS, &["Authorization: Basic b3Bz"]).await, 401);
+    assert_eq!(served.status(other, SWITCHES, &["Authorization: Basic b3Bz"]).await, 401);
     assert_eq!(served.failures(), 32);
 }
 
@@ -499,7 +500,7 @@ async fn while_nobody_knows_the_tokens_no_place_is_let_in() {
         assert!(!loaded.knows_tokens && loaded.trouble.is_some());
         assert_eq!(loaded.at.generation, generation);
         let served = served_from(AuthConfig::default(), loaded, tempfile::tempdir().unwrap());
-        assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+        assert_eq!(served.status(here(), SWITCHES, &[]).await, 401);
     }
 }
 
@@ -513,9 +514,9 @@ async fn tokens_from_before_a_snapshot_without_them_are_learnt() {
     // As if the database had been away, and a snapshot for other servers there.
     let loaded = Loaded { tokens: crate::store_of_record::TokenRecords::new(), knows_tokens: false, ..loaded };
     let served = served_from(AuthConfig::default(), loaded, tempfile::tempdir().unwrap());
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 401);
-    assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+    assert_eq!(served.by(&ops, SWITCHES, &Value::Null).await.status, 401);
+    assert_eq!(served.status(here(), SWITCHES, &[]).await, 401);
     served.control.catch_up(None).await.unwrap();
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
-    assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+    assert_eq!(served.by(&ops, SWITCHES, &Value::Null).await.status, 200);
+    assert_eq!(served.status(here(), SWITCHES, &[]).await, 401);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_control::DbLocation;
 
 use super::super::AuthConfig;
-use super::{ALL, QUOTAS, elsewhere, here, on_unix, open_to_others, peer, served, served_from};
+use super::{ALL, SWITCHES, elsewhere, here, on_unix, open_to_others, peer, served, served_from};
 use crate::store_of_record::{Sources, load};
 
 #[tokio::test]
@@ -12,9 +12,9 @@ async fn refused_access_is_summed_up_in_the_audit_log() {
     let (served, ops) = open_to_others().await;
     let reader = served.make(&ops, json!({"name": "reader", "scopes": ["read"]})).await.secret();
     for _ in 0..25 {
-        served.by("tg_wrong", QUOTAS, &Value::Null).await;
+        served.by("tg_wrong", SWITCHES, &Value::Null).await;
     }
-    served.status(elsewhere(), QUOTAS, &[]).await;
+    served.status(elsewhere(), SWITCHES, &[]).await;
     served.by(&reader, "DELETE /admin/v1/quotas/k?domain=shop", &Value::Null).await;
     served.by(&reader, "PUT /admin/v1/blocks/k", &json!({"reason": "x"})).await;
     served.auth.refusals.write(&served.control).await;
@@ -54,16 +54,16 @@ async fn a_client_is_on_this_machine_if_both_ends_of_its_connection_are() {
         ([10, 0, 0, 7], [127, 0, 0, 1], 403),
         ([10, 0, 0, 7], [10, 0, 0, 7], 403),
     ] {
-        assert_eq!(served.status(peer(from, to), QUOTAS, &[]).await, status, "{from:?} {to:?}");
+        assert_eq!(served.status(peer(from, to), SWITCHES, &[]).await, status, "{from:?} {to:?}");
     }
-    assert_eq!(served.status(on_unix(), QUOTAS, &[]).await, 200);
+    assert_eq!(served.status(on_unix(), SWITCHES, &[]).await, 200);
     // On a listener that others can reach, nobody is.
     let place = Some(DbLocation::File(served._folder.path().join("control.db")));
     let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
     let setup = AuthConfig { is_open: true, ..AuthConfig::default() };
     let open = served_from(setup, loaded, tempfile::tempdir().unwrap());
     for peer in [here(), peer(sidecar, [127, 0, 0, 1]), elsewhere()] {
-        let reply = open.ask(peer, QUOTAS, &[], "").await;
+        let reply = open.ask(peer, SWITCHES, &[], "").await;
         assert_eq!((reply.status, reply.code()), (403, "not_local"), "{reply:?}");
     }
 }
@@ -97,8 +97,8 @@ async fn responses_are_neither_cached_nor_sniffed() {
         served.ask(here(), "POST /admin/v1/tokens", &[], &json!({"name": "ops", "scopes": ALL}).to_string()).await;
     let ops = made.secret();
     let mut replies =
-        vec![made, served.ask(here(), QUOTAS, &[], "").await, served.ask(here(), "GET /none", &[], "").await];
-    for page in [QUOTAS, "GET /admin/v1/me", "GET /metrics", "GET /readyz", "GET /rlconfig", "GET /pages"] {
+        vec![made, served.ask(here(), SWITCHES, &[], "").await, served.ask(here(), "GET /none", &[], "").await];
+    for page in [SWITCHES, "GET /admin/v1/me", "GET /metrics", "GET /readyz", "GET /rlconfig", "GET /pages"] {
         replies.push(served.ask(here(), page, &[&format!("Authorization: Bearer {ops}")], "").await);
     }
     for reply in replies {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_control::DbLocation;
 
 use super::super::AuthConfig;
-use super::{QUOTAS, Served, here, served, served_from};
+use super::{SWITCHES, Served, here, served, served_from};
 use crate::store_of_record::{Sources, load};
 
 /// A server whose store of record is another one than that of its copy, and the files.
@@ -37,7 +37,7 @@ async fn an_empty_store_of_record_opens_nothing_until_it_is_confirmed() {
     for _ in 0..2 {
         let served = with_another_store(&copy, &empty).await;
         served.control.catch_up(None).await.unwrap();
-        assert_eq!(served.status(here(), QUOTAS, &[]).await, 401);
+        assert_eq!(served.status(here(), SWITCHES, &[]).await, 401);
         assert_eq!(served.control.generation(), known);
         let put = served.by(&ops, "PUT /admin/v1/quotas/k3", &json!({"tier": null})).await;
         assert_eq!((put.status, put.code()), (409, "control_unconfirmed"), "{put:?}");
@@ -65,13 +65,13 @@ async fn an_empty_store_of_record_opens_nothing_until_it_is_confirmed() {
         let reply = served.by(token, confirm, &body).await;
         assert_eq!(reply.status, status, "{reply:?}");
     }
-    assert_eq!(served.status(here(), QUOTAS, &[]).await, 200);
+    assert_eq!(served.status(here(), SWITCHES, &[]).await, 200);
     let log = served.ask(here(), "GET /admin/v1/audit?kind=control", &[], "").await.body;
     assert_eq!((&log["items"][0]["action"], &log["items"][0]["by"]), (&json!("control.confirm"), &json!("token ops")));
     assert_eq!(log["items"][0]["after"]["differences"]["tokens"]["missing"], 2);
     // One confirmation is enough for all servers, and there is nothing else to confirm.
     let other = with_another_store(&copy, &empty).await;
-    assert_eq!(other.status(here(), QUOTAS, &[]).await, 200);
+    assert_eq!(other.status(here(), SWITCHES, &[]).await, 200);
     let again = other.ask(here(), confirm, &[], &body(identity, "again").to_string()).await;
     assert_eq!((again.status, again.code()), (409, "nothing_to_confirm"));
 }
@@ -94,7 +94,7 @@ async fn another_store_of_record_with_the_same_records_needs_no_confirmation() {
     std::fs::write(&copy, text.replace(&identity, "another")).unwrap();
     let served = with_another_store(&copy, &path).await;
     assert!(served.control.unconfirmed().is_none());
-    assert_eq!(served.by(&ops, QUOTAS, &Value::Null).await.status, 200);
+    assert_eq!(served.by(&ops, SWITCHES, &Value::Null).await.status, 200);
     // Records that it has in addition may be those of revoked tokens.
     first.make(&ops, json!({"name": "revoked", "scopes": ["read"]})).await.secret();
     let served = with_another_store(&copy, &path).await;

@@ -37,7 +37,7 @@ impl World {
 
     fn with(config: ObserverConfig, change: impl FnOnce(ScrapeSources) -> ScrapeSources) -> World {
         let mut observability = Arc::into_inner(Observability::for_tests()).unwrap();
-        observability.observer = Arc::new(Observer::new(config));
+        observability.observer = Arc::new(Observer::new(config, Arc::default()));
         let rules = Ruleset::from_text(RULES, 1).unwrap().0;
         let limiter = Limiter::new(rules, MemoryConfig::default().build().into());
         let limiter = Arc::new(limiter.with_witness(observability.observer.clone()));

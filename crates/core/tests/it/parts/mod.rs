@@ -3,5 +3,6 @@
 mod calendar;
 mod key;
 mod limit;
+mod private;
 mod time;
 mod verdict;

@@ -125,7 +125,7 @@ const BEGIN: Timestamp = Timestamp::from_secs(30_000_000 * 60);
 impl Day {
     fn new() -> Day {
         let clock = ManualClock::at(BEGIN);
-        let observer = std::sync::Arc::new(Observer::new(ObserverConfig::default()));
+        let observer = std::sync::Arc::new(Observer::new(ObserverConfig::default(), Default::default()));
         let store = MemoryConfig::default().build_with(clock.clone());
         let limiter = Limiter::new(Ruleset::from_text(RULES, 1).unwrap().0, store).with_clock(clock.clone());
         Day { limiter: limiter.with_witness(observer.clone()), clock, observer }

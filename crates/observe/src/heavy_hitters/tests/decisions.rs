@@ -28,7 +28,7 @@ impl Watched {
     fn new(rules: &str, config: ObserverConfig) -> Watched {
         let clock = ManualClock::at(Timestamp::from_micros(30_000_000 * MINUTE));
         let store = MemoryConfig::default().build_with(clock.clone());
-        let observer = Arc::new(Observer::new(config));
+        let observer = Arc::new(Observer::new(config, Arc::default()));
         let rules = Ruleset::from_text(rules, 1).unwrap().0;
         let limiter = Limiter::new(rules, store).with_clock(clock.clone()).with_witness(observer.clone());
         Watched { limiter, observer, clock }

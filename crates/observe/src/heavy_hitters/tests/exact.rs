@@ -1,6 +1,7 @@
 //! Traces with a few frequent and many rare callers, counted exactly for comparison.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use smallvec::smallvec;
 use tollgate::{Algorithm, Charge, Limit, Mode, Span};
@@ -61,7 +62,7 @@ impl Traced {
         let period = Period::fixed(Span::from_secs(60)).unwrap();
         let scope = |rule| Scope::new("api", rule, Algorithm::FixedWindow, &period, Home::Caller(0));
         Traced {
-            heavy_hitters: HeavyHitters::default(),
+            heavy_hitters: HeavyHitters::new(Arc::default()),
             scopes: RULES.into_iter().map(scope).collect(),
             limit: Limit::new(100, period.clone(), Algorithm::FixedWindow).unwrap(),
             names: (0..KEYS).map(|key| format!("caller-{key}")).collect(),
@@ -196,7 +197,8 @@ fn callers_who_come_once_each_take_no_more_room() {
     }
     traced.heavy_hitters.top(RankBy::Refusals, Window::Hour, KeyFilter::default(), 9, at(BEGIN + 74));
     let bytes = traced.heavy_hitters.bytes();
-    assert!((MAX_BYTES / 6..MAX_BYTES).contains(&bytes), "{bytes}");
+    // Without private values, half of the bound at most.
+    assert!((MAX_BYTES / 10..MAX_BYTES / 2).contains(&bytes), "{bytes}");
 }
 
 #[test]

@@ -307,3 +307,15 @@ fn costs() {
     }
     assert_eq!(rule("key: [a], limit: 1/s").cost, Cost::Request);
 }
+
+#[test]
+fn a_domain_lists_its_private_attributes_or_they_are_found_by_name() {
+    let private = |text: &str| {
+        let domain = domain(&format!("domain: d\n{text}rules: [{{name: r, key: [api_key], limit: 5/s}}]\n"));
+        ["api_key", "user"].map(|name| domain.private.contains(name))
+    };
+    assert_eq!(private(""), [true, false]);
+    assert_eq!(private("private: [user]\n"), [false, true]);
+    assert_eq!(private("private: [user, api_key]\n"), [true, true]);
+    assert_eq!(private("private: []\n"), [false, false]);
+}

@@ -160,6 +160,7 @@ pub(crate) fn place() -> SourceLocation {
 
 pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
     Domain {
+        private: Default::default(),
         name: "d".to_owned(),
         entity: None,
         tiers: vec![Tier { name: "free".to_owned(), paid: false, priority: 0 }],

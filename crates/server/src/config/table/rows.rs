@@ -2,6 +2,7 @@
 
 mod auth;
 mod control;
+mod key_privacy;
 mod observe;
 mod receipts;
 
@@ -32,6 +33,7 @@ pub(super) fn all() -> Vec<Setting> {
         redis(),
         control::rows(),
         auth::rows(),
+        key_privacy::rows(),
         receipts::rows(),
         observe::rows(),
     ];

@@ -178,6 +178,8 @@ admin_token_file: /run/token
 admin_identities: ['spiffe://corp/ops=all', billing.internal=read+quota]
 http_auth: token
 grpc_auth: token
+key_privacy: hashed
+key_secret_file: keys.txt
 receipt_keys: [a new secret of the fleet, an old secret of the fleet]
 receipt_keys_file: none
 idempotency_ttl: 1h
@@ -325,6 +327,10 @@ fn every_setting_can_be_set() {
             )),
             snapshots: Some("/srv/snapshots".into()),
             required: true,
+        },
+        key_privacy: KeyPrivacySettings {
+            form: tollgate::PrivacySetting::Hashed,
+            secret_file: Some("keys.txt".into()),
         },
         receipt_keys: ReceiptKeySource::Texts(
             ["a new secret of the fleet", "an old secret of the fleet"]

@@ -31,7 +31,7 @@ rules:
 ";
 
 const ALL: [&str; 5] = ["read", "quota", "rules", "emergency", "audit"];
-const QUOTAS: &str = "GET /admin/v1/quotas";
+const SWITCHES: &str = "GET /admin/v1/switches";
 
 struct RawResponse {
     status: u16,
@@ -106,7 +106,7 @@ fn without_a_token_only_loopback_has_access() {
         ("Sec-Fetch-Site: same-site", 403),
     ];
     for (header, status) in rows {
-        let response = send(&server, QUOTAS, &[header], &Value::Null);
+        let response = send(&server, SWITCHES, &[header], &Value::Null);
         assert_eq!(response.status, status, "{header}");
         assert!(response.head.contains("\r\ncache-control: no-store"), "{}", response.head);
         assert!(response.head.contains("\r\nx-content-type-options: nosniff"), "{}", response.head);
@@ -132,7 +132,7 @@ fn a_unix_socket_has_the_access_of_loopback() {
     let _server = builder.args(&["--admin", &format!("unix:{}", path.display())]).start();
     let stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    assert_eq!(send_on(stream, QUOTAS, &["Host: whatever"], &Value::Null).status, 200);
+    assert_eq!(send_on(stream, SWITCHES, &["Host: whatever"], &Value::Null).status, 200);
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_listener_beyond_loopback_requires_a_token() {
     let server = server.restart().args(&open).start();
     let port = server.address("admin").rsplit(':').next().unwrap().to_owned();
     let to = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert_eq!(send_on(to(), QUOTAS, &[], &Value::Null).status, 401);
+    assert_eq!(send_on(to(), SWITCHES, &[], &Value::Null).status, 401);
     let authorization = format!("Authorization: Bearer {ops}");
-    assert_eq!(send_on(to(), QUOTAS, &["Host: tollgate.internal", &authorization], &Value::Null).status, 200);
+    assert_eq!(send_on(to(), SWITCHES, &["Host: tollgate.internal", &authorization], &Value::Null).status, 200);
     assert_eq!(send_on(to(), "DELETE /admin/v1/tokens/ops", &[&authorization], &Value::Null).status, 409);
 }
 
@@ -168,7 +168,7 @@ fn a_public_listener_from_envoys_environment_starts_with_a_warning() {
     server.wait_for_log("like that of envoyproxy/ratelimit, and there is no access control");
     let to = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     // A sidecar connects from loopback too, on behalf of others.
-    for target in [QUOTAS, "GET /admin/v1/me", "GET /rlconfig"] {
+    for target in [SWITCHES, "GET /admin/v1/me", "GET /rlconfig"] {
         assert_eq!(send_on(to(), target, &[], &Value::Null).status, 403, "{target}");
     }
     assert_eq!(create_token_on(to()).status, 403);
@@ -184,11 +184,11 @@ fn create_token_on(stream: TcpStream) -> RawResponse {
 fn tokens_survive_a_restart_and_revocation_is_immediate() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
     let ops = create_first_token(&server);
-    assert_eq!(send(&server, QUOTAS, &[], &Value::Null).status, 401);
+    assert_eq!(send(&server, SWITCHES, &[], &Value::Null).status, 401);
     let reader = create_token(&server, Some(&ops), &json!({"name": "reader", "scopes": ["read"]})).secret();
     let server = server.restart().listen(&["admin"]).start();
     assert!(!server.log().contains("no token configured"));
-    let status = |token: &str| send_with_token(&server, token, QUOTAS, &Value::Null).status;
+    let status = |token: &str| send_with_token(&server, token, SWITCHES, &Value::Null).status;
     assert_eq!((status(&ops), status(&reader)), (200, 200));
     let put = json!({"overrides": [{"rule": "per-key", "limit": "7/day"}]});
     assert_eq!(send_with_token(&server, &reader, "PUT /admin/v1/quotas/k1", &put).status, 403);
@@ -215,7 +215,7 @@ fn tokens_survive_a_restart_and_revocation_is_immediate() {
 fn failed_logins_are_throttled_logged_and_audited_and_lock_nobody_out() {
     let server = new_server().rules(RULES).listen(&["admin"]).start();
     let ops = create_first_token(&server);
-    let guess = || send_with_token(&server, "tg_guessed", QUOTAS, &Value::Null);
+    let guess = || send_with_token(&server, "tg_guessed", SWITCHES, &Value::Null);
     let statuses: Vec<u16> = (0..10).map(|_| guess().status).collect();
     assert_eq!(statuses, [401; 10]);
     // One response is replenished every 6 s, and the machine may be slow.
@@ -226,7 +226,7 @@ fn failed_logins_are_throttled_logged_and_audited_and_lock_nobody_out() {
             throttled = Some(response);
         }
         // From the same address.
-        assert_eq!(send_with_token(&server, &ops, QUOTAS, &Value::Null).status, 200);
+        assert_eq!(send_with_token(&server, &ops, SWITCHES, &Value::Null).status, 200);
     }
     let throttled = throttled.expect("guesses are throttled");
     assert!(throttled.head.contains("retry-after: 6"), "{}", throttled.head);
@@ -264,7 +264,7 @@ fn changes_of_a_token_file_take_effect() {
     let port = server.address("admin").rsplit(':').next().unwrap().to_owned();
     let status = |token: &str| {
         let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        send_on(stream, QUOTAS, &[&format!("Authorization: Bearer {token}")], &Value::Null).status
+        send_on(stream, SWITCHES, &[&format!("Authorization: Bearer {token}")], &Value::Null).status
     };
     assert_eq!(status("the-first-token-of-the-file"), 200);
     replace(&path, "the-second-token-of-the-file\n");
@@ -354,12 +354,16 @@ fn certificates_have_the_scopes_of_their_names() {
         (dns("localhost"), 403, 403),
     ] {
         let status = |target, body: &Value| send_on(ca.connect(&server, san.clone()), target, &[], body).status;
-        assert_eq!((status(QUOTAS, &Value::Null), status("PUT /admin/v1/quotas/k1", &put)), (read, written), "{san:?}");
+        assert_eq!(
+            (status(SWITCHES, &Value::Null), status("PUT /admin/v1/quotas/k1", &put)),
+            (read, written),
+            "{san:?}"
+        );
     }
     let ops = || ca.connect(&server, uri("spiffe://corp/ops"));
     let quota = send_on(ops(), "GET /admin/v1/quotas/k1", &[], &Value::Null);
     assert!(quota.body.contains(r#""updated_by":"certificate spiffe://corp/ops""#), "{}", quota.body);
-    assert_eq!(send_on(ops(), QUOTAS, &["Origin: https://evil.example"], &Value::Null).status, 403);
+    assert_eq!(send_on(ops(), SWITCHES, &["Origin: https://evil.example"], &Value::Null).status, 403);
 }
 
 #[tokio::test]

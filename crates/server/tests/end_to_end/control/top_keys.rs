@@ -57,9 +57,18 @@ fn the_heaviest_keys_include_those_of_all_servers() {
     check(&one, "ann", 5);
     check(&other, "ann", 3);
     check(&other, "bob", 2);
-    let all = [("ann", 8, 6), ("bob", 2, 1)];
-    for server in [&one, &other] {
-        let top = wait_for_top(server, |top| rows(top) == all);
+    // A private key is known in clear where it was seen, and masked elsewhere. Its name is one for all.
+    for (server, has_bob) in [(&one, false), (&other, true)] {
+        let top = wait_for_top(server, |top| match rows(top)[..] {
+            [("ann", 8, 6), (bob, 2, 1)] => {
+                if has_bob {
+                    bob == "bob"
+                } else {
+                    bob.len() == 33 && bob.starts_with('#')
+                }
+            }
+            _ => false,
+        });
         assert_eq!((&top["servers"], &top["total"], &top["error"]), (&json!(2), &json!(10), &json!(0)));
     }
 

@@ -3,6 +3,7 @@
 mod connections;
 mod decisions;
 mod grpc;
+mod key_privacy;
 mod lifecycle;
 mod overload;
 mod receipts;
