@@ -123,9 +123,28 @@ pub fn replace_as(path: &Path, access: FileAccess, write: impl FnOnce(&mut File)
     File::open(directory)?.sync_all()
 }
 
+/// The message for operators about a file that can't be written. The system's words for a full disk are not everybody's.
+pub fn write_problem(path: &Path, error: &io::Error) -> String {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    format!("{} can't be written: {error}{}", path.display(), if is_full { ": the disk is full" } else { "" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_called_so() {
+        let problem = |kind: io::ErrorKind| write_problem(Path::new("/data/copy"), &kind.into());
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let text = problem(kind);
+            assert!(
+                text.starts_with("/data/copy can't be written: ") && text.ends_with(": the disk is full"),
+                "{text}"
+            );
+        }
+        assert_eq!(problem(io::ErrorKind::PermissionDenied), "/data/copy can't be written: permission denied");
+    }
 
     #[test]
     fn one_server_a_directory() {

@@ -96,7 +96,7 @@ impl OutageState {
                 if !was_failing {
                     tracing::warn!(%path, %error, "saving the state for an outage of the store failed");
                 }
-                health.degrade(COMPONENT, format!("{path} can't be written: {error}"));
+                health.degrade(COMPONENT, data_dir::write_problem(&self.path, error));
             }
         }
         done.is_err()

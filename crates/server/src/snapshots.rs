@@ -17,6 +17,7 @@ use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Span, SystemClock, Tim
 use tollgate_store::{RestoreReport, SnapshotError, SnapshotStats};
 use tracing::{debug, info, warn};
 
+use tollgate_admin::data_dir;
 use tollgate_net::Closing;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
@@ -238,7 +239,7 @@ impl Snapshots {
                 if !was_failing {
                     warn!(path = %path.display(), %error, "saving the counters failed: a restart would lose them");
                 }
-                health.degrade(COMPONENT, format!("{} can't be written: {error}", path.display()));
+                health.degrade(COMPONENT, data_dir::write_problem(&path, &error));
             }
         }
     }

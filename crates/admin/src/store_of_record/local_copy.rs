@@ -15,7 +15,7 @@ use tollgate_records::lines::{self, ControlLine, Heartbeat, SnapshotHead};
 use super::ControlPlane;
 use super::feed::{MAX_BYTES, MAX_LINES};
 use super::stream::{self, Chunk, MAX_WAITING_CHUNKS, RecordLine, Snapshot, TokenInclusion, encode_line};
-use crate::data_dir::{FileAccess, replace_as};
+use crate::data_dir::{FileAccess, replace_as, write_problem};
 use tollgate_net::Closing;
 
 /// The copy, and the lines to append to it.
@@ -140,7 +140,7 @@ impl ControlPlane {
 
 /// Appends lines to the file. A partial append is undone.
 fn add(path: &Path, file: CopyFile, pending: &PendingLines) -> Result<CopyFile, String> {
-    let failed = |error: io::Error| format!("{} can't be written: {error}", path.display());
+    let failed = |error: io::Error| write_problem(path, &error);
     let new = pending.lines.iter().filter(|line| line.generation > file.at);
     let mut bytes: Vec<u8> = new.flat_map(|line| line.bytes.iter().copied()).collect();
     if pending.up_to <= file.at {
@@ -173,7 +173,7 @@ pub(super) async fn write_all(
     let encode_line = writing.await.map_err(|error| error.to_string())?;
     // A failing database leaves a truncated snapshot, and is the reason.
     let at = sent.map_err(|error| error.to_string())?;
-    let length = encode_line.map_err(|error| format!("{} can't be written: {error}", path.display()))?;
+    let length = encode_line.map_err(|error| write_problem(path, &error))?;
     at.map(|at| (at, length)).ok_or_else(|| format!("{} is written too slowly", path.display()))
 }
 

@@ -12,7 +12,7 @@ use tollgate::KeyPrivacy;
 use super::component::{Foundation, Tasks};
 use super::store::read;
 use crate::config::KeyPrivacySettings;
-use tollgate_admin::data_dir::replace;
+use tollgate_admin::data_dir::{replace, write_problem};
 use tollgate_net::Closing;
 use tollgate_telemetry::Health;
 
@@ -77,7 +77,7 @@ impl Keeper {
                 match save(path.clone(), text.clone()).await {
                     Ok(()) => (saved, is_failing) = (text, false),
                     Err(error) if !std::mem::replace(&mut is_failing, true) => {
-                        tracing::warn!("{} can't be written: {error}", path.display());
+                        tracing::warn!("{}", write_problem(path, &error));
                     }
                     Err(_) => {}
                 }

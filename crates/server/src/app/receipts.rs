@@ -10,7 +10,7 @@ use tollgate::{ReceiptKeys, SystemClock};
 use super::component::{Foundation, Tasks};
 use super::store::read;
 use crate::config::ReceiptKeySource;
-use tollgate_admin::data_dir::{DataDir, replace};
+use tollgate_admin::data_dir::{DataDir, replace, write_problem};
 use tollgate_store::SharedStore;
 use tollgate_wire::receipts::{KeyAgreement, Receipts, keys};
 
@@ -84,7 +84,7 @@ fn stored_secret(data: &DataDir) -> Result<String, String> {
         None => {}
     }
     let secret = keys::random_secret()?;
-    replace(&path, |file| writeln!(file, "{secret}")).map_err(|error| format!("{shown} can't be written: {error}"))?;
+    replace(&path, |file| writeln!(file, "{secret}")).map_err(|error| write_problem(&path, &error))?;
     Ok(secret)
 }
 
