@@ -9,6 +9,8 @@ use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt as _;
 
+use crate::time::avoid_full_hour;
+
 thread_local! {
     /// This thread's lock on the machine. A test has a thread of its own, so the lock is released when the test ends.
     static LOCK: RefCell<Option<MachineLock>> = const { RefCell::new(None) };
@@ -34,7 +36,8 @@ pub fn alone() {
     lock(true);
 }
 
-/// Waits while a test runs alone, and blocks such tests until this test ends. Everything that starts a process calls it.
+/// Waits while a test runs alone, and blocks such tests until this test ends. Everything that starts a process calls it: the clock of
+/// another process can't be moved, so the test also waits for a full hour that begins soon.
 pub fn share() {
     lock(false);
 }
@@ -46,6 +49,7 @@ fn lock(is_exclusive: bool) {
             let locked = if is_exclusive { file.lock() } else { file.lock_shared() };
             locked.unwrap_or_else(|error| panic!("the lock of the tests: {error}"));
             *lock = Some(MachineLock { _file: file, is_exclusive });
+            avoid_full_hour();
         }
     });
 }

@@ -6,10 +6,13 @@
 #![allow(clippy::disallowed_methods, reason = "another process has a clock of its own, which no test can move")]
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a test waits for another process before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// No test begins in this time before a full hour: most tests end within it, also on a busy machine.
+const BEFORE_FULL_HOUR: Duration = Duration::from_secs(30);
 
 /// The pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -24,6 +27,19 @@ pub fn eventually<T>(poll: impl FnMut() -> Option<T>) -> Option<T> {
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     if eventually(|| holds().then_some(())).is_none() {
         panic!("{what}: not within {} s", TIMEOUT.as_secs());
+    }
+}
+
+/// If a full hour begins soon, waits until it has begun.
+///
+/// Windows are aligned to the clock, those of a day to full hours in any time zone with whole hours. A test that expects exact
+/// refusals by a limit per hour or day would see a new window. Limits per minute need an algorithm without aligned windows.
+pub(crate) fn avoid_full_hour() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let left = HOUR - Duration::from_nanos((now.as_nanos() % HOUR.as_nanos()) as u64);
+    if left <= BEFORE_FULL_HOUR {
+        sleep(left + POLL_INTERVAL);
     }
 }
 

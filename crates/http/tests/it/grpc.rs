@@ -20,7 +20,7 @@ const RULES: &str = "
 domain: calls
 entity: key
 rules:
-  - {name: per-key, key: [key], limit: 2/minute, algorithm: fixed_window}
+  - {name: per-key, key: [key], limit: 2/minute, algorithm: sliding_log}
   - {name: login, key: [login], limit: 2/minute, policy: security}
 ";
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tollgate_testing::machine;
 
 /// The arguments of the process; without them the test that it runs as does nothing.
 const ARGS: &str = "TOLLGATE_EXAMPLE_ARGS";
@@ -31,6 +32,7 @@ fn the_service_itself() {
 impl Running {
     /// With these rules and further arguments.
     pub(crate) fn start(rules: &str, args: &[&str]) -> Running {
+        machine::share();
         let file = NamedTempFile::with_suffix(".yaml").unwrap();
         std::fs::write(&file, rules).unwrap();
         let mut all = vec!["--listen", "127.0.0.1:0", "--rules", file.path().to_str().unwrap()];

@@ -90,17 +90,26 @@ async fn a_server_that_stalls_costs_the_deadline_and_charges_only_what_reached_i
     running.take(&rule, "me", 1, TIMEOUT).await.unwrap();
     redis.pause();
     let stalled = async {
+        let mut timeouts = 0;
         for _ in 0..5 {
-            assert_eq!(running.take(&rule, "me", 1, DEADLINE).await, Err(Failure::Timeout));
+            match running.take(&rule, "me", 1, DEADLINE).await {
+                Err(Failure::Timeout) => timeouts += 1,
+                // The machine was so busy that this process did not run before the deadline.
+                Err(Failure::Late) => {}
+                other => panic!("{other:?}"),
+            }
         }
         assert_eq!(running.store.probe(ShardId(0), DEADLINE).await, Err(Failure::Timeout));
+        timeouts
     };
-    tokio::time::timeout(Duration::from_secs(5), stalled).await.expect("each waits for its deadline and no more");
+    let stalled = tokio::time::timeout(Duration::from_secs(5), stalled).await;
+    let timeouts = stalled.expect("each waits for its deadline and no more");
     redis.resume();
     assert_eq!(running.store.probe(ShardId(0), TIMEOUT).await, Ok(()));
     until(|| async { running.take(&rule, "me", 0, TIMEOUT).await.is_ok() }).await;
-    // The first claim reached the server before it stalled. The others were dropped from the queue.
-    assert_eq!(running.taken(&rule, "me").await, 2);
+    // One claim waited for the server's answer, unless all were late. The others were dropped from the queue.
+    let taken = running.taken(&rule, "me").await;
+    assert!(taken == 2 || (taken == 1 && timeouts == 0), "{taken} taken, {timeouts} timeouts");
 }
 
 #[tokio::test]
@@ -114,7 +123,7 @@ async fn slow_a_server_that_stalls_for_long_is_down_and_then_well() {
     // The connection is given up, and so is the attempt to reconnect: then claims fail immediately.
     let why = loop {
         match running.take(&rule, "me", 0, DEADLINE).await {
-            Err(Failure::Timeout) => waits += 1,
+            Err(Failure::Timeout | Failure::Late) => waits += 1,
             Err(Failure::Unreachable(why)) => break why,
             other => panic!("{other:?}"),
         }

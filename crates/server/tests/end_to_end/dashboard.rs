@@ -8,16 +8,16 @@ use crate::{http, new_server, repository_path};
 use serde_json::{Value, json};
 use tollgate_testing::{Server, programs};
 
-/// A few rules of every mode, for the traffic of the tests.
+/// A few rules of every mode, for the traffic of the tests. Logs have no windows that could end meanwhile.
 const RULES: &str = "
 domain: api
 entity: user_id
 tiers: {free: {paid: false}, pro: {}}
 default_tier: free
 rules:
-  - {name: per-user, key: [user_id], limit: {free: 10/hour, pro: 1000/hour}}
-  - {name: new-idea, key: [user_id], limit: 8/hour, mode: shadow}
-  - {name: orders, key: [user_id, endpoint], match: {endpoint: \"POST /orders*\"}, limit: 6/minute, mode: soft}
+  - {name: per-user, key: [user_id], limit: {free: 10/hour, pro: 1000/hour}, algorithm: sliding_log}
+  - {name: new-idea, key: [user_id], limit: 8/hour, algorithm: sliding_log, mode: shadow}
+  - {name: orders, key: [user_id, endpoint], match: {endpoint: \"POST /orders*\"}, limit: 6/minute, algorithm: sliding_log, mode: soft}
   - {name: everyone, key: [], limit: 100000/second}
 ";
 

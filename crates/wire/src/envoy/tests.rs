@@ -33,8 +33,8 @@ descriptors:
     descriptors:
       - {key: subkey1, rate_limit: {unit: hour, requests_per_unit: 5}}
       - {key: subkey1, value: subvalue1, rate_limit: {unit: day, requests_per_unit: 10}}
-  - {key: key2, rate_limit: {unit: minute, requests_per_unit: 20}}
-  - {key: key2, value: value2, rate_limit: {unit: minute, requests_per_unit: 30}}
+  - {key: key2, algorithm: sliding_log, rate_limit: {unit: minute, requests_per_unit: 20}}
+  - {key: key2, value: value2, algorithm: sliding_log, rate_limit: {unit: minute, requests_per_unit: 30}}
   - {key: key2, value: value3}
   - {key: key4, rate_limit: {name: four, unit: day, requests_per_unit: 1}}
   - {key: key6, rate_limit: {unlimited: true, replaces: [{name: four}]}}
@@ -48,7 +48,7 @@ descriptors:
 domain: listed
 rules:
   - {name: per-key, key: [api_key], limit: 5/day}
-  - {name: per-user, key: [user], limit: 3/30s}
+  - {name: per-user, key: [user], limit: 3/30s, algorithm: sliding_log}
   - {name: all, key: [], limit: 100/day}
   - {name: abuse, key: [address], limit: 1/day, headers: hidden}
 ";

@@ -8,11 +8,21 @@ use tollgate_testing::{eventually, free_port};
 use crate::cli::tollgate;
 use crate::repository_path;
 
-/// A process that is killed when this is dropped.
-struct KillOnDrop(Child);
+/// The script, which is ended when this is dropped, together with what it started.
+struct RunningDemo(Child);
 
-impl Drop for KillOnDrop {
+impl RunningDemo {
+    fn signal(&self, name: &str) -> bool {
+        Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().is_ok_and(|sent| sent.success())
+    }
+}
+
+impl Drop for RunningDemo {
     fn drop(&mut self) {
+        let has_ended = |script: &mut Child| script.try_wait().ok().flatten();
+        if has_ended(&mut self.0).is_none() && self.signal("TERM") {
+            eventually(|| has_ended(&mut self.0));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -26,11 +36,13 @@ fn get_overview(admin: &str) -> Option<Value> {
 #[test]
 fn the_script_generates_traffic_and_ends_all_its_processes() {
     let [http, admin] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
-    let mut demo = Command::new(repository_path("demo/run.sh"));
+    // A shell can't trap a signal that was ignored when it started, and tests in the background of a script start with SIGINT ignored.
+    let mut demo = Command::new("env");
+    demo.arg("--default-signal=INT").arg(repository_path("demo/run.sh"));
     demo.env("TOLLGATE", env!("CARGO_BIN_EXE_tollgate")).env("DEMO_RATE", "600");
     demo.env("DEMO_HTTP", &http).env("DEMO_ADMIN", &admin);
     let demo = demo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut demo = KillOnDrop(demo);
+    let mut demo = RunningDemo(demo);
     // The noisy neighbour is refused, and the shadow rule would refuse others.
     let overview = eventually(|| {
         let overview = get_overview(&admin)?;
@@ -42,8 +54,7 @@ fn the_script_generates_traffic_and_ends_all_its_processes() {
     let children = format!("/proc/{0}/task/{0}/children", demo.0.id());
     let started = std::fs::read_to_string(children).unwrap();
     assert_eq!(started.split_whitespace().count(), 2, "{started}");
-    let signalled = Command::new("kill").args(["-INT", &demo.0.id().to_string()]).status().unwrap();
-    assert!(signalled.success());
+    assert!(demo.signal("INT"));
     let code = eventually(|| demo.0.try_wait().unwrap()).expect("it did not end").code();
     assert_eq!(code, Some(130));
     for id in started.split_whitespace() {

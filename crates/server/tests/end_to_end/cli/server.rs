@@ -14,7 +14,7 @@ pub(crate) struct CliServer {
     pub(crate) url: String,
 }
 
-/// Two rules, keyed by `api_key`.
+/// Two rules, keyed by `api_key`. A log has no windows that could end during a test.
 pub(crate) const RULES: &str = "\
 domain: shop
 entity: api_key
@@ -27,6 +27,7 @@ rules:
     key: [api_key]
     match: {endpoint: POST /orders}
     limit: 10/minute
+    algorithm: sliding_log
 ";
 
 impl CliServer {

@@ -20,7 +20,8 @@ use crate::control::support::{RULES, get, put, quota, server_on, set_limit, with
 use crate::new_server;
 
 /// The service's own rules, in force until the first snapshot.
-const OWN_RULES: &str = "{domain: api, entity: api_key, rules: [{name: per-key, key: [api_key], limit: 3/m}]}";
+const OWN_RULES: &str =
+    "{domain: api, entity: api_key, rules: [{name: per-key, key: [api_key], limit: 3/m, algorithm: sliding_log}]}";
 
 /// A service with a limiter and a follower.
 struct Service {

@@ -281,7 +281,8 @@ mod tests {
         for (number, check) in checks.iter().enumerate() {
             let of = |server| samples.iter().filter(move |sample| (sample.check, sample.server) == (number, server));
             let (one, other) = (of(0).count(), of(1).count());
-            assert!(one.abs_diff(other) < 50, "{check:?}: {one} to one server, {other} to the other");
+            // Not equal: a busy machine may run one of the servers less.
+            assert!(one.min(other) * 2 > one.max(other), "{check:?}: {one} to one server, {other} to the other");
             let kind = &KINDS[number];
             if kind.period.is_none() && kind.limit < 100 {
                 // Each server has its own counters.

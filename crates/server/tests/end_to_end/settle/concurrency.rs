@@ -45,6 +45,20 @@ impl Handler {
     }
 }
 
+impl Handler {
+    /// Waits until the whole limit was in use once: on a busy machine short requests would end before the last slot is taken. Shorter
+    /// than a hold.
+    async fn wait_for_full_use(&self) {
+        let is_used = async {
+            while self.max_running.load(Ordering::SeqCst) < LIMIT {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // If not, the test says so in the end.
+        let _ = tokio::time::timeout(HOLD / 2, is_used).await;
+    }
+}
+
 impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
@@ -80,6 +94,7 @@ async fn task(addresses: Vec<String>, handler: Arc<Handler>, number: u64) {
     } else {
         Duration::from_millis(20 + number % 7 * 60)
     };
+    handler.wait_for_full_use().await;
     let mut elapsed = Duration::ZERO;
     while elapsed < duration {
         let step = EXTEND_INTERVAL.min(duration - elapsed);

@@ -66,7 +66,7 @@ impl ClientTraffic {
 }
 
 fn rules(limit: usize) -> String {
-    format!("domain: edge\nrules: [{{name: by-key, key: [api_key], limit: {limit}/hour}}]\n")
+    format!("domain: edge\nrules: [{{name: by-key, key: [api_key], limit: {limit}/hour, algorithm: sliding_log}}]\n")
 }
 
 /// The remaining units of a limit by Envoy's headers, once that limit is in force.
