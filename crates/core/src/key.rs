@@ -223,6 +223,7 @@ impl<'a> Key<'a> {
     }
 
     /// A keyed hash of the counter's partition.
+    #[inline]
     pub fn partition(&self, secret: HashSecret) -> u128 {
         match self.caller() {
             Some(caller) => caller.digest(secret, self.scope.domain_digest),
@@ -237,10 +238,13 @@ impl<'a> Key<'a> {
     ///
     /// The partition is a keyed hash, which callers cannot influence, and the digest is the rule's. Their combination
     /// collides no more often than a hash of both would.
+    #[inline]
     pub fn hash(&self, secret: HashSecret, partition: u128) -> u128 {
         let begun = partition ^ self.scope.digest;
         match self.scope.home {
             Home::Own => begun,
+            // The caller's value is in the partition's hash.
+            Home::Caller(_) if self.values.len() == 1 => begun,
             Home::Caller(place) => {
                 let rest = self.values.iter().enumerate().filter(|(at, _)| *at != place);
                 rest.fold(begun, |before, (_, value)| value.digest(secret, before))

@@ -45,6 +45,8 @@ pub enum Algorithm {
 pub struct Period {
     tick: Tick,
     ticks: u64,
+    /// The largest count whose product with `ticks` is exact. Every decision needs it, and divisions are slow.
+    max_count: u64,
     calendar: Option<Arc<Calendar>>,
 }
 
@@ -181,12 +183,16 @@ impl Period {
         if ticks >= EXACT {
             return Err(LimitError::TooLarge { max: 0 });
         }
-        Ok(Period { tick, ticks, calendar: None })
+        Ok(Period::new(tick, ticks, None))
     }
 
     /// A calendar period.
     pub fn calendar(calendar: Calendar) -> Period {
-        Period { tick: Tick::Second, ticks: calendar.max_seconds(), calendar: Some(Arc::new(calendar)) }
+        Period::new(Tick::Second, calendar.max_seconds(), Some(Arc::new(calendar)))
+    }
+
+    fn new(tick: Tick, ticks: u64, calendar: Option<Arc<Calendar>>) -> Period {
+        Period { tick, ticks, max_count: (EXACT - 1) / ticks, calendar }
     }
 
     /// The tick in which the period is counted.
@@ -211,7 +217,7 @@ impl Period {
 
     /// The largest count whose product with the period is exact. Counts saturate here.
     pub fn max_count(&self) -> u64 {
-        (EXACT - 1) / self.ticks
+        self.max_count
     }
 
     /// The start of the aligned period that contains a moment, and the start of the next one.

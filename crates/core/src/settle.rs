@@ -8,7 +8,7 @@ mod interacting;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{CounterState, TickCharge, WaitUntil};
+use crate::algorithm::{CounterState, StateReport, TickCharge, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Span, Timestamp, Wait};
@@ -84,6 +84,14 @@ impl Settlement {
 }
 
 impl Settlement {
+    /// Discards everything of an earlier claim.
+    #[inline]
+    fn begin(&mut self, now: Timestamp) {
+        self.readings.clear();
+        self.at = now;
+        self.replay = Replay::First;
+    }
+
     /// Whether the answer to an idempotent claim must be stored for its repetitions: if it took or changed something. A
     /// claim that was refused, or that only looked, is decided anew each time; storing that would cost memory for which
     /// no limit accounts. A claim without charges only records its key.
@@ -126,6 +134,8 @@ pub struct StateSlot {
     same_as: Option<u16>,
     /// The current tick of the limit.
     now: u64,
+    /// Whether there is room for the charge.
+    admits: bool,
 }
 
 impl StateSlot {
@@ -187,15 +197,41 @@ impl StateSlot {
 
     /// Reads the state after the claim. `needed` is the charge that room was required for.
     fn read(&mut self, needed: &TickCharge<'_>, now: Timestamp, reading: &mut Reading) {
-        let tick = needed.limit.period().tick();
         if !reading.admits {
-            reading.wait = match self.state.wait(needed) {
-                WaitUntil::Now => Wait::None,
-                WaitUntil::Tick(at) => Wait::For(tick.until(now, at)),
-                WaitUntil::Never => Wait::Forever,
-            };
+            reading.wait = self.wait(needed, now);
         }
         let report = self.state.report(needed.limit, needed.now);
+        self.apply(&report, needed.limit, now, reading);
+    }
+
+    /// Pays, if the claim passes, and reads the state: the last step for a counter that only one charge uses.
+    fn conclude(&mut self, charge: &TickCharge<'_>, mode: Mode, passes: bool, now: Timestamp) -> Reading {
+        let result = self.state.conclude(charge, passes && (self.admits || mode == Mode::Soft));
+        self.changed |= result.taken > 0;
+        let mut reading = Reading {
+            admits: self.admits,
+            taken: result.taken,
+            delay: charge.limit.period().tick().span(result.delay),
+            ..Reading::INITIAL
+        };
+        if !self.admits {
+            reading.wait = self.wait(charge, now);
+        }
+        self.apply(&result.report, charge.limit, now, &mut reading);
+        reading
+    }
+
+    fn wait(&self, needed: &TickCharge<'_>, now: Timestamp) -> Wait {
+        match self.state.wait(needed) {
+            WaitUntil::Now => Wait::None,
+            WaitUntil::Tick(at) => Wait::For(needed.limit.period().tick().until(now, at)),
+            WaitUntil::Never => Wait::Forever,
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, report: &StateReport, limit: &Limit, now: Timestamp, reading: &mut Reading) {
+        let tick = limit.period().tick();
         if self.changed {
             self.stale_at = tick.start(report.stale_at);
         }
@@ -276,9 +312,7 @@ pub fn settle(claim: &Claim<'_>, slots: &mut [StateSlot], now: Timestamp) -> Set
 /// Like [`settle()`], but writes into an existing settlement. A settlement is large to move, and every request takes
 /// this path.
 pub fn settle_into(claim: &Claim<'_>, slots: &mut [StateSlot], now: Timestamp, settlement: &mut Settlement) {
-    settlement.readings.clear();
-    settlement.at = now;
-    settlement.replay = Replay::First;
+    settlement.begin(now);
     let is_independent =
         |(charge, slot): (&Charge<'_>, &StateSlot)| charge.ask == Ask::Exactly && slot.same_as.is_none();
     if claim.charges.iter().zip(&*slots).all(is_independent) {
@@ -288,6 +322,26 @@ pub fn settle_into(claim: &Claim<'_>, slots: &mut [StateSlot], now: Timestamp, s
     }
 }
 
+/// Like [`settle_into`] for a claim of one charge, as many claims are.
+#[inline]
+pub fn settle_charge(
+    by: ClaimId,
+    charge: &Charge<'_>,
+    slot: &mut StateSlot,
+    now: Timestamp,
+    settlement: &mut Settlement,
+) {
+    settlement.begin(now);
+    if charge.ask != Ask::Exactly {
+        return interacting::settle(by, std::slice::from_ref(charge), std::slice::from_mut(slot), settlement);
+    }
+    slot.open(charge.limit, now);
+    let charged = slot.tick_charge(charge, by);
+    slot.admits = slot.state.admits(&charged);
+    // Without room only a soft charge pays: a shadow charge lets the claim pass, but takes nothing.
+    settlement.readings.push(slot.conclude(&charged, charge.mode, true, now));
+}
+
 /// Settles a claim of `Exactly` charges with distinct keys, as most claims are. The charges are independent except
 /// for the vote.
 fn independent(by: ClaimId, charges: &[Charge<'_>], slots: &mut [StateSlot], settlement: &mut Settlement) {
@@ -295,16 +349,12 @@ fn independent(by: ClaimId, charges: &[Charge<'_>], slots: &mut [StateSlot], set
     let mut vote = Vote::default();
     for (charge, slot) in charges.iter().zip(&mut *slots) {
         slot.open(charge.limit, *now);
-        let admits = slot.state.admits(&slot.tick_charge(charge, by));
-        vote.count(Ask::Exactly, charge.mode, admits);
-        readings.push(Reading { admits, ..Reading::INITIAL });
+        slot.admits = slot.state.admits(&slot.tick_charge(charge, by));
+        vote.count(Ask::Exactly, charge.mode, slot.admits);
     }
     let passes = vote.passes();
-    for ((charge, slot), reading) in charges.iter().zip(slots).zip(readings) {
+    for (charge, slot) in charges.iter().zip(slots) {
         let charged = slot.tick_charge(charge, by);
-        if passes {
-            slot.pay(&charged, charge.mode, reading);
-        }
-        slot.read(&charged, *now, reading);
+        readings.push(slot.conclude(&charged, charge.mode, passes, *now));
     }
 }

@@ -17,7 +17,7 @@ pub struct MatchedRules {
     /// Rules that apply without a limit.
     pub unlimited: SmallVec<[AppliedRule; 1]>,
     /// Limits that no rule has: those that came with the request, and those of overrides.
-    pub limits: Vec<Limit>,
+    pub limits: SmallVec<[Limit; 1]>,
     /// Whether something must be settled when the request has ended.
     pub needs_receipt: bool,
     /// The number of concurrency limits that did not apply because the caller could not release a hold.

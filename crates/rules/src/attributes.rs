@@ -13,8 +13,13 @@ pub(crate) struct Attribute(pub(crate) u32);
 /// Numbers for the attributes that rules use.
 #[derive(Debug, Default)]
 pub(crate) struct AttributeNumbers {
-    pub(crate) numbers: ByText<Attribute>,
+    numbers: ByText<Attribute>,
+    /// Most names are found here, without hashing them: it has a place for each length, first and last byte.
+    direct: Vec<Option<(Box<str>, Attribute)>>,
 }
+
+/// The number of direct places, a power of two: several times as many as a domain usually has attributes.
+const DIRECT_PLACES: usize = 64;
 
 /// The attributes of a request, by the numbers of its domain; the first value of each.
 #[derive(Default)]
@@ -34,24 +39,52 @@ struct AttributeValue<'a> {
 }
 
 impl AttributeNumbers {
+    /// The number of an attribute, which is new if the name is.
     pub(crate) fn number(&mut self, name: &str) -> Attribute {
         let next = Attribute(self.numbers.len() as u32);
-        *self.numbers.entry(name.into()).or_insert(next)
+        let number = *self.numbers.entry(name.into()).or_insert(next);
+        self.direct.resize(DIRECT_PLACES, None);
+        // The first name has the place. Others are looked up in the map.
+        self.direct[direct_place(name)].get_or_insert_with(|| (name.into(), number));
+        number
     }
+
+    /// The number of an attribute that some rule uses.
+    #[inline]
+    pub(crate) fn get(&self, name: &str) -> Option<Attribute> {
+        match self.direct.get(direct_place(name))? {
+            // No name has this place, so it is unknown.
+            None => None,
+            Some((known, number)) if **known == *name => Some(*number),
+            Some(_) => self.numbers.get(name).copied(),
+        }
+    }
+
+    /// All names with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Attribute)> {
+        self.numbers.iter().map(|(name, number)| (&**name, *number))
+    }
+}
+
+#[inline]
+fn direct_place(name: &str) -> usize {
+    let byte = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or_default());
+    let bytes = name.as_bytes();
+    (bytes.len() + 5 * byte(bytes.first()) + 13 * byte(bytes.last())) % DIRECT_PLACES
 }
 
 impl<'a> Attributes<'a> {
     /// The attributes of a request, by these numbers.
     pub(crate) fn from_request(
         request: &Request<'a>,
-        numbers: &ByText<Attribute>,
+        numbers: &AttributeNumbers,
     ) -> Result<Attributes<'a>, RequestError> {
         let mut attributes = Attributes::default();
         attributes.read(request, numbers)?;
         Ok(attributes)
     }
 
-    pub(crate) fn read(&mut self, request: &Request<'a>, numbers: &ByText<Attribute>) -> Result<(), RequestError> {
+    pub(crate) fn read(&mut self, request: &Request<'a>, numbers: &AttributeNumbers) -> Result<(), RequestError> {
         if request.descriptors.len() > Request::MAX_DESCRIPTORS {
             return Err(RequestError::TooMany { what: "descriptors", max: Request::MAX_DESCRIPTORS });
         }
@@ -68,10 +101,10 @@ impl<'a> Attributes<'a> {
                 }
                 // The value is hashed once the rules are found. This loads it into the cache.
                 std::hint::black_box(value.as_bytes().first().copied());
-                if let Some(attribute) = numbers.get(*name)
-                    && self.get(*attribute).is_none()
+                if let Some(attribute) = numbers.get(name)
+                    && self.get(attribute).is_none()
                 {
-                    self.values.push(AttributeValue { attribute: *attribute, value, descriptor: number });
+                    self.values.push(AttributeValue { attribute, value, descriptor: number });
                 }
             }
         }

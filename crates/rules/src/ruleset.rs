@@ -64,7 +64,7 @@ pub struct Domain {
     pub(crate) tier_from: Option<Attribute>,
     /// The index of the rule that `default_rule` names.
     pub(crate) default_rule: Option<usize>,
-    pub(crate) attributes: ByText<Attribute>,
+    pub(crate) attributes: AttributeNumbers,
     /// The rules of the list, followed by those of the tree.
     pub(crate) rules: Vec<Rule>,
     pub(crate) index: Index,
@@ -255,7 +255,7 @@ fn by_scope(domains: &[Domain]) -> HashMap<u64, ScopeOwner> {
 impl Domain {
     /// Whether a rule of the list reads this attribute.
     pub fn reads(&self, attribute: &str) -> bool {
-        self.attributes.contains_key(attribute)
+        self.attributes.get(attribute).is_some()
     }
 
     /// Whether some limit refuses when it can't be counted.
@@ -331,7 +331,7 @@ impl Domain {
 
     /// The name of an attribute. Slow: for errors and explanations.
     pub(crate) fn attribute_name(&self, attribute: Attribute) -> &str {
-        self.attributes.iter().find(|(_, number)| **number == attribute).map_or("", |(name, _)| name)
+        self.attributes.iter().find(|(_, number)| *number == attribute).map_or("", |(name, _)| name)
     }
 
     fn compile(domain: model::Domain, errors: &mut Vec<RuleProblem>) -> Domain {
@@ -366,7 +366,7 @@ impl Domain {
             default_tier: domain.default_tier,
             tier_from,
             default_rule,
-            attributes: names.numbers,
+            attributes: names,
             rules,
             index,
             tree,

@@ -41,6 +41,11 @@ impl Bucket {
         self.level.div_ceil(limit.period().ticks())
     }
 
+    /// Whether this number of units fits: `units <= quota - used`, without a division.
+    pub(super) fn has_room(&self, limit: &Limit, units: u64) -> bool {
+        limit.quota().checked_sub(units).is_some_and(|others| self.level <= others * limit.period().ticks())
+    }
+
     pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
         let units = charge.units.min(charge.limit.period().max_count());
         if units > 0 {

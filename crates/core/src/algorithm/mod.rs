@@ -62,6 +62,17 @@ pub struct EffectiveTime {
     pub moved: bool,
 }
 
+/// What became of a charge.
+#[derive(Clone, Copy, Debug)]
+pub struct ChargeResult {
+    /// The units that were taken.
+    pub taken: u64,
+    /// How many ticks the request should be delayed so that requests leave evenly spaced.
+    pub delay: u64,
+    /// The values of the state after the charge.
+    pub report: StateReport,
+}
+
 /// The derived values of a state.
 #[derive(Clone, Copy, Debug)]
 pub struct StateReport {
@@ -140,7 +151,14 @@ impl CounterState {
         {
             return true;
         }
-        self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left)
+        self.has_room(charge)
+    }
+
+    fn has_room(&self, charge: &TickCharge<'_>) -> bool {
+        match self {
+            CounterState::Bucket(bucket) => bucket.has_room(charge.limit, charge.units),
+            _ => self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left),
+        }
     }
 
     /// Takes the units, past the limit if necessary, and returns how many were counted.
@@ -162,13 +180,30 @@ impl CounterState {
     /// The earliest tick with room for the charge if nobody else takes units. A hold that the claim already has
     /// counts as used.
     pub fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
-        if self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left) {
+        if self.has_room(charge) {
             WaitUntil::Now
         } else if charge.units > charge.limit.quota() {
             WaitUntil::Never
         } else {
             each!(self, it => it.wait(charge), fresh => WaitUntil::Now)
         }
+    }
+
+    /// Takes the units of a charge that pays, and reports the state after it: what a claim does with most counters, with
+    /// one look at the algorithm.
+    pub fn conclude(&mut self, charge: &TickCharge<'_>, pays: bool) -> ChargeResult {
+        let TickCharge { limit, now, .. } = *charge;
+        let delay = if pays { self.delay(limit, now) } else { 0 };
+        each!(
+            self,
+            it => {
+                let taken = if pays { it.spend(charge) } else { 0 };
+                let available = limit.quota().checked_sub(it.used(limit, now));
+                let report = StateReport { available, reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) };
+                ChargeResult { taken, delay, report }
+            },
+            fresh => ChargeResult { taken: 0, delay, report: self.report(limit, now) }
+        )
     }
 
     /// The derived values of the state.

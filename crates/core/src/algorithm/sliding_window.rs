@@ -45,11 +45,12 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
     }
 
     pub(super) fn used(&self, limit: &Limit, now: u64) -> u64 {
-        let (start, end) = self.part(limit, now);
+        let (start, end) = (self.start, self.end(limit));
         let counts = self.counts.as_ref();
         // Exact for every count that this limit can produce. A count read from storage may come from another limit
         // and be larger.
-        let carried = counts[0].saturating_mul(end - now) / (end - start);
+        let left = end.saturating_sub(now).min(end - start);
+        let carried = counts[0].saturating_mul(left) / (end - start);
         carried + counts[1..].iter().sum::<u64>()
     }
 
@@ -122,13 +123,33 @@ impl<C: AsRef<[u64]> + AsMut<[u64]>> SlidingWindow<C> {
     }
 
     pub(super) fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
-        limit.period().around(now).1
+        match self.parts() {
+            1 => self.end(limit),
+            _ => limit.period().around(now).1,
+        }
     }
 
     pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
         match limit.period().as_calendar() {
-            None => self.start + (self.parts() + 1) * (limit.period().ticks() / self.parts()),
-            Some(_) => self.part(limit, self.part(limit, self.start).1).1,
+            None => self.start + (self.parts() + 1) * self.part_ticks(limit),
+            Some(_) => self.part(limit, self.end(limit)).1,
+        }
+    }
+
+    /// The first tick after the current part.
+    fn end(&self, limit: &Limit) -> u64 {
+        match limit.period().as_calendar() {
+            None => self.start + self.part_ticks(limit),
+            Some(_) => self.part(limit, self.start).1,
+        }
+    }
+
+    /// The length of a part of a period that follows no calendar.
+    fn part_ticks(&self, limit: &Limit) -> u64 {
+        match self.parts() {
+            // The common case, without a division.
+            1 => limit.period().ticks(),
+            parts => limit.period().ticks() / parts,
         }
     }
 

@@ -81,11 +81,9 @@ impl Domain {
 
     /// The names of attributes by their numbers.
     fn attribute_names(&self) -> Vec<&str> {
-        let mut names = vec![""; self.attributes.len()];
-        for (name, number) in &self.attributes {
-            names[number.0 as usize] = name;
-        }
-        names
+        let mut numbered: Vec<_> = self.attributes.iter().collect();
+        numbered.sort_unstable_by_key(|(_, number)| *number);
+        numbered.into_iter().map(|(name, _)| name).collect()
     }
 }
 

@@ -19,7 +19,7 @@ mod worth;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_into};
+use tollgate_core::{Charge, Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_charge, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -164,6 +164,11 @@ impl<C: Clock> MemoryStore<C> {
 
     pub(crate) fn settle_now(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         let now = self.clock.now();
+        if let ([charge], None) = (&claim.charges[..], &claim.once)
+            && self.settle_charge(claim, charge, now, settlement)
+        {
+            return;
+        }
         let mut hashes = SmallVec::new();
         self.hasher.hash_all(claim, &mut hashes);
         let hashes = &hashes[..];
@@ -177,6 +182,28 @@ impl<C: Clock> MemoryStore<C> {
                 self.settle_in(claim, hashes, now, &mut self.lock_all(numbers), settlement);
             }
         }
+    }
+
+    /// Settles a claim of one charge, as many are. `false` if there is no room for its counter.
+    #[inline]
+    fn settle_charge(
+        &self,
+        claim: &Claim<'_>,
+        charge: &Charge<'_>,
+        now: Timestamp,
+        settlement: &mut Settlement,
+    ) -> bool {
+        let hash = self.hasher.hash(&charge.key);
+        let shard = &mut *self.lock(self.number(hash));
+        let mut slot = StateSlot::default();
+        if !shard.lend(hash.key, charge.limit, &mut slot) && shard.room() == 0 {
+            return false;
+        }
+        settle_charge(claim.id, charge, &mut slot, now, settlement);
+        if let Some(reading) = settlement.readings.first() {
+            shard.take_back(hash.key, charge, reading, &mut slot, now);
+        }
+        true
     }
 
     /// Settles a claim in locked shards, unless it was settled before.
@@ -234,8 +261,9 @@ impl<C: Clock> MemoryStore<C> {
         for (at, (hash, charge)) in hashes.iter().zip(&claim.charges).enumerate() {
             match hashes[..at].iter().position(|other| other.key == hash.key) {
                 None => {
-                    let shard = shards.shard(*hash);
-                    let is_there = shard.lend(hash.key, charge.limit, &mut slots);
+                    let (shard, mut slot) = (shards.shard(*hash), StateSlot::default());
+                    let is_there = shard.lend(hash.key, charge.limit, &mut slot);
+                    slots.push(slot);
                     has_room &= is_there || shard.room() >= hashes.len();
                 }
                 Some(earlier) => slots.push(StateSlot::same_as(earlier)),

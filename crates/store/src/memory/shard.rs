@@ -1,7 +1,6 @@
 //! One shard: a table for each type of state, so that no entry is larger than necessary, and the bound on all of
 //! them.
 
-use smallvec::SmallVec;
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
 use tollgate_core::{Algorithm, Charge, CounterState, Limit, Reading, Span, StateSlot, Timestamp};
 
@@ -76,22 +75,18 @@ impl MemoryShard {
 
     /// Lends a counter's state. Logs and holds are long, so they are moved and leave a fresh state behind; other
     /// states are copied. Returns false if there is no such counter.
-    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit, slots: &mut SmallVec<[StateSlot; 4]>) -> bool {
-        let mut slot = StateSlot::default();
+    #[inline]
+    pub(super) fn lend(&mut self, key: Fingerprint, limit: &Limit, slot: &mut StateSlot) -> bool {
         match limit.algorithm() {
-            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, &mut slot, |it| CounterState::Bucket(*it)),
-            Algorithm::FixedWindow => {
-                lend(&mut self.fixed_windows, key, &mut slot, |it| CounterState::FixedWindow(*it))
-            }
+            Algorithm::Bucket { .. } => lend(&mut self.buckets, key, slot, |it| CounterState::Bucket(*it)),
+            Algorithm::FixedWindow => lend(&mut self.fixed_windows, key, slot, |it| CounterState::FixedWindow(*it)),
             Algorithm::SlidingWindow { sub_windows: 1 } => {
-                lend(&mut self.sliding_windows, key, &mut slot, |it| CounterState::SlidingWindow(*it));
+                lend(&mut self.sliding_windows, key, slot, |it| CounterState::SlidingWindow(*it));
             }
-            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, &mut slot, |it| it.clone()),
-            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, &mut slot, std::mem::take),
+            Algorithm::SlidingWindow { .. } => lend(&mut self.large, key, slot, |it| it.clone()),
+            Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, slot, std::mem::take),
         }
-        let is_there = slot.index.is_some();
-        slots.push(slot);
-        is_there
+        slot.index.is_some()
     }
 
     /// Loads the memory of a counter into the cache without waiting for it. A claim on several counters loads all of
