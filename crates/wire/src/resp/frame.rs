@@ -99,11 +99,15 @@ impl Parser {
 
     /// The length of an array. A negative length means zero.
     fn begin(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
-        let Some((digits, after)) = line(bytes, 1).map_err(|LineTooLong| ProtocolError::LongArrayLength)? else {
-            return Ok(None);
+        let (count, after) = match short_length(bytes, 1) {
+            Some(found) => found,
+            None => {
+                let found = line(bytes, 1).map_err(|LineTooLong| ProtocolError::LongArrayLength)?;
+                let Some((digits, after)) = found else { return Ok(None) };
+                let count = integer(digits).ok_or(ProtocolError::ArrayLength)?;
+                (usize::try_from(count.max(0)).map_err(|_| ProtocolError::ArrayLength)?, after)
+            }
         };
-        let count = integer(digits).ok_or(ProtocolError::ArrayLength)?;
-        let count = usize::try_from(count.max(0)).map_err(|_| ProtocolError::ArrayLength)?;
         if count > MAX_ARGUMENTS {
             return Err(ProtocolError::ArrayLength);
         }
@@ -123,10 +127,18 @@ impl Parser {
                     Some(b'$') => {}
                     Some(&other) => return Err(ProtocolError::NotBulk(other)),
                 }
-                let found = line(bytes, self.at + 1).map_err(|LineTooLong| ProtocolError::LongBulkLength)?;
-                let Some((digits, after)) = found else { return Ok(false) };
-                let length = integer(digits).and_then(|length| usize::try_from(length).ok());
-                let length = length.filter(|length| *length <= MAX_ARGUMENT_BYTES).ok_or(ProtocolError::BulkLength)?;
+                let (length, after) = match short_length(bytes, self.at + 1) {
+                    Some(found) => found,
+                    None => {
+                        let found = line(bytes, self.at + 1).map_err(|LineTooLong| ProtocolError::LongBulkLength)?;
+                        let Some((digits, after)) = found else { return Ok(false) };
+                        let length = integer(digits).and_then(|length| usize::try_from(length).ok());
+                        (length.ok_or(ProtocolError::BulkLength)?, after)
+                    }
+                };
+                if length > MAX_ARGUMENT_BYTES {
+                    return Err(ProtocolError::BulkLength);
+                }
                 if after + length > MAX_COMMAND_BYTES {
                     return Err(ProtocolError::LongCommand);
                 }
@@ -204,13 +216,22 @@ impl ByteRange {
 /// The line is longer than the maximum.
 struct LineTooLong;
 
+/// The number on the line that begins at `start`, and where the next line begins: in one pass over the usual lengths, of
+/// one or two digits. `None` for every other line, complete or not, valid or not.
+#[inline(always)]
+fn short_length(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    match *bytes.get(start..start + 4)? {
+        [one, b'\r', _, _] if digit(one) <= 9 => Some((digit(one), start + 3)),
+        [ten @ b'1'..=b'9', one, b'\r', _] if digit(one) <= 9 => Some((10 * digit(ten) + digit(one), start + 4)),
+        _ => None,
+    }
+}
+
 /// The line that begins at `start`, and where the next one begins; `None` if it is incomplete.
 fn line(bytes: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, LineTooLong> {
-    /// Lengths are short: a scan of the first bytes finds most line ends faster.
-    const NEAR: usize = 8;
     let rest = bytes.get(start..).unwrap_or_default();
-    let near = rest.iter().take(NEAR).position(|byte| *byte == b'\r');
-    match near.or_else(|| memchr(b'\r', rest)) {
+    match memchr(b'\r', rest) {
         Some(end) if end + 2 <= rest.len() => Ok(Some((&rest[..end], start + end + 2))),
         Some(_) => Ok(None),
         None if rest.len() > MAX_LINE_BYTES => Err(LineTooLong),

@@ -103,13 +103,17 @@ impl Replies {
     }
 
     fn number(&mut self, kind: u8, number: i64) {
-        self.bytes.push(kind);
+        let digit = |digit: i64| b'0' + digit as u8;
         match number {
             // Most numbers are small.
-            0..=9 => self.bytes.push(b'0' + number as u8),
-            _ => self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+            0..=9 => self.bytes.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
+            10..=99 => self.bytes.extend_from_slice(&[kind, digit(number / 10), digit(number % 10), b'\r', b'\n']),
+            _ => {
+                self.bytes.push(kind);
+                self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+                self.end();
+            }
         }
-        self.end();
     }
 
     fn end(&mut self) {
