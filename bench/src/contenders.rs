@@ -41,7 +41,8 @@ pub fn tollgate(rules: &str) -> Limiter<MemoryStore> {
 pub fn check(limiter: &Limiter<MemoryStore>, entries: &[(&str, &str)]) -> bool {
     let descriptors = [Descriptor::new(entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
-    poll_once(limiter.check_request(&request)).unwrap().is_ok_and(|decision| decision.allowed())
+    let mut decision = limiter.decision();
+    poll_once(limiter.check_into(&request, None, &mut decision)).unwrap().is_ok() && decision.allowed()
 }
 
 pub fn governor() -> DefaultKeyedRateLimiter<String> {

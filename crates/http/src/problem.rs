@@ -43,7 +43,7 @@ impl Problem {
 
     /// The response. A 401 includes a `WWW-Authenticate` challenge.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = ResponseWriter::new().finish(self.status, Some(&PROBLEM_JSON), |out| {
+        let response = ResponseWriter::new().finish(self.status, Some(&PROBLEM_JSON), |out| {
             out.extend_from_slice(br#"{"type":"about:blank","title":"#);
             json_text(out, self.status.canonical_reason().unwrap_or("Error"));
             number_member(out, "status", self.status.as_u16().into());
@@ -52,6 +52,7 @@ impl Problem {
             out.extend_from_slice(&self.extensions);
             out.push(b'}');
         });
+        let mut response = response.into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Bearer realm=\"tollgate\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

@@ -13,6 +13,37 @@ pub(crate) struct ResponseWriter {
     fields: SmallVec<[(&'static HeaderName, Range<usize>); 12]>,
 }
 
+/// A complete response that is not bound to a representation yet.
+#[derive(Debug)]
+pub struct WrittenResponse {
+    status: StatusCode,
+    content_type: Option<&'static HeaderValue>,
+    /// The values are printable ASCII: this crate writes them.
+    fields: SmallVec<[(&'static HeaderName, Range<usize>); 12]>,
+    /// The values of the fields, then the body.
+    buffer: Vec<u8>,
+    body: usize,
+}
+
+/// What follows a response on a connection of HTTP/1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// It stays open.
+    Open,
+    /// It is closed.
+    AfterResponse,
+}
+
+impl ConnectionEnd {
+    /// The line end and the header that announce it, if there is something to announce.
+    pub fn field(self) -> &'static [u8] {
+        match self {
+            ConnectionEnd::Open => b"",
+            ConnectionEnd::AfterResponse => b"\r\nconnection: close",
+        }
+    }
+}
+
 /// Enough for the headers and the body of nearly every response.
 const INITIAL_CAPACITY: usize = 1024;
 
@@ -32,23 +63,61 @@ impl ResponseWriter {
     pub(crate) fn finish(
         mut self,
         status: StatusCode,
-        content_type: Option<&HeaderValue>,
+        content_type: Option<&'static HeaderValue>,
         write: impl FnOnce(&mut Vec<u8>),
-    ) -> Response<Full<Bytes>> {
-        let start = self.buffer.len();
+    ) -> WrittenResponse {
+        let body = self.buffer.len();
         write(&mut self.buffer);
-        let whole = Bytes::from(self.buffer);
-        let mut headers = HeaderMap::with_capacity(self.fields.len() + 4);
+        WrittenResponse { status, content_type, fields: self.fields, buffer: self.buffer, body }
+    }
+}
+
+impl WrittenResponse {
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Appends the response as a message of HTTP/1.1. `date` is an IMF-fixdate.
+    pub fn write_http1(&self, date: &[u8], end: ConnectionEnd, out: &mut Vec<u8>) {
+        out.reserve(self.buffer.len() + 64 * (self.fields.len() + 4));
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(self.status.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.status.canonical_reason().unwrap_or_default().as_bytes());
+        if let Some(content_type) = self.content_type {
+            out.extend_from_slice(b"\r\ncontent-type: ");
+            out.extend_from_slice(content_type.as_bytes());
+        }
+        for (name, range) in &self.fields {
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(name.as_str().as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&self.buffer[range.clone()]);
+        }
+        out.extend_from_slice(end.field());
+        out.extend_from_slice(b"\r\ncontent-length: ");
+        number(out, (self.buffer.len() - self.body) as u64);
+        out.extend_from_slice(b"\r\ndate: ");
+        out.extend_from_slice(date);
+        out.extend_from_slice(b"\r\n\r\n");
+        out.extend_from_slice(&self.buffer[self.body..]);
+    }
+
+    /// The response for a server or a framework.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let WrittenResponse { status, content_type, fields, buffer, body } = self;
+        let whole = Bytes::from(buffer);
+        let mut headers = HeaderMap::with_capacity(fields.len() + 4);
         if let Some(content_type) = content_type {
             headers.insert(header::CONTENT_TYPE, content_type.clone());
         }
-        for (name, range) in self.fields {
-            // Values are printable ASCII; one that is not would be omitted.
+        for (name, range) in fields {
             if let Ok(value) = HeaderValue::from_maybe_shared(whole.slice(range)) {
                 headers.insert(name, value);
             }
         }
-        let mut response = Response::new(Full::new(whole.slice(start..)));
+        let mut response = Response::new(Full::new(whole.slice(body..)));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
@@ -130,5 +199,35 @@ fn field_part(out: &mut Vec<u8>, text: &str, escaped: bool) {
             ' '..='~' => out.push(c as u8),
             _ => out.push(b'?'),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_the_same_message_in_either_form() {
+        static NAME: HeaderName = HeaderName::from_static("x-name");
+        static KIND: HeaderValue = HeaderValue::from_static("text/plain");
+        let written = || {
+            let mut writer = ResponseWriter::new();
+            writer.field(&NAME, |out| plain_text(out, "a\r\nb: c"));
+            writer.finish(StatusCode::TOO_MANY_REQUESTS, Some(&KIND), |out| out.extend_from_slice(b"body"))
+        };
+        let message = |end| {
+            let mut out = Vec::new();
+            written().write_http1(b"Sun, 06 Nov 1994 08:49:37 GMT", end, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let open = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: text/plain\r\nx-name: a??b: c\r\n\
+                    content-length: 4\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nbody";
+        assert_eq!(message(ConnectionEnd::Open), open);
+        let last = open.replace("content-length", "connection: close\r\ncontent-length");
+        assert_eq!(message(ConnectionEnd::AfterResponse), last);
+        let response = written().into_response();
+        assert_eq!((response.status().as_u16(), response.headers().len()), (429, 2));
+        assert_eq!(response.headers()["x-name"], "a??b: c");
+        assert_eq!(response.headers()["content-type"], KIND);
     }
 }

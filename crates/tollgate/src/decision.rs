@@ -84,6 +84,7 @@ impl Decision {
     }
 
     /// Resets everything except the rules.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.matched.applied.clear();
         self.matched.unlimited.clear();

@@ -191,21 +191,41 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`check_request`](Limiter::check_request).
     pub async fn check_within(&self, request: &Request<'_>, timeout: Option<Span>) -> Result<Decision, RequestError> {
-        let mut decision = Decision::new(RulesRef::Loaded(self.in_force.load()));
+        let mut decision = self.decision();
         self.decide(request, Settling::InStore { timeout }, &mut decision).await?;
         Ok(decision)
     }
 
-    /// Decides a request without the store, by the failure policies of its rules: for load shedding.
+    /// An empty decision by the rules in force, for [`check_into`](Limiter::check_into).
+    #[inline]
+    pub fn decision(&self) -> Decision {
+        Decision::new(RulesRef::Loaded(self.in_force.load()))
+    }
+
+    /// Like [`check_within`](Limiter::check_within), but writes into an existing decision, by the rules that were in force
+    /// when it was made: a decision is large to move.
+    ///
+    /// # Errors
+    /// As [`check_request`](Limiter::check_request). The decision is incomplete then.
+    pub async fn check_into(
+        &self,
+        request: &Request<'_>,
+        timeout: Option<Span>,
+        decision: &mut Decision,
+    ) -> Result<(), RequestError> {
+        decision.clear();
+        self.decide(request, Settling::InStore { timeout }, decision).await
+    }
+
+    /// Decides a request without the store, by the failure policies of its rules: for load shedding. Writes into an
+    /// existing decision, as [`check_into`](Limiter::check_into) does.
     ///
     /// # Errors
     /// As [`check_request`](Limiter::check_request).
-    pub fn shed(&self, request: &Request<'_>) -> Result<Decision, RequestError> {
-        let mut decision = Decision::new(RulesRef::Loaded(self.in_force.load()));
+    pub fn shed(&self, request: &Request<'_>, decision: &mut Decision) -> Result<(), RequestError> {
+        decision.clear();
         // The future never waits, so the first poll completes it.
-        let decided = poll_once(self.decide(request, Settling::ByPolicy(Source::Shed), &mut decision));
-        decided.unwrap_or(Ok(()))?;
-        Ok(decision)
+        poll_once(self.decide(request, Settling::ByPolicy(Source::Shed), decision)).unwrap_or(Ok(()))
     }
 
     /// The body of every check: resolve, settle, reach a verdict. `decision` holds the rules and is otherwise empty.
@@ -218,7 +238,7 @@ impl<S: Store> Limiter<S> {
         let mut timer = CheckTimer::start(self.witness.as_ref());
         let caller_digest = request.once.map(|_| CallerDigest::from_request(request));
         let arena = LimitArena::default();
-        let Decision { in_force, matched, settlement, .. } = &mut *decision;
+        let Decision { in_force, matched, settlement, verdict, receipt, .. } = decision;
         let rules = &*in_force.rules;
         let mut claim = Claim { id: ids::for_request(request), charges: SmallVec::new(), once: None, timeout: None };
         let sound = self.resolve(in_force, request, &arena, &mut claim, matched)?;
@@ -234,11 +254,9 @@ impl<S: Store> Limiter<S> {
             }
             Settling::ByPolicy(source) => self.store.assume(&claim, source, settlement),
         }
-        let verdict = reach_verdict(&claim, matched, settlement, sound, &*self.clock);
-        let receipt = issue_receipt(rules, request, &claim, matched, settlement, verdict);
-        timer.finish(rules, request, &claim, matched, settlement, verdict);
-        drop(claim);
-        (decision.verdict, decision.receipt) = (verdict, receipt);
+        *verdict = reach_verdict(&claim, matched, settlement, sound, &*self.clock);
+        *receipt = issue_receipt(rules, request, &claim, matched, settlement, *verdict);
+        timer.finish(rules, request, &claim, matched, settlement, *verdict);
         Ok(())
     }
 

@@ -94,7 +94,7 @@ impl Gate {
         self.waits.then(|| timeout::from_http(headers)).flatten()
     }
 
-    /// Decides a request within `timeout`. The headers of the request may contain the trace context of the check.
+    /// Decides a request within `timeout`, into a new decision of the [limiter](Limiter::decision). The headers of the request may contain the trace context of the check.
     ///
     /// A request whose idempotency key belongs to another one is decided without the key: clients may choose keys, and
     /// a check that fails would be a way past the limits.
@@ -103,17 +103,18 @@ impl Gate {
         request: &Request<'_>,
         headers: &HeaderMap,
         timeout: Option<Span>,
-    ) -> Result<Decision, RequestError> {
+        decision: &mut Decision,
+    ) -> Result<(), RequestError> {
         let span = self.tracer.check_span(self.wire_name, || traceparent(headers));
-        let mut decided = self.decide(request, timeout).await;
-        if decided.as_ref().is_ok_and(|decision| decision.replay() == Replay::Conflict) {
+        let mut decided = self.decide(request, timeout, decision).await;
+        if decided.is_ok() && decision.replay() == Replay::Conflict {
             self.metrics.conflicts.inc();
             self.metrics.repaired(Repair::KeyConflict);
             // Boxed, so that the future of a check stays small.
-            decided = Box::pin(self.decide(&Request { once: None, ..*request }, timeout)).await;
+            decided = Box::pin(self.decide(&Request { once: None, ..*request }, timeout, decision)).await;
         }
         match &decided {
-            Ok(decision) => self.count(request, decision),
+            Ok(()) => self.count(request, decision),
             Err(RequestError::UnknownDomain) => {
                 self.metrics.unknown_domain.inc();
                 self.unknown_domains.report(self.wire_name, request.domain.unwrap_or_default());
@@ -122,16 +123,21 @@ impl Gate {
         }
         match (span, &decided) {
             (None, _) => {}
-            (Some(span), Ok(decision)) => span.decided(&self.check_outcome(decision)),
+            (Some(span), Ok(())) => span.decided(&self.check_outcome(decision)),
             (Some(span), Err(_)) => span.failed(),
         }
         decided
     }
 
-    async fn decide(&self, request: &Request<'_>, timeout: Option<Span>) -> Result<Decision, RequestError> {
+    async fn decide(
+        &self,
+        request: &Request<'_>,
+        timeout: Option<Span>,
+        decision: &mut Decision,
+    ) -> Result<(), RequestError> {
         match self.admit() {
-            Some(_in_flight) => self.limiter.check_within(request, timeout).await,
-            None => self.limiter.shed(request),
+            Some(_in_flight) => self.limiter.check_into(request, timeout, decision).await,
+            None => self.limiter.shed(request, decision),
         }
     }
 

@@ -17,6 +17,8 @@ pub use headers::{SIGNAL, reset_at, signals, with_jitter};
 pub use respond::{Detail, ResponseContext, respond};
 pub use settled::respond_settled;
 
+pub use crate::writer::{ConnectionEnd, WrittenResponse};
+
 static JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Marks a response as the replay of an earlier one, for the same idempotency key or receipt.

@@ -1,8 +1,6 @@
 //! Responses to checks.
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_core::{Replay, Request, Source};
 use tollgate_rules::model::Headers;
@@ -12,7 +10,7 @@ use super::display;
 use super::headers::{self, Denial, VisibleLimits};
 use super::{JSON, REPLAYED, ResponseStyle, ScopeValues, SignedReceipt};
 use crate::problem::PROBLEM_JSON;
-use crate::writer::{ResponseWriter, json_part, json_text, member, number, number_member};
+use crate::writer::{ResponseWriter, WrittenResponse, json_part, json_text, member, number, number_member};
 use tollgate::{Decision, Outcome};
 
 /// How much of a 200 response's body is written.
@@ -50,7 +48,7 @@ pub fn respond(
     decision: &Decision,
     context: ResponseContext<'_>,
     detail: Detail,
-) -> Response<Full<Bytes>> {
+) -> WrittenResponse {
     let ResponseContext { passes, level, .. } = context;
     let mut writer = ResponseWriter::new();
     let visible = VisibleLimits::new(decision);

@@ -26,7 +26,7 @@ pub fn respond_settled(
     }
     let is_stored = settled.is_stored();
     let status = if is_stored { StatusCode::OK } else { StatusCode::ACCEPTED };
-    writer.finish(status, Some(&JSON), |out| {
+    let response = writer.finish(status, Some(&JSON), |out| {
         let is_settled = is_stored && outcome != RequestOutcome::Running;
         out.extend_from_slice(if is_settled { br#"{"settled":true"# } else { br#"{"settled":false"# });
         if !is_stored {
@@ -38,7 +38,8 @@ pub fn respond_settled(
         }
         rules(out, settled);
         out.push(b'}');
-    })
+    });
+    response.into_response()
 }
 
 /// Writes the changes of the visible rules' counters.

@@ -170,6 +170,7 @@ impl<St: Store + 'static> LimiterGate<St> {
         }
         let context = ResponseContext { passes, level: None, receipt: None };
         let response = response::respond(&self.settings.style, request, decision, context, Detail::HeadersOnly);
+        let response = response.into_response();
         if !passes {
             let is_unavailable = response.status() == StatusCode::SERVICE_UNAVAILABLE;
             count(if is_unavailable { &self.counts.unavailable } else { &self.counts.refused });

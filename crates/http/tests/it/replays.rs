@@ -25,7 +25,7 @@ fn a_replay_by_other_rules_has_the_verdict_without_policies() {
     limiter.install(rules(&RULES.replace("10/day", "20/day")));
     let decision = poll_once(limiter.check_request(&request)).unwrap().unwrap();
     let context = ResponseContext { passes: decision.allowed(), level: None, receipt: None };
-    let response = respond(&ResponseStyle::default(), &request, &decision, context, Detail::Full);
+    let response = respond(&ResponseStyle::default(), &request, &decision, context, Detail::Full).into_response();
     assert_eq!((response.status().as_u16(), response.headers().get("ratelimit-policy")), (200, None));
     assert_eq!(response.headers().get("idempotent-replayed").unwrap(), "true");
     let body = poll_once(response.into_body().collect()).unwrap().unwrap().to_bytes();

@@ -59,7 +59,7 @@ fn every_way_to_check_is_recorded() {
     poll_once(limiter.check_request(&request)).unwrap().unwrap();
     poll_once(limiter.session().check_request(&request)).unwrap().unwrap();
     poll_once(limiter.session().check_request(&request)).unwrap().unwrap();
-    limiter.shed(&request).unwrap();
+    limiter.shed(&request, &mut limiter.decision()).unwrap();
     let lines = recorder.lines.lock().unwrap().clone();
     assert_eq!(
         lines,

@@ -83,8 +83,9 @@ impl Envoy {
         parsed.count_ignored(self.gate.metrics());
         let descriptors = parsed.descriptors();
         let check = parsed.request(&descriptors);
-        match self.gate.check(&check, headers, timeout).await {
-            Ok(decision) => Ok(response::respond(&check, &decision, &self.gate, &self.extras)),
+        let mut decision = self.gate.limiter().decision();
+        match self.gate.check(&check, headers, timeout, &mut decision).await {
+            Ok(()) => Ok(response::respond(&check, &decision, &self.gate, &self.extras)),
             Err(RequestError::UnknownDomain) => Ok(response::nothing_applies(request.descriptors.len())),
             Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
                 Ok(self.undecided(Some(&request.domain), request.descriptors.len()))

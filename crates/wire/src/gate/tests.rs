@@ -30,7 +30,8 @@ async fn check(gate: Arc<Gate>, attribute: &'static str) -> (bool, Source) {
     let entries = [(attribute, "x")];
     let descriptors = [Descriptor::new(&entries)];
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
-    let decision = gate.check(&request, &HeaderMap::new(), None).await.unwrap();
+    let mut decision = gate.limiter().decision();
+    gate.check(&request, &HeaderMap::new(), None, &mut decision).await.unwrap();
     (decision.allowed(), decision.source())
 }
 
@@ -79,7 +80,8 @@ async fn settlements_are_in_flight_as_checks_are_and_are_never_dropped_in_silenc
     let descriptors = [Descriptor::new(&[("slots", "x")])];
     let request = Request { descriptors: &descriptors, ..Request::default() };
     store.open();
-    let decision = gate.check(&request, &HeaderMap::new(), None).await.unwrap();
+    let mut decision = gate.limiter().decision();
+    gate.check(&request, &HeaderMap::new(), None, &mut decision).await.unwrap();
     let receipt = decision.receipt().unwrap().clone();
     store.close();
     let waiting = tokio::spawn(check(gate.clone(), "user"));
@@ -101,7 +103,8 @@ async fn who_could_not_release_a_slot_is_counted() {
     let descriptors = [Descriptor::new(&[("slots", "x")])];
     let request = Request { descriptors: &descriptors, ..Request::default() };
     for receipt in [tollgate::ReceiptWish::IfNeeded, tollgate::ReceiptWish::Never] {
-        gate.check(&Request { receipt, ..request }, &HeaderMap::new(), None).await.unwrap();
+        let (request, mut decision) = (Request { receipt, ..request }, gate.limiter().decision());
+        gate.check(&request, &HeaderMap::new(), None, &mut decision).await.unwrap();
     }
     assert_eq!(gate.metrics().not_held.get(), 1);
 }

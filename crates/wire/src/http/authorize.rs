@@ -53,18 +53,19 @@ async fn authorize(state: &HttpState, headers: &HeaderMap) -> Response<Full<Byte
     let descriptors = [Descriptor::new(&entries)];
     let request = instructions.apply_to(state.request(&descriptors, headers, &mut repairs));
     state.count_repairs(repairs);
-    let decision = match state.gate.check(&request, headers, None).await {
-        Ok(decision) => decision,
+    let mut decision = state.gate.limiter().decision();
+    match state.gate.check(&request, headers, None, &mut decision).await {
+        Ok(()) => {}
         Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
             return undecided(state, request.domain);
         }
         Err(_) => return pass_uncounted(state),
-    };
+    }
     if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
         state.gate.metrics().authorize_unmatched.inc();
     }
     let context = state.gate.response_context(&decision);
-    response::respond(&state.style, &request, &decision, context, Detail::HeadersOnly)
+    response::respond(&state.style, &request, &decision, context, Detail::HeadersOnly).into_response()
 }
 
 /// The response to a request that can't be decided: it passes.

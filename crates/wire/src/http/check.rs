@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::Full;
 use tollgate::{Request, RequestError, poll_once};
 use tollgate_http::problem::{PROBLEM_JSON, Problem};
-use tollgate_http::response::{self, Detail, ResponseContext};
+use tollgate_http::response::{self, Detail, ResponseContext, WrittenResponse};
 use tollgate_telemetry::metrics::{Repair, Repairs};
 
 use super::check_request::CheckRequest;
@@ -38,8 +38,8 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
 ) -> Response<Full<Bytes>> {
     match body::collect(body, state.timeouts.body).await {
         // Boxed, so that the future of a request stays small for stores that never wait.
-        Ok(bytes) if state.gate.waits() => Box::pin(check(state, headers, bytes)).await,
-        Ok(bytes) => poll_once(check(state, headers, bytes)).unwrap_or_else(|| problem::no_answer().into_response()),
+        Ok(bytes) if state.gate.waits() => Box::pin(check(state, headers, &bytes)).await.into_response(),
+        Ok(bytes) => check_at_once(state, headers, &bytes).into_response(),
         Err(error @ BodyError::TooLarge { .. }) => {
             let mut response = undecided(state, None);
             error.announce_end(&mut response);
@@ -49,11 +49,38 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-async fn check(state: &HttpState, headers: &HeaderMap, bytes: Bytes) -> Response<Full<Bytes>> {
+/// The response to a check.
+pub(super) enum CheckResponse {
+    Decided(WrittenResponse),
+    /// The request is invalid, or can't be decided.
+    Undecided(Response<Full<Bytes>>),
+}
+
+impl CheckResponse {
+    fn into_response(self) -> Response<Full<Bytes>> {
+        match self {
+            CheckResponse::Decided(response) => response.into_response(),
+            CheckResponse::Undecided(response) => response,
+        }
+    }
+}
+
+impl From<Response<Full<Bytes>>> for CheckResponse {
+    fn from(response: Response<Full<Bytes>>) -> CheckResponse {
+        CheckResponse::Undecided(response)
+    }
+}
+
+/// Decides on a store that never waits.
+pub(super) fn check_at_once(state: &HttpState, headers: &HeaderMap, body: &[u8]) -> CheckResponse {
+    poll_once(check(state, headers, body)).unwrap_or_else(|| problem::no_answer().into_response().into())
+}
+
+async fn check(state: &HttpState, headers: &HeaderMap, bytes: &[u8]) -> CheckResponse {
     let mut repairs = Repairs::default();
     let text;
-    let parsed = match CheckRequest::parse(&bytes) {
-        Err(problem) => match json_text::as_utf8(&bytes) {
+    let parsed = match CheckRequest::parse(bytes) {
+        Err(problem) => match json_text::as_utf8(bytes) {
             Some(repaired) => {
                 text = repaired;
                 CheckRequest::parse(&text)
@@ -64,36 +91,37 @@ async fn check(state: &HttpState, headers: &HeaderMap, bytes: Bytes) -> Response
     };
     let mut parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(problem) => return refuse(state, problem),
+        Err(problem) => return refuse(state, problem).into(),
     };
     let is_repaired = parsed.repair(state.normalization, state.gate.limiter(), &mut repairs);
     let once = once::from_headers(headers, &mut repairs);
     state.gate.metrics().repaired_all(repairs);
     if is_repaired == Err(Undecided) {
-        return undecided(state, parsed.domain.as_deref());
+        return undecided(state, parsed.domain.as_deref()).into();
     }
     let (pairs, instructions) = match parsed.pairs() {
         Ok(pairs) => pairs,
-        Err(problem) => return refuse(state, problem),
+        Err(problem) => return refuse(state, problem).into(),
     };
     if instructions.ignored() > 0 {
         state.gate.metrics().repaired(Repair::BadName);
     }
     let descriptors = parsed.descriptors(&pairs);
     let request = instructions.apply_to(Request { once: once.as_deref(), ..parsed.request(&descriptors) });
-    match state.gate.check(&request, headers, state.gate.http_timeout(headers)).await {
-        Ok(decision) => {
+    let mut decision = state.gate.limiter().decision();
+    match state.gate.check(&request, headers, state.gate.http_timeout(headers), &mut decision).await {
+        Ok(()) => {
             let issued = state.receipts.sign(&decision);
             let receipt = issued.as_ref().map(IssuedReceipt::signed);
             let context = ResponseContext { receipt, ..state.gate.response_context(&decision) };
-            response::respond(&state.style, &request, &decision, context, Detail::Full)
+            CheckResponse::Decided(response::respond(&state.style, &request, &decision, context, Detail::Full))
         }
         Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
-            undecided(state, request.domain)
+            undecided(state, request.domain).into()
         }
         Err(error) => {
             let rules = state.gate.limiter().rules();
-            refuse(state, problem::invalid_request(&error, request.domain, &rules))
+            refuse(state, problem::invalid_request(&error, request.domain, &rules)).into()
         }
     }
 }

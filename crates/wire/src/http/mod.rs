@@ -1,8 +1,8 @@
 //! HTTP/1.1 with JSON: checks and settlements, checks by headers for proxies, explanations, the status of a caller,
 //! health.
 //!
-//! The three hot paths are served on hyper directly; axum routes the others, and rejects other methods on the hot
-//! paths.
+//! Plain checks are read and answered here (`plain`). Of everything else, the three hot paths are served on hyper
+//! directly; axum routes the others, and rejects other methods on the hot paths.
 
 mod authorize;
 mod browsers;
@@ -16,6 +16,7 @@ mod json_body;
 mod once;
 #[cfg(any(test, feature = "openapi"))]
 mod openapi;
+mod plain;
 mod problem;
 mod settings;
 mod settle;
@@ -25,7 +26,7 @@ mod target;
 mod tests;
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,9 +48,11 @@ use crate::access::AccessControl;
 use crate::gate::Gate;
 use crate::receipts::Receipts;
 pub use browsers::HostSettings;
+use plain::{PlainConnection, PlainEnd, Rewound};
 use problem::ProblemResponse;
 pub use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, HttpTimeouts};
 use tollgate_net::{Closing, Slot, Stream};
+use tollgate_store::SystemClock;
 use tollgate_telemetry::Health;
 
 /// The parts of the HTTP wire.
@@ -89,6 +92,8 @@ struct HttpState {
     authorize: AuthorizeSettings,
     normalization: PathNormalization,
     timeouts: HttpTimeouts,
+    /// For `Date`.
+    clock: SystemClock,
 }
 
 type HttpResponse = Response<Either<Full<Bytes>, axum::body::Body>>;
@@ -112,7 +117,8 @@ impl HttpConfig {
     pub fn build(self) -> Arc<Http> {
         let HttpConfig { gate, receipts, health, style, authorize, normalization, timeouts, hosts, access, extra } =
             self;
-        let state = Arc::new(HttpState { gate, receipts, health, style, authorize, normalization, timeouts });
+        let clock = SystemClock::default();
+        let state = Arc::new(HttpState { gate, receipts, health, style, authorize, normalization, timeouts, clock });
         let mut router = Router::new()
             .route(CHECK, post(check::handle))
             .route(SETTLE, post(settle::handle))
@@ -139,14 +145,38 @@ impl HttpConfig {
 
 impl Http {
     /// Serves one connection until it ends, is idle for too long, or the server stops.
-    pub async fn serve(self: Arc<Http>, stream: Stream, mut closing: Closing, slot: Arc<Slot>) {
+    pub async fn serve(self: Arc<Http>, mut stream: Stream, mut closing: Closing, slot: Arc<Slot>) {
         let requests = AtomicU64::new(0);
-        let http = &*self;
-        let service = service_fn(|request| {
+        let begin = || {
             if requests.fetch_add(1, Ordering::Relaxed) == 0 {
                 slot.begin();
             }
-            async move { Ok::<_, Infallible>(http.respond(request).await) }
+        };
+        let mut idle = pin!(idle_timeout(&requests, self.state.timeouts));
+        let mut before = Bytes::new();
+        // On a store that waits, hyper notices clients that go away meanwhile.
+        if !self.state.gate.waits() {
+            let plain = PlainConnection::new(&self);
+            match plain.serve(&mut stream, &mut closing, idle.as_mut(), begin).await {
+                PlainEnd::Closed => return,
+                PlainEnd::Other(received) => before = received,
+            }
+        }
+        // Boxed, so that connections with plain checks only take less memory.
+        Box::pin(self.serve_any(Rewound::new(before, stream), closing, idle, begin)).await;
+    }
+
+    /// Serves all kinds of requests until the connection ends, is idle for too long, or the server stops.
+    async fn serve_any(
+        &self,
+        stream: Rewound,
+        mut closing: Closing,
+        mut idle: Pin<&mut impl Future<Output = ()>>,
+        begin: impl Fn(),
+    ) {
+        let service = service_fn(|request| {
+            begin();
+            async move { Ok::<_, Infallible>(self.respond(request).await) }
         });
         let mut connection = pin!(
             http1::Builder::new()
@@ -159,7 +189,6 @@ impl Http {
                 .writev(false)
                 .serve_connection(TokioIo::new(stream), service)
         );
-        let mut idle = pin!(idle_timeout(&requests, http.state.timeouts));
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -176,16 +205,20 @@ impl Http {
         }
     }
 
+    /// The response to a client that may not send this request.
+    fn refuse_client(&self, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+        let problem = match &self.access {
+            Some(access) if !is_authorized(&**access, path, headers) => problem::no_token(),
+            _ if self.hosts.refuses(path, headers) => problem::web_page(),
+            _ => return None,
+        };
+        self.state.gate.metrics().refused_request();
+        Some(problem.into_response())
+    }
+
     async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
-        if let Some(access) = &self.access
-            && !is_authorized(&**access, request.uri().path(), request.headers())
-        {
-            self.state.gate.metrics().refused_request();
-            return problem::no_token().into_response().map(Either::Left);
-        }
-        if self.hosts.refuses(request.uri().path(), request.headers()) {
-            self.state.gate.metrics().refused_request();
-            return problem::web_page().into_response().map(Either::Left);
+        if let Some(refusal) = self.refuse_client(request.uri().path(), request.headers()) {
+            return refusal.map(Either::Left);
         }
         match (request.method(), request.uri().path()) {
             (&Method::POST, CHECK) => {

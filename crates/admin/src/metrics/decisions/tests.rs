@@ -199,7 +199,7 @@ fn counters_in_memory_are_a_closed_circuit() {
     let world = World::new(ObserverConfig::default());
     let entries = [("user", "x")];
     let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
-    world.limiter.shed(&request).unwrap();
+    world.limiter.shed(&request, &mut world.limiter.decision()).unwrap();
     let samples = scraped(&world.metrics);
     for ours in ["tollgate_circuit_state", "ratelimit_circuit_state"] {
         assert_eq!(samples[&format!("{ours}{{shard=\"memory\"}}")], 0.0);

@@ -10,6 +10,7 @@ mod headers;
 mod instructions;
 mod once;
 mod openapi;
+mod plain;
 mod settle;
 mod status;
 mod waiting;
