@@ -1,5 +1,6 @@
 //! Attributes by number: a domain numbers those that its rules use, and a request is read by these numbers.
 
+use prefetch_index::prefetch_index;
 use smallvec::SmallVec;
 use tollgate_core::Request;
 
@@ -99,8 +100,8 @@ impl<'a> Attributes<'a> {
                 if name.len().max(value.len()) > Request::MAX_TEXT_BYTES {
                     return Err(RequestError::TooLong);
                 }
-                // The value is hashed once the rules are found. This loads it into the cache.
-                std::hint::black_box(value.as_bytes().first().copied());
+                // The value is hashed once the rules are found.
+                prefetch_index(value.as_bytes(), 0);
                 if let Some(attribute) = numbers.get(name)
                     && self.get(attribute).is_none()
                 {

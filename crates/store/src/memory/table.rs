@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use prefetch_index::prefetch_index;
 use tollgate_core::Timestamp;
 
 use super::hash::Fingerprint;
@@ -94,11 +95,9 @@ impl<T: Clone + Default> CounterTable<T> {
         }
     }
 
-    /// Reads the slot where a counter should be, to load it into the cache.
+    /// Loads the slot where a counter should be into the cache, without waiting for it.
     pub(super) fn prefetch(&self, key: Fingerprint) {
-        if let Some(slot) = self.slots.get(self.home(key.low)) {
-            std::hint::black_box(slot.stale_at);
-        }
+        prefetch_index(&self.slots, self.home(key.low));
     }
 
     /// The state at an index that was just found, and when it will be stale.
