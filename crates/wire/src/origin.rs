@@ -59,3 +59,78 @@ fn is_loopback(host: &str) -> bool {
 fn is_port(text: &str) -> bool {
     text.parse::<u16>().is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_loopback() {
+        for host in ["localhost", "LOCALHOST:8070", "127.0.0.1", "127.0.0.1:8070", "127.8.9.1:1", "[::1]", "[::1]:8070"]
+        {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:8070",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:8070:80",
+            "127.0.0.1:port",
+            "10.0.0.1:8070",
+            "0.0.0.0:8070",
+            "::1",
+            "[::2]:8070",
+            "[::1",
+            "[::1]evil",
+            "localhost@evil.example",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_names_can_be_rebound() {
+        let headers = |hosts: &[&'static str]| -> HeaderMap {
+            hosts.iter().map(|host| (HOST, HeaderValue::from_static(host))).collect()
+        };
+        for hosts in
+            [&[][..], &["localhost:8070"], &["127.0.0.1"], &["10.0.0.1:8070"], &["[2001:db8::1]:1"], &["[::1]"]]
+        {
+            assert!(!may_be_rebound(&headers(hosts)), "{hosts:?}");
+        }
+        for hosts in
+            [&["evil.example"][..], &["evil.example:8070"], &["10.0.0.1.evil.example"], &["localhost", "evil"], &[""]]
+        {
+            assert!(may_be_rebound(&headers(hosts)), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_recognized() {
+        let rows: [(&[(&str, &str)], bool); 12] = [
+            (&[], false),
+            (&[("sec-fetch-site", "none")], false),
+            (&[("sec-fetch-site", "same-origin")], false),
+            (&[("sec-fetch-site", "same-site")], true),
+            (&[("sec-fetch-site", "cross-site")], true),
+            (&[("sec-fetch-site", "?")], true),
+            (&[("origin", "http://localhost:8070"), ("host", "localhost:8070")], false),
+            (&[("origin", "https://LOCALHOST:8070"), ("host", "localhost:8070")], false),
+            (&[("origin", "http://localhost:3000"), ("host", "localhost:8070")], true),
+            (&[("origin", "http://evil.example"), ("host", "localhost:8070")], true),
+            (&[("origin", "null"), ("host", "localhost:8070")], true),
+            (&[("origin", "http://localhost:8070")], true),
+        ];
+        for (headers, foreign) in rows {
+            let headers: HeaderMap = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect();
+            assert_eq!(is_foreign(&headers), foreign, "{headers:?}");
+        }
+        let twice = |host| [(HOST, HeaderValue::from_static("localhost")), (HOST, HeaderValue::from_static(host))];
+        assert!(!is_for_loopback(&twice("localhost").into_iter().collect()));
+    }
+}

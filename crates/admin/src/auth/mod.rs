@@ -5,7 +5,6 @@
 
 mod file;
 mod logins;
-mod origin;
 mod refusals;
 #[cfg(test)]
 mod tests;
@@ -29,6 +28,7 @@ use refusals::{Refusals, Source};
 use tollgate_net::tls::sans::San;
 use tollgate_net::{Address, Closing, Stream};
 use tollgate_telemetry::metrics::Metrics;
+use tollgate_wire::origin;
 
 /// Authenticates clients.
 #[derive(Debug)]
