@@ -1,15 +1,19 @@
 //! Rarely used services: health and reflection, by tonic.
 
 use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
+use h2::RecvStream;
 use http::{Request, Response};
-use hyper::body::Incoming;
+use http_body::{Body, Frame};
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::Service;
 
-use super::body::GrpcBody;
+use super::message::release;
 use tollgate_telemetry::Health;
 
 /// The health and reflection services.
@@ -35,12 +39,46 @@ impl AuxiliaryServices {
         Ok((AuxiliaryServices { routes: routes.prepare() }, reporter))
     }
 
-    pub(super) async fn call(&self, request: Request<Incoming>) -> Response<GrpcBody> {
-        let answered: Result<_, Infallible> = self.routes.clone().call(request.map(tonic::body::Body::new)).await;
+    pub(super) async fn call(&self, request: Request<RecvStream>) -> Response<tonic::body::Body> {
+        let request = request.map(|body| tonic::body::Body::new(CallBody { body, has_data: true }));
+        let answered: Result<_, Infallible> = self.routes.clone().call(request).await;
         match answered {
-            Ok(response) => response.map(GrpcBody::Tonic),
+            Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+}
+
+/// The body of a request, for tonic.
+struct CallBody {
+    body: RecvStream,
+    /// Whether there may be more before the trailers.
+    has_data: bool,
+}
+
+impl Body for CallBody {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if self.has_data {
+            if let Some(data) = ready!(self.body.poll_data(context)) {
+                return Poll::Ready(Some(data.map(|data| {
+                    release(&mut self.body, data.len());
+                    Frame::data(data)
+                })));
+            }
+            self.has_data = false;
+        }
+        let trailers = ready!(pin!(self.body.trailers()).poll(context));
+        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(Frame::trailers)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, header};
 
-use super::body::GrpcBody;
+use super::respond::{APPLICATION_GRPC, GRPC_STATUS};
 
 /// The error status of a call.
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl GrpcStatus {
     }
 
     /// A response of headers only.
-    pub(super) fn response(self) -> Response<GrpcBody> {
-        let mut response = Response::new(GrpcBody::empty());
+    pub(super) fn response(self) -> Response<()> {
+        let mut response = Response::new(());
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert("grpc-status", HeaderValue::from(u16::from(self.code)));
+        headers.insert(header::CONTENT_TYPE, APPLICATION_GRPC);
+        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(self.code)));
         if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
             headers.insert("grpc-message", message);
         }

@@ -1,16 +1,25 @@
 //! Calls, some on a store that waits.
 
+mod calls;
+mod hostile;
+mod lifetime;
 mod reflection;
 
-use http_body_util::Full;
+use bytes::BytesMut;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
 use tokio::net::UnixStream;
-use tollgate::{LoadOptions, Ruleset, Span};
+use tokio::task::JoinHandle;
+use tollgate::{Counters, Limiter, LoadOptions, MemoryConfig, Ruleset, Span};
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tollgate_rules::{RuleFile, load_sources};
 
+use super::message::{PREFIX_BYTES, put_prefix};
 use super::*;
 use crate::envoy::ResponseExtras;
 use crate::gate::Gate;
@@ -42,15 +51,44 @@ type Client = SendRequest<Full<Bytes>>;
 
 /// A connection to a server on this store; the server ends with the closer.
 fn connect(store: &Arc<GatedStore>) -> (UnixStream, Closer) {
+    let ServedConnection { ours, closer, .. } = serve(grpc(Counters::Shared(store.clone()), CONFIG));
+    (ours, closer)
+}
+
+fn grpc(counters: Counters, config: GrpcConfig) -> Grpc {
     let file = RuleFile { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
     let rules = Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap();
-    let gate = Gate::new(crate::test_support::limiter_on(store, rules), false, 16, Metrics::new().wire("grpc"));
+    let gate = Gate::new(Arc::new(Limiter::new(rules, counters)), false, 16, Metrics::new().wire("grpc"));
     let (others, _) = AuxiliaryServices::new().unwrap();
-    let grpc = Grpc::new(Arc::new(Envoy::new(Arc::new(gate), ResponseExtras::default())), others, CONFIG);
+    Grpc::new(Arc::new(Envoy::new(Arc::new(gate), ResponseExtras::default())), others, config)
+}
+
+/// The same on counters in memory, which never wait.
+fn in_memory(config: GrpcConfig) -> Grpc {
+    grpc(Counters::from(MemoryConfig::default().build()), config)
+}
+
+/// A served connection.
+struct ServedConnection {
+    grpc: Arc<Grpc>,
+    ours: UnixStream,
+    closer: Closer,
+    server: JoinHandle<()>,
+}
+
+fn serve(grpc: Grpc) -> ServedConnection {
+    let grpc = Arc::new(grpc);
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (closer, closing) = Closer::new();
-    tokio::spawn(Arc::new(grpc).serve(Stream::Unix(theirs), closing, Arc::default()));
-    (ours, closer)
+    let server = tokio::spawn(grpc.clone().serve(Stream::Unix(theirs), closing, Arc::default()));
+    ServedConnection { grpc, ours, closer, server }
+}
+
+/// The output of something that takes at least and at most so long.
+async fn within<F: Future>(least: Duration, most: Duration, future: F) -> F::Output {
+    let mut future = pin!(future);
+    assert!(tokio::time::timeout(least, future.as_mut()).await.is_err(), "too early");
+    tokio::time::timeout(most.saturating_sub(least), future).await.expect("too late")
 }
 
 /// A client of such a server.
@@ -61,22 +99,27 @@ async fn client(store: &Arc<GatedStore>) -> (Client, Closer) {
     (client, closer)
 }
 
+/// The message of a call for a user, with its prefix.
+fn message_for(user: &[u8]) -> Bytes {
+    let entry = Entry { key: "user".to_owned(), value: Bytes::copy_from_slice(user) };
+    let descriptors = vec![RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }];
+    let request = RateLimitRequest { domain: "d".to_owned(), descriptors, hits_addend: 0 };
+    let mut bytes = BytesMut::new();
+    put_prefix(&mut bytes, request.encoded_len());
+    request.encode(&mut bytes).unwrap();
+    bytes.freeze()
+}
+
 /// Calls for a user who waits so long.
 async fn call(client: Client, timeout: &'static str) -> Code {
     call_for(client, b"u", timeout).await
 }
 
 async fn call_for(mut client: Client, user: &'static [u8], timeout: &'static str) -> Code {
-    let entry = Entry { key: "user".to_owned(), value: Bytes::from_static(user) };
-    let descriptors = vec![RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }];
-    let request = RateLimitRequest { domain: "d".to_owned(), descriptors, hits_addend: 0 };
-    let mut bytes = BytesMut::new();
-    body::put_prefix(&mut bytes, request.encoded_len());
-    request.encode(&mut bytes).unwrap();
     let request = Request::post(format!("http://t{SHOULD_RATE_LIMIT}"))
         .header("content-type", "application/grpc")
         .header("grpc-timeout", timeout)
-        .body(Full::new(bytes.freeze()))
+        .body(Full::new(message_for(user)))
         .unwrap();
     let answer = client.send_request(request).await.unwrap().into_body().collect().await.unwrap();
     assert_eq!(answer.trailers().unwrap()["grpc-status"], "0");
@@ -120,7 +163,7 @@ async fn a_value_may_be_any_bytes() {
 /// The overall code of a call with these bytes as its message.
 async fn send(mut client: Client, message: Bytes) -> Code {
     let mut bytes = BytesMut::new();
-    body::put_prefix(&mut bytes, message.len());
+    put_prefix(&mut bytes, message.len());
     bytes.extend_from_slice(&message);
     let request = Request::post(format!("http://t{SHOULD_RATE_LIMIT}"))
         .header("content-type", "application/grpc")
