@@ -13,20 +13,20 @@ use crate::display;
 /// The name of a rule's key, with private values masked. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct KeyName {
-    /// Domain, rule and key, concatenated.
+    /// Domain, rule and key, concatenated; then the key without masks, if it has any. That one is not part of the name: it
+    /// is known only where the key was counted, for whoever may see it.
     text: Arc<str>,
     rule_at: u16,
     key_at: u16,
     caller: Option<(u16, u16)>,
-    /// The key without masks, for whoever may see it. Not part of the name: it is known only where the key was counted.
-    clear: Option<Arc<ClearKey>>,
+    clear: Option<ClearKey>,
 }
 
 /// A key in clear.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct ClearKey {
-    key: Box<str>,
-    caller: Option<Box<str>>,
+    at: u16,
+    caller: Option<(u16, u16)>,
 }
 
 /// The maximal length of a domain or rule, in bytes. Longer ones are truncated.
@@ -41,51 +41,28 @@ impl KeyName {
     /// The name of a key and its caller.
     pub fn new(domain: &str, rule: &str, key: &str, caller: Option<&str>) -> KeyName {
         let place = caller.and_then(|caller| key.find(caller).map(|at| at..at + caller.len()));
-        KeyName::build(&mut String::new(), domain, rule, |text| {
+        let write = |text: &mut String| {
             text.push_str(key);
             place
-        })
+        };
+        KeyName::build(&mut String::new(), domain, rule, write, None::<fn(&mut String) -> _>)
     }
 
     /// The name of a counter, with private values masked if there is a secret. `text` is a reusable buffer.
     pub(crate) fn from_key(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
-        let masked = KeyName::with_values(text, key, secret);
-        if secret.is_none() || key.scope().private().is_empty() {
-            return masked;
-        }
-        let clear = KeyName::with_values(text, key, None);
-        let clear = ClearKey { key: clear.key().into(), caller: clear.caller().map(Into::into) };
-        KeyName { clear: Some(Arc::new(clear)), ..masked }
+        let scope = key.scope();
+        let clear =
+            (secret.is_some() && !scope.private().is_empty()).then_some(|text: &mut String| values(text, key, None));
+        KeyName::build(text, scope.domain(), scope.rule(), |text| values(text, key, secret), clear)
     }
 
-    fn with_values(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
-        let private = key.scope().private();
-        let caller = match key.scope().home() {
-            Home::Caller(place) => Some(place),
-            Home::Own => None,
-        };
-        KeyName::build(text, key.scope().domain(), key.scope().rule(), |text| {
-            let (start, mut place) = (text.len(), None);
-            for (number, value) in key.values().iter().enumerate() {
-                if number > 0 {
-                    text.push_str(", ");
-                }
-                let at = text.len() - start;
-                display::value(text, *value, secret.filter(|_| private.contains(number)));
-                if caller == Some(number) {
-                    place = Some(at..text.len() - start);
-                }
-            }
-            place
-        })
-    }
-
-    /// `key` writes the key's text and returns the range of the caller in it.
+    /// `key` and `clear` write the key's text and return the range of the caller in it.
     fn build(
         text: &mut String,
         domain: &str,
         rule: &str,
         key: impl FnOnce(&mut String) -> Option<Range<usize>>,
+        clear: Option<impl FnOnce(&mut String) -> Option<Range<usize>>>,
     ) -> KeyName {
         text.clear();
         text.push_str(domain);
@@ -94,16 +71,25 @@ impl KeyName {
         text.push_str(rule);
         truncate_with_digest(text, rule_at, MAX_RULE_BYTES);
         let key_at = text.len();
-        let place = key(text);
-        truncate_with_digest(text, key_at, MAX_KEY_BYTES);
-        let last = text.len() - key_at;
-        let caller = place.map(|place| (place.start.min(last) as u16, place.end.min(last) as u16));
-        KeyName { text: (&**text).into(), rule_at: rule_at as u16, key_at: key_at as u16, caller, clear: None }
+        let caller = write_key(text, key);
+        let clear = clear.map(|clear| ClearKey { at: text.len() as u16, caller: write_key(text, clear) });
+        KeyName { text: (&**text).into(), rule_at: rule_at as u16, key_at: key_at as u16, caller, clear }
     }
 
     /// The same name, with the caller in clear.
     pub(crate) fn with_clear_caller(self, caller: &str) -> KeyName {
-        KeyName { clear: Some(Arc::new(ClearKey { key: caller.into(), caller: Some(caller.into()) })), ..self }
+        let mut text = self.name().to_owned();
+        let at = text.len() as u16;
+        let place = write_key(&mut text, |text| {
+            text.push_str(caller);
+            Some(0..caller.len())
+        });
+        KeyName { text: text.into(), clear: Some(ClearKey { at, caller: place }), ..self }
+    }
+
+    /// Everything but the key in clear.
+    fn name(&self) -> &str {
+        &self.text[..self.clear.map_or(self.text.len(), |clear| usize::from(clear.at))]
     }
 
     /// The domain.
@@ -118,23 +104,22 @@ impl KeyName {
 
     /// The key's values.
     pub fn key(&self) -> &str {
-        &self.text[usize::from(self.key_at)..]
+        &self.name()[usize::from(self.key_at)..]
     }
 
     /// The value that identifies the caller.
     pub fn caller(&self) -> Option<&str> {
-        let (from, to) = self.caller?;
-        self.key().get(usize::from(from)..usize::from(to))
+        part(self.key(), self.caller)
     }
 
     /// The key's values in clear, as far as they are known here.
     pub fn clear_key(&self) -> &str {
-        self.clear.as_ref().map_or(self.key(), |clear| &clear.key)
+        self.clear.map_or(self.key(), |clear| &self.text[usize::from(clear.at)..])
     }
 
     /// The value that identifies the caller in clear, as far as it is known here.
     pub fn clear_caller(&self) -> Option<&str> {
-        self.clear.as_ref().map_or(self.caller(), |clear| clear.caller.as_deref())
+        self.clear.map_or(self.caller(), |clear| part(self.clear_key(), clear.caller))
     }
 
     pub(crate) fn parts(&self) -> [&str; 3] {
@@ -148,16 +133,14 @@ impl KeyName {
 
     /// Heap memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let clear = self.clear.as_ref().map_or(0, |clear| {
-            size_of::<ClearKey>() + clear.key.len() + clear.caller.as_ref().map_or(0, |caller| caller.len())
-        });
-        self.text.len() + 2 * size_of::<usize>() + clear
+        self.text.len() + 2 * size_of::<usize>()
     }
 }
 
 impl PartialEq for KeyName {
     fn eq(&self, other: &KeyName) -> bool {
-        (&self.text, self.rule_at, self.key_at, self.caller) == (&other.text, other.rule_at, other.key_at, other.caller)
+        (self.name(), self.rule_at, self.key_at, self.caller)
+            == (other.name(), other.rule_at, other.key_at, other.caller)
     }
 }
 
@@ -165,8 +148,43 @@ impl Eq for KeyName {}
 
 impl Hash for KeyName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.text, self.rule_at, self.key_at, self.caller).hash(state);
+        (self.name(), self.rule_at, self.key_at, self.caller).hash(state);
     }
+}
+
+/// Writes the values of a key, with private ones masked if there is a secret, and returns the range of the caller.
+fn values(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> Option<Range<usize>> {
+    let private = key.scope().private();
+    let caller = match key.scope().home() {
+        Home::Caller(place) => Some(place),
+        Home::Own => None,
+    };
+    let (start, mut place) = (text.len(), None);
+    for (number, value) in key.values().iter().enumerate() {
+        if number > 0 {
+            text.push_str(", ");
+        }
+        let at = text.len() - start;
+        display::value(text, *value, secret.filter(|_| private.contains(number)));
+        if caller == Some(number) {
+            place = Some(at..text.len() - start);
+        }
+    }
+    place
+}
+
+/// Writes a key, truncated if it is long, and returns the range of the caller in it.
+fn write_key(text: &mut String, write: impl FnOnce(&mut String) -> Option<Range<usize>>) -> Option<(u16, u16)> {
+    let start = text.len();
+    let place = write(text);
+    truncate_with_digest(text, start, MAX_KEY_BYTES);
+    let last = text.len() - start;
+    place.map(|place| (place.start.min(last) as u16, place.end.min(last) as u16))
+}
+
+fn part(key: &str, range: Option<(u16, u16)>) -> Option<&str> {
+    let (from, to) = range?;
+    key.get(usize::from(from)..usize::from(to))
 }
 
 /// Truncates the text after `from` and appends a digest of the whole, so that texts with a common prefix stay distinct.
