@@ -1,14 +1,12 @@
 //! Responses to settlements.
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use tollgate_core::Source;
 use tollgate_rules::model::Headers;
 
 use super::respond::signed_receipt;
 use super::{JSON, REPLAYED, SignedReceipt};
-use crate::writer::{ResponseWriter, bool_member, json_text, member, number_member};
+use crate::writer::{ResponseWriter, WrittenResponse, bool_member, json_text, member, number_member};
 use tollgate::{CounterChange, RequestOutcome, SettledReceipt, SettledRule};
 
 /// The response to a settlement, with a renewed receipt if the request is still running.
@@ -19,14 +17,14 @@ pub fn respond_settled(
     settled: &SettledReceipt,
     outcome: RequestOutcome,
     renewed: Option<SignedReceipt<'_>>,
-) -> Response<Full<Bytes>> {
+) -> WrittenResponse {
     let mut writer = ResponseWriter::new();
     if settled.is_replay() {
         writer.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
     }
     let is_stored = settled.is_stored();
     let status = if is_stored { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let response = writer.finish(status, Some(&JSON), |out| {
+    writer.finish(status, Some(&JSON), |out| {
         let is_settled = is_stored && outcome != RequestOutcome::Running;
         out.extend_from_slice(if is_settled { br#"{"settled":true"# } else { br#"{"settled":false"# });
         if !is_stored {
@@ -38,8 +36,7 @@ pub fn respond_settled(
         }
         rules(out, settled);
         out.push(b'}');
-    });
-    response.into_response()
+    })
 }
 
 /// Writes the changes of the visible rules' counters.

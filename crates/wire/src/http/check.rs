@@ -9,10 +9,11 @@ use http_body::Body;
 use http_body_util::Full;
 use tollgate::{Request, RequestError, poll_once};
 use tollgate_http::problem::{PROBLEM_JSON, Problem};
-use tollgate_http::response::{self, Detail, ResponseContext, WrittenResponse};
+use tollgate_http::response::{self, Detail, ResponseContext};
 use tollgate_telemetry::metrics::{Repair, Repairs};
 
 use super::check_request::CheckRequest;
+use super::prepared::PreparedResponse;
 use super::{HttpState, once, problem};
 use crate::attributes::Undecided;
 use crate::body::{self, BodyError};
@@ -49,34 +50,12 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-/// The response to a check.
-pub(super) enum CheckResponse {
-    Decided(WrittenResponse),
-    /// The request is invalid, or can't be decided.
-    Undecided(Response<Full<Bytes>>),
-}
-
-impl CheckResponse {
-    fn into_response(self) -> Response<Full<Bytes>> {
-        match self {
-            CheckResponse::Decided(response) => response.into_response(),
-            CheckResponse::Undecided(response) => response,
-        }
-    }
-}
-
-impl From<Response<Full<Bytes>>> for CheckResponse {
-    fn from(response: Response<Full<Bytes>>) -> CheckResponse {
-        CheckResponse::Undecided(response)
-    }
-}
-
 /// Decides on a store that never waits.
-pub(super) fn check_at_once(state: &HttpState, headers: &HeaderMap, body: &[u8]) -> CheckResponse {
+pub(super) fn check_at_once(state: &HttpState, headers: &HeaderMap, body: &[u8]) -> PreparedResponse {
     poll_once(check(state, headers, body)).unwrap_or_else(|| problem::no_answer().into_response().into())
 }
 
-async fn check(state: &HttpState, headers: &HeaderMap, bytes: &[u8]) -> CheckResponse {
+async fn check(state: &HttpState, headers: &HeaderMap, bytes: &[u8]) -> PreparedResponse {
     let mut repairs = Repairs::default();
     let text;
     let parsed = match CheckRequest::parse(bytes) {
@@ -114,7 +93,7 @@ async fn check(state: &HttpState, headers: &HeaderMap, bytes: &[u8]) -> CheckRes
             let issued = state.receipts.sign(&decision);
             let receipt = issued.as_ref().map(IssuedReceipt::signed);
             let context = ResponseContext { receipt, ..state.gate.response_context(&decision) };
-            CheckResponse::Decided(response::respond(&state.style, &request, &decision, context, Detail::Full))
+            response::respond(&state.style, &request, &decision, context, Detail::Full).into()
         }
         Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
             undecided(state, request.domain).into()

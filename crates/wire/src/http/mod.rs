@@ -17,6 +17,7 @@ mod once;
 #[cfg(any(test, feature = "openapi"))]
 mod openapi;
 mod plain;
+mod prepared;
 mod problem;
 mod settings;
 mod settle;
@@ -162,7 +163,7 @@ impl Http {
                 PlainEnd::Other(received) => before = received,
             }
         }
-        // Boxed, so that connections with plain checks only take less memory.
+        // Boxed, so that connections with plain requests only take less memory.
         Box::pin(self.serve_any(Rewound::new(before, stream), closing, idle, begin)).await;
     }
 

@@ -1,6 +1,6 @@
-//! Plain checks: complete `POST /v1/ratelimit/check` messages of HTTP/1.1 with a `Content-Length`, as gateways send them
-//! one after the other. They are read from the connection and answered without an HTTP library in between, which costs
-//! more than a check.
+//! Plain requests: complete checks and settlements of HTTP/1.1 with a `Content-Length`, as gateways send them one after
+//! the other. They are read from the connection and answered without an HTTP library in between, which costs more than a
+//! check.
 //!
 //! Only what is certain is read here. With the first byte of anything else, be it another path, a chunked body, half a
 //! head or an error, hyper gets the connection, together with what was read.
@@ -22,11 +22,14 @@ use tollgate_http::response::ConnectionEnd;
 use tollgate_net::{Closing, Stream};
 
 use super::Http;
-use super::check::{CheckResponse, check_at_once};
-use head::PlainHead;
+use super::check::check_at_once;
+use super::prepared::PreparedResponse;
+use super::settle::settle_at_once;
+use super::{CHECK, SETTLE};
+use head::{PlainEndpoint, PlainHead};
 pub(super) use rewound::Rewound;
 
-/// How the service of plain checks ends.
+/// How the service of plain requests ends.
 #[derive(Debug)]
 pub(super) enum PlainEnd {
     /// The connection is closed, or has to be.
@@ -35,7 +38,7 @@ pub(super) enum PlainEnd {
     Other(Bytes),
 }
 
-/// A connection that has had only plain checks so far.
+/// A connection that has had only plain requests so far.
 #[derive(Debug)]
 pub(super) struct PlainConnection<'h> {
     http: &'h Http,
@@ -53,7 +56,7 @@ impl<'h> PlainConnection<'h> {
         PlainConnection { http, received: BytesMut::new(), responses: Vec::new() }
     }
 
-    /// Serves checks until something else arrives. `begin` is called for each of them.
+    /// Serves plain requests until something else arrives. `begin` is called for each of them.
     pub(super) async fn serve(
         mut self,
         stream: &mut Stream,
@@ -99,18 +102,23 @@ impl<'h> PlainConnection<'h> {
         }
     }
 
-    /// Decides the check at the start of what was received.
+    /// Answers the request at the start of what was received.
     fn answer(&mut self, head: &PlainHead, end: ConnectionEnd) {
         let body = &self.received[head.bytes..head.bytes + head.body_bytes];
         let state = &self.http.state;
-        let response = match self.http.refuse_client(super::CHECK, &head.headers) {
-            Some(refusal) => CheckResponse::Undecided(refusal),
-            None => check_at_once(state, &head.headers, body),
+        let path = match head.endpoint {
+            PlainEndpoint::Check => CHECK,
+            PlainEndpoint::Settle => SETTLE,
+        };
+        let response = match (self.http.refuse_client(path, &head.headers), head.endpoint) {
+            (Some(refusal), _) => refusal.into(),
+            (None, PlainEndpoint::Check) => check_at_once(state, &head.headers, body),
+            (None, PlainEndpoint::Settle) => settle_at_once(state, &head.headers, body),
         };
         let out = &mut self.responses;
         date::with_text(&state.clock, |date| match response {
-            CheckResponse::Decided(response) => response.write_http1(date, end, out),
-            CheckResponse::Undecided(response) => write_http1(response, date, end, out),
+            PreparedResponse::Written(response) => response.write_http1(date, end, out),
+            PreparedResponse::Other(response) => write_http1(response, date, end, out),
         });
         self.received.advance(head.bytes + head.body_bytes);
     }

@@ -10,13 +10,14 @@ use http_body::Body;
 use http_body_util::Full;
 use serde::de::MapAccess;
 use serde_json::value::RawValue;
-use tollgate::{ReceiptError, RequestOutcome, SettleError, SettledReceipt, poll_once};
+use tollgate::{ReceiptError, RequestOutcome, SettleError, poll_once};
 use tollgate_http::problem::Problem;
 use tollgate_http::response::{self, with_jitter};
 use tollgate_rules::quoted;
 
 use super::check::{refuse, refuse_body};
 use super::json_body::{self, FromMembers, count, string};
+use super::prepared::PreparedResponse;
 use super::{HttpState, problem};
 use crate::body;
 use crate::gate::SettleFailure;
@@ -46,20 +47,31 @@ pub(super) async fn serve<B: Body<Data = Bytes> + Unpin>(
 ) -> Response<Full<Bytes>> {
     match body::collect(body, state.timeouts.body).await {
         // Boxed, so that the future of a request stays small for stores that never wait.
-        Ok(bytes) if state.gate.waits() => Box::pin(settle(state, headers, bytes)).await,
-        Ok(bytes) => poll_once(settle(state, headers, bytes)).unwrap_or_else(|| problem::no_answer().into_response()),
+        Ok(bytes) if state.gate.waits() => Box::pin(settle(state, headers, &bytes)).await.into_response(),
+        Ok(bytes) => settle_at_once(state, headers, &bytes).into_response(),
         Err(error) => refuse_body(state, &error),
     }
 }
 
-async fn settle(state: &HttpState, headers: &HeaderMap, bytes: Bytes) -> Response<Full<Bytes>> {
-    let (receipt, outcome, cost) = match open(state, &bytes) {
+/// Settles on a store that never waits.
+pub(super) fn settle_at_once(state: &HttpState, headers: &HeaderMap, body: &[u8]) -> PreparedResponse {
+    poll_once(settle(state, headers, body)).unwrap_or_else(|| problem::no_answer().into_response().into())
+}
+
+async fn settle(state: &HttpState, headers: &HeaderMap, bytes: &[u8]) -> PreparedResponse {
+    let (receipt, outcome, cost) = match open(state, bytes) {
         Ok(opened) => opened,
-        Err(problem) => return refuse(state, problem),
+        Err(problem) => return refuse(state, problem).into(),
     };
     let timeout = state.gate.http_timeout(headers);
     let settled = state.gate.settle(&receipt.receipt, outcome, cost, headers, timeout).await;
-    respond(state, &receipt, outcome, settled)
+    match settled {
+        Ok(settled) => {
+            let renewed = state.receipts.settled(&receipt, outcome, &settled);
+            response::respond_settled(&settled, outcome, renewed.as_ref().map(IssuedReceipt::signed)).into()
+        }
+        Err(failure) => respond_unsettled(state, failure).into(),
+    }
 }
 
 /// Parses the body and verifies its receipt.
@@ -77,19 +89,7 @@ fn open(state: &HttpState, bytes: &[u8]) -> Result<(OpenReceipt, RequestOutcome,
     Ok((receipt, outcome, cost))
 }
 
-fn respond(
-    state: &HttpState,
-    receipt: &OpenReceipt,
-    outcome: RequestOutcome,
-    settled: Result<SettledReceipt, SettleFailure>,
-) -> Response<Full<Bytes>> {
-    let failure = match settled {
-        Ok(settled) => {
-            let renewed = state.receipts.settled(receipt, outcome, &settled);
-            return response::respond_settled(&settled, outcome, renewed.as_ref().map(IssuedReceipt::signed));
-        }
-        Err(failure) => failure,
-    };
+fn respond_unsettled(state: &HttpState, failure: SettleFailure) -> Response<Full<Bytes>> {
     state.receipts.refused(failure.name());
     let SettleFailure::Refused(error) = failure else {
         let detail = "the server is overloaded, and the receipt was not settled; retry: settling the same receipt twice has \

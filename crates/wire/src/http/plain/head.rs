@@ -1,24 +1,32 @@
-//! The head of a plain check.
+//! The head of a plain request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use httparse::{EMPTY_HEADER, Status, parse_headers};
 
-/// A plain check that has arrived whole.
+/// A plain request that has arrived whole.
 #[derive(Debug)]
 pub(super) struct PlainHead {
+    pub(super) endpoint: PlainEndpoint,
     /// The length of the head.
     pub(super) bytes: usize,
     /// The length of the body, which follows.
     pub(super) body_bytes: usize,
-    /// The headers, without those that mean nothing to a check.
+    /// The headers, without those that mean nothing to these endpoints.
     pub(super) headers: HeaderMap,
+}
+
+/// An endpoint with plain requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlainEndpoint {
+    Check,
+    Settle,
 }
 
 /// What a header means for reading a request.
 enum Meaning {
     ContentLength,
     Connection,
-    /// It means nothing to a check. `Host` matters only for requests of web pages, which have an `Origin`.
+    /// It means nothing to these endpoints. `Host` matters only for requests of web pages, which have an `Origin`.
     Nothing,
     /// The request is not plain: its body is framed in another way, the client waits for an interim response, or it is a
     /// web page's.
@@ -26,15 +34,19 @@ enum Meaning {
     Other,
 }
 
-const REQUEST_LINE: &[u8] = b"POST /v1/ratelimit/check HTTP/1.1\r\n";
+const REQUEST_LINES: [(&[u8], PlainEndpoint); 2] = [
+    (b"POST /v1/ratelimit/check HTTP/1.1\r\n", PlainEndpoint::Check),
+    (b"POST /v1/ratelimit/settle HTTP/1.1\r\n", PlainEndpoint::Settle),
+];
 const MAX_PLAIN_HEADERS: usize = 24;
 /// The digits of a `Content-Length`: enough for every body that fits into a read.
 const MAX_LENGTH_DIGITS: usize = 6;
 
 impl PlainHead {
-    /// Parses the request at the start of `bytes`. `None` if it is not a plain check, or not complete.
+    /// Parses the request at the start of `bytes`. `None` if it is not plain, or not complete.
     pub(super) fn parse(bytes: &[u8]) -> Option<PlainHead> {
-        let rest = bytes.strip_prefix(REQUEST_LINE)?;
+        let (rest, endpoint) =
+            REQUEST_LINES.iter().find_map(|(line, endpoint)| Some((bytes.strip_prefix(*line)?, *endpoint)))?;
         let mut parsed = [EMPTY_HEADER; MAX_PLAIN_HEADERS];
         let Ok(Status::Complete((length, parsed))) = parse_headers(rest, &mut parsed) else { return None };
         let mut headers = HeaderMap::new();
@@ -51,9 +63,9 @@ impl PlainHead {
                 }
             }
         }
-        let (bytes_of_head, body_bytes) = (REQUEST_LINE.len() + length, body_bytes?);
+        let (bytes_of_head, body_bytes) = (bytes.len() - rest.len() + length, body_bytes?);
         let is_whole = bytes.len() - bytes_of_head >= body_bytes;
-        is_whole.then_some(PlainHead { bytes: bytes_of_head, body_bytes, headers })
+        is_whole.then_some(PlainHead { endpoint, bytes: bytes_of_head, body_bytes, headers })
     }
 }
 

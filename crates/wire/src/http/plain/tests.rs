@@ -1,6 +1,6 @@
 //! Which requests are plain.
 
-use super::head::PlainHead;
+use super::head::{PlainEndpoint, PlainHead};
 
 const LINE: &str = "POST /v1/ratelimit/check HTTP/1.1\r\n";
 
@@ -13,7 +13,7 @@ fn parse(request: &str) -> Option<(usize, usize, Vec<String>)> {
 }
 
 #[test]
-fn plain_checks_are_read() {
+fn plain_requests_are_read() {
     let rows: [(&str, usize, &[&str]); 6] = [
         ("content-length: 2\r\n\r\n{}", 2, &[]),
         ("Host: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}POST", 2, &[]),
@@ -30,6 +30,11 @@ fn plain_checks_are_read() {
         let request = format!("{LINE}{rest}");
         let head = LINE.len() + rest.find("\r\n\r\n").unwrap() + 4;
         assert_eq!(parse(&request), Some((head, body, names.iter().map(ToString::to_string).collect())), "{rest}");
+    }
+    for (path, endpoint) in [("check", PlainEndpoint::Check), ("settle", PlainEndpoint::Settle)] {
+        let request = format!("POST /v1/ratelimit/{path} HTTP/1.1\r\ncontent-length: 2\r\n\r\n{{}}");
+        let head = PlainHead::parse(request.as_bytes()).unwrap();
+        assert_eq!((head.endpoint, head.bytes, head.body_bytes), (endpoint, request.len() - 2, 2));
     }
 }
 
@@ -66,7 +71,8 @@ fn what_is_not_certain_is_not_plain() {
         "post /v1/ratelimit/check HTTP/1.1\r\n",
         "POST /v1/ratelimit/check HTTP/1.0\r\n",
         "POST /v1/ratelimit/check?x HTTP/1.1\r\n",
-        "POST /v1/ratelimit/settle HTTP/1.1\r\n",
+        "POST /v1/ratelimit/settle/ HTTP/1.1\r\n",
+        "POST /v1/ratelimit/authorize HTTP/1.1\r\n",
         "POST  /v1/ratelimit/check HTTP/1.1\r\n",
         "POST /v1/ratelimit/check HTTP/1.1\n",
         " POST /v1/ratelimit/check HTTP/1.1\r\n",

@@ -1,4 +1,4 @@
-//! Plain checks, which no HTTP library reads, next to the same checks read by hyper.
+//! Plain requests, which no HTTP library reads, next to the same requests read by hyper.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -43,6 +43,37 @@ async fn responses_do_not_depend_on_who_reads_the_request() {
             assert!(date.len() == 29 && date.ends_with(" GMT"), "{date}");
         }
     }
+}
+
+#[tokio::test]
+async fn settlements_do_not_depend_on_who_reads_the_request() {
+    const LLM: &str = "
+domain: llm
+rules:
+  - {name: tokens, key: [key], limit: 1000/day, algorithm: fixed_window, cost: tokens, settle: true}
+";
+    let settlements = async |headers: &[(&str, &str)]| {
+        let server = Server::new(LLM);
+        let reply = server.ask("POST", "/v1/ratelimit/check", headers, r#"{"key": "k", "tokens": 400}"#).await;
+        let receipt = reply.json()["receipt"].as_str().unwrap().to_owned();
+        let mut responses = Vec::new();
+        for rest in [r#", "cost": 150"#, r#", "cost": 150"#, r#", "cost": 151"#, r#", "outcome": "bad""#, ""] {
+            let body = format!(r#"{{"receipt": "{receipt}"{rest}}}"#);
+            responses.push(essence(&server.ask("POST", "/v1/ratelimit/settle", headers, &body).await));
+        }
+        for body in ["", "{", r#"{"receipt": "tgr_x"}"#] {
+            responses.push(essence(&server.ask("POST", "/v1/ratelimit/settle", headers, body).await));
+        }
+        responses
+    };
+    let (plain, other) = (settlements(&[]).await, settlements(&[NOT_PLAIN]).await);
+    assert_eq!(plain, other);
+    let statuses: Vec<u16> = plain.iter().map(|(status, _, _)| *status).collect();
+    assert_eq!(statuses, [200, 200, 409, 400, 409, 400, 400, 400]);
+    let is_replay = |response: &(u16, Vec<(String, String)>, String)| {
+        response.1.contains(&("idempotent-replayed".to_owned(), "true".to_owned()))
+    };
+    assert_eq!([is_replay(&plain[0]), is_replay(&plain[1])], [false, true]);
 }
 
 #[tokio::test]
