@@ -1,8 +1,9 @@
 //! A breaker for each shard. A shard that failed repeatedly is not called until a probe succeeds.
 //!
 //! Failures count in relation to answers: a shard is failing if at least half of its calls fail again and again, or if
-//! no call was answered for a second. A call that had no answer because this process was not scheduled does not count
-//! as a failure of the shard.
+//! no call was answered for a second. A pause of the shard, for instance while it forks, costs the calls that it meets their
+//! answers and nothing else. A call that had no answer because this process was not scheduled does not count as a failure
+//! of the shard.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ pub(super) const MAX_SHARDS: usize = 1_024;
 const INCIDENTS: u32 = 5;
 /// … if they occur within this time, and at least half of the calls since the first of them failed.
 const WINDOW: Span = Span::from_secs(1);
+/// Calls without an answer open it only after this time: a shorter pause is no fault.
+const PAUSE: Span = Span::from_micros(250_000);
 /// A breaker also opens if all calls failed for this time …
 const OUTAGE: Span = Span::from_secs(1);
 /// … with no more than this time between two failures. Longer ago says nothing about now.
@@ -141,7 +144,7 @@ impl Breaker {
         let answered = self.answered.load(Ordering::Relaxed);
         let is_outage = history.outage.add(now, answered);
         // A late failure says nothing about the shard, except that there was no answer.
-        let is_failing = *failure != Failure::Late && history.recent.add(now, answered, incident);
+        let is_failing = *failure != Failure::Late && history.recent.add(now, answered, incident, failure);
         let opens = is_outage || is_failing;
         if opens {
             history.open_since = (now, cool_down);
@@ -214,7 +217,7 @@ impl Breaker {
 
 impl RecentFailures {
     /// Adds a failure and returns whether the shard fails too often.
-    fn add(&mut self, now: Timestamp, answered: u64, incident: Span) -> bool {
+    fn add(&mut self, now: Timestamp, answered: u64, incident: Span, failure: &Failure) -> bool {
         // After the clock was set back, the times of earlier failures are meaningless.
         if self.incidents == 0 || now < self.began || now.since(self.began) >= WINDOW {
             *self = RecentFailures { began: now, answered_before: answered, ..RecentFailures::default() };
@@ -224,7 +227,8 @@ impl RecentFailures {
             self.incidents += 1;
             self.last_incident = now;
         }
-        self.incidents >= INCIDENTS && self.failed >= answered.saturating_sub(self.answered_before)
+        let is_pause = *failure == Failure::Timeout && now.since(self.began) < PAUSE;
+        self.incidents >= INCIDENTS && !is_pause && self.failed >= answered.saturating_sub(self.answered_before)
     }
 }
 
@@ -269,12 +273,31 @@ mod tests {
         breaker.record_failure(SHARD, &Failure::Timeout, now, INCIDENT, COOL_DOWN)
     }
 
+    fn refuse(breaker: &Breaker, now: Timestamp) -> bool {
+        breaker.record_failure(SHARD, &Failure::Refused("no".to_owned()), now, INCIDENT, COOL_DOWN)
+    }
+
     fn opened(now: Timestamp) -> Breaker {
         let breaker = Breaker::default();
         for failed in 0..5 {
-            assert_eq!(fail(&breaker, now.before(Span::from_micros((4 - failed) * 8_000))), failed == 4);
+            assert_eq!(refuse(&breaker, now.before(Span::from_micros((4 - failed) * 8_000))), failed == 4);
         }
         breaker
+    }
+
+    #[test]
+    fn calls_without_an_answer_open_it_after_a_quarter_of_a_second() {
+        let breaker = Breaker::default();
+        let opened = (0..100).find(|at| fail(&breaker, START.after(Span::from_micros(at * 8_000))));
+        assert_eq!(opened, Some(32), "256 ms after the first");
+        // Pauses of 200 ms, and four times as many answers after each.
+        let breaker = Breaker::default();
+        for pause in 0..50 {
+            for at in 0..25 {
+                assert!(!fail(&breaker, START.after(Span::from_micros(pause * 400_000 + at * 8_000))), "{pause} {at}");
+            }
+            (0..100).for_each(|_| breaker.record_answer());
+        }
     }
 
     #[test]
@@ -311,9 +334,9 @@ mod tests {
         let long_ago = START.before(Span::from_secs(3_600));
         assert_eq!(opened(START).due(long_ago), Some(SHARD));
         let breaker = Breaker::default();
-        (0..4).for_each(|failed| assert!(!fail(&breaker, START.after(Span::from_micros(failed * 8_000)))));
+        (0..4).for_each(|failed| assert!(!refuse(&breaker, START.after(Span::from_micros(failed * 8_000)))));
         for failed in 0..5u64 {
-            assert_eq!(fail(&breaker, long_ago.after(Span::from_micros(failed * 8_000))), failed == 4);
+            assert_eq!(refuse(&breaker, long_ago.after(Span::from_micros(failed * 8_000))), failed == 4);
         }
     }
 

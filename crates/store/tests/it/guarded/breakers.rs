@@ -58,7 +58,7 @@ async fn the_impatience_of_callers_is_no_failure() {
     let (server, deny) = (Server::new(1), Rule::ten(OnFailure::Deny));
     server.node(0).set_fault(ShardFault::Stalled);
     for (timeout, circuit) in [(6_000, Circuit::Closed), (20_000, Circuit::Open)] {
-        for _ in 0..20 {
+        for _ in 0..40 {
             let hasty = Claim { timeout: Some(Span::from_micros(timeout)), ..claim([deny.take("x", 1)]) };
             assert!(!server.settle(&hasty).await.readings[0].admits);
             skip(server.shards.clock(), 10 * MS);
