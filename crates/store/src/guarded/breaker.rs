@@ -24,6 +24,8 @@ const WINDOW: Span = Span::from_secs(1);
 const PAUSE: Span = Span::from_micros(250_000);
 /// A breaker also opens if all calls failed for this time …
 const OUTAGE: Span = Span::from_secs(1);
+/// … or for this time, if they failed because this process was not scheduled …
+const LATE_OUTAGE: Span = Span::from_secs(5);
 /// … with no more than this time between two failures. Longer ago says nothing about now.
 const MAX_GAP: Span = Span::from_secs(10);
 /// The maximum length of a stored error, in characters.
@@ -142,7 +144,7 @@ impl Breaker {
         }
         self.circuit.store(SUSPICIOUS, Ordering::Release);
         let answered = self.answered.load(Ordering::Relaxed);
-        let is_outage = history.outage.add(now, answered);
+        let is_outage = history.outage.add(now, answered, failure);
         // A late failure says nothing about the shard, except that there was no answer.
         let is_failing = *failure != Failure::Late && history.recent.add(now, answered, incident, failure);
         let opens = is_outage || is_failing;
@@ -234,12 +236,12 @@ impl RecentFailures {
 
 impl Outage {
     /// Adds a failure and returns whether there has been no answer for too long.
-    fn add(&mut self, now: Timestamp, answered: u64) -> bool {
+    fn add(&mut self, now: Timestamp, answered: u64, failure: &Failure) -> bool {
         if self.answered != answered || self.is_over(now) {
             *self = Outage { since: now, last: now, answered };
         }
         self.last = now;
-        now.since(self.since) >= OUTAGE
+        now.since(self.since) >= if *failure == Failure::Late { LATE_OUTAGE } else { OUTAGE }
     }
 
     fn is_over(&self, now: Timestamp) -> bool {
@@ -377,8 +379,11 @@ mod tests {
             breaker.record_answer();
         }
         let breaker = Breaker::default();
-        let opened = (0..100).find(|at| late(&breaker, at * 20_000));
-        assert_eq!(opened, Some(50), "after a second without any answer");
+        let opened = (0..1_000).find(|at| late(&breaker, at * 20_000));
+        assert_eq!(opened, Some(250), "after five seconds without any answer");
+        let breaker = Breaker::default();
+        assert!((0..200).all(|at| !late(&breaker, at * 20_000)));
+        assert!(fail(&breaker, START.after(Span::from_secs(4))), "the shard has not answered in four seconds either");
     }
 
     #[test]
