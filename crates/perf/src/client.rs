@@ -40,11 +40,26 @@ impl RawClient {
 
     /// Sends bytes, and waits until `end` finds the end of the response in what was received.
     pub(crate) async fn call(&mut self, request: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> io::Result<()> {
+        let length = self.exchange(request, end).await?;
+        self.received.drain(..length);
+        Ok(())
+    }
+
+    /// The same, and returns the response.
+    pub(crate) async fn call_for(
+        &mut self,
+        request: &[u8],
+        end: impl Fn(&[u8]) -> Option<usize>,
+    ) -> io::Result<Vec<u8>> {
+        let length = self.exchange(request, end).await?;
+        Ok(self.received.drain(..length).collect())
+    }
+
+    async fn exchange(&mut self, request: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> io::Result<usize> {
         self.stream.write_all(request).await?;
         loop {
             if let Some(length) = end(&self.received) {
-                self.received.drain(..length);
-                return Ok(());
+                return Ok(length);
             }
             if self.stream.read_buf(&mut self.received).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

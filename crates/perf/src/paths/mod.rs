@@ -49,6 +49,11 @@ pub(crate) const ALL: &[MeasuredPath] = &[
     },
     MeasuredPath { name: "gRPC check on a connection", iterations: 2_000, prepare: wires::grpc },
     MeasuredPath { name: "HTTP check on a connection", iterations: 2_000, prepare: wires::http },
+    MeasuredPath {
+        name: "HTTP check with a receipt, and its settlement",
+        iterations: 1_000,
+        prepare: wires::settlements,
+    },
     MeasuredPath { name: "RESP throttle on a connection, 16 in a batch", iterations: 500, prepare: wires::resp },
     MeasuredPath { name: "Redis codec, one limit", iterations: 5_000, prepare: redis_codec::one_limit },
     MeasuredPath { name: "Redis codec, four limits", iterations: 5_000, prepare: redis_codec::four_limits },

@@ -62,6 +62,31 @@ pub(crate) fn http_on(server: &Rc<Server>, http: &Arc<Http>, callers: &[String])
     })
 }
 
+/// A check that returns a receipt, and the settlement of that receipt.
+pub(super) fn settlements() -> Iteration {
+    const RECEIPT: &[u8] = b"\"receipt\":\"";
+    let server = Server::new();
+    let mut client = server.connect(&server.http());
+    let checks: Vec<Vec<u8>> =
+        callers().iter().map(|caller| post("check", &check_body(caller, ",\"receipt\":true"))).collect();
+    let mut next = 0;
+    Box::new(move || {
+        next = (next + 1) % checks.len();
+        let settled = server.runtime.block_on(async {
+            let response = client.call_for(&checks[next], http1_end).await?;
+            let receipt =
+                memchr::memmem::find(&response, RECEIPT).map_or(&[][..], |at| &response[at + RECEIPT.len()..]);
+            let receipt = receipt.split(|byte| *byte == b'"').next().unwrap_or_default();
+            let body = format!(r#"{{"receipt":"{}","cost":1}}"#, String::from_utf8_lossy(receipt));
+            client.call_for(&post("settle", &body), http1_end).await
+        });
+        assert!(
+            settled.as_ref().is_ok_and(|response| response.starts_with(b"HTTP/1.1 200")),
+            "it is settled: {settled:?}"
+        );
+    })
+}
+
 pub(super) fn resp() -> Iteration {
     let server = Server::new();
     let mut client = server.connect(&server.resp());
@@ -86,9 +111,16 @@ fn message(caller: &str) -> Vec<u8> {
 }
 
 fn check(caller: &str) -> Vec<u8> {
-    let body = format!(r#"{{"domain":"api","attributes":{{"api_key":"{caller}"}}}}"#);
+    post("check", &check_body(caller, ""))
+}
+
+fn check_body(caller: &str, more: &str) -> String {
+    format!(r#"{{"domain":"api","attributes":{{"api_key":"{caller}"}}{more}}}"#)
+}
+
+fn post(endpoint: &str, body: &str) -> Vec<u8> {
     format!(
-        "POST /v1/ratelimit/check HTTP/1.1\r\nhost: tollgate\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/ratelimit/{endpoint} HTTP/1.1\r\nhost: tollgate\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
