@@ -1,5 +1,5 @@
-//! The examples of the documentation: every `console` block of the README and of `docs/` runs, and its output is compared. The form
-//! of the blocks is described in `docs/README.md`.
+//! The examples of the documentation: every `console` block of the README, of `docs/` and of `docs/guides/` runs, and its output is
+//! compared. The form of the blocks is described in `docs/README.md`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tollgate_testing::machine;
 
+/// How many pages run at the same time. Most commands need a server, so each page has one.
+const MAX_PAGES: usize = 12;
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Represents text that the page omits.
@@ -41,7 +44,8 @@ enum Step {
 #[test]
 fn console_examples_have_the_documented_output() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = ["docs", "docs/guides"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let pages = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = pages.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
     pages.push(root.join("README.md"));
     pages.sort();
@@ -52,14 +56,16 @@ fn console_examples_have_the_documented_output() {
         (commands, run(&steps).into_iter().map(|what| format!("{name}:{what}")).collect::<Vec<_>>())
     };
     machine::share();
-    // Most commands need a server.
+    let waiting = Mutex::new(pages.iter());
+    let next = || waiting.lock().unwrap().next();
     let pages: Vec<(usize, Vec<String>)> = thread::scope(|scope| {
-        let running: Vec<_> = pages.iter().map(|page| scope.spawn(|| examples(page))).collect();
-        running.into_iter().map(|page| page.join().unwrap()).collect()
+        let work = || std::iter::from_fn(next).map(|page| examples(page)).collect::<Vec<_>>();
+        let running: Vec<_> = (0..MAX_PAGES).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|results| results.join().unwrap()).collect()
     });
     let commands: usize = pages.iter().map(|(commands, _)| commands).sum();
     let wrong: Vec<String> = pages.into_iter().flat_map(|(_, wrong)| wrong).collect();
-    assert!(commands > 60, "there are only {commands} commands: are the blocks not found?");
+    assert!(commands > 120, "there are only {commands} commands: are the blocks not found?");
     assert!(wrong.is_empty(), "{} of {commands} examples are wrong:\n\n{}\n", wrong.len(), wrong.join("\n\n"));
 }
 
