@@ -1,6 +1,7 @@
 //! The examples of the documentation: every `console` block of the README, of `docs/` and of `docs/guides/` runs, and its output is
 //! compared. The form of the blocks is described in `docs/README.md`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -378,14 +379,16 @@ fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 /// Ports with as many digits as those of the pages, so that columns stay aligned.
 fn free_ports() -> [u16; PORTS.len()] {
-    // All are bound until all are found, so that they differ.
-    let mut open = Vec::new();
-    while open.len() < PORTS.len() {
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", fastrand::u16(2_000..10_000))) {
-            open.push(listener);
+    // Each is used once: another page could bind it before the server does.
+    static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    std::array::from_fn(|_| {
+        loop {
+            let port = fastrand::u16(2_000..10_000);
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() && USED.lock().unwrap().insert(port) {
+                return port;
+            }
         }
-    }
-    std::array::from_fn(|at| open[at].local_addr().unwrap().port())
+    })
 }
 
 /// Drops empty lines at the end.
