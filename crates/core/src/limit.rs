@@ -141,6 +141,18 @@ impl Limit {
         }
     }
 
+    /// The time in which the quota is replenished: the period, or for a bucket the time in which its burst refills.
+    pub fn refill_time(&self) -> Span {
+        let period = self.period.span();
+        match self.algorithm {
+            Algorithm::Bucket { burst, .. } if burst != self.amount && self.amount > 0 => {
+                let micros = u128::from(burst) * u128::from(period.as_micros());
+                Span::from_micros(u64::try_from(micros.div_ceil(u128::from(self.amount))).unwrap_or(u64::MAX))
+            }
+            _ => period,
+        }
+    }
+
     /// The same limit with another amount. A bucket's burst changes in proportion (rounded up). An amount that is too
     /// large to count becomes the maximum.
     #[must_use]

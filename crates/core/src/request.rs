@@ -74,7 +74,12 @@ impl<'a> Descriptor<'a> {
     }
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// The names of its attributes, descriptor by descriptor.
+    pub fn attribute_names(&self) -> impl Iterator<Item = &'a str> {
+        self.descriptors.iter().flat_map(|descriptor| descriptor.entries).map(|(name, _)| *name)
+    }
+
     /// The maximum number of descriptors in a request.
     pub const MAX_DESCRIPTORS: usize = 64;
     /// The maximum number of entries in a descriptor.

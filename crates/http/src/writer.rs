@@ -78,6 +78,16 @@ impl WrittenResponse {
         self.status
     }
 
+    /// The headers, without those of the body.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static HeaderName, &[u8])> {
+        self.fields.iter().map(|(name, range)| (*name, &self.buffer[range.clone()]))
+    }
+
+    /// The body, and its type if it has one.
+    pub fn body(&self) -> (Option<&'static HeaderValue>, &[u8]) {
+        (self.content_type, &self.buffer[self.body..])
+    }
+
     /// Appends the response as a message of HTTP/1.1. `date` is an IMF-fixdate.
     pub fn write_http1(&self, date: &[u8], end: ConnectionEnd, out: &mut Vec<u8>) {
         out.reserve(self.buffer.len() + 64 * (self.fields.len() + 4));

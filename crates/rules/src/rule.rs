@@ -10,6 +10,7 @@ use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
+use crate::scope::ENDPOINT;
 use crate::tenants::Selector;
 use other_scopes::OtherScopes;
 
@@ -23,6 +24,8 @@ pub struct Rule {
     pub(crate) key: SmallVec<[CompiledKeyPart; 2]>,
     /// The attributes of `key`, for display.
     pub(crate) key_names: Box<[Box<str>]>,
+    /// Whether it has a condition on the endpoint.
+    pub(crate) is_for_endpoint: bool,
     pub(crate) clauses: Vec<(Attribute, Test)>,
     pub(crate) cost: CompiledCost,
     pub(crate) mode: RuleMode,
@@ -171,6 +174,7 @@ impl Rule {
             })
             .collect();
         compiled.key_names = rule.key.iter().map(|part| part.attribute.as_str().into()).collect();
+        compiled.is_for_endpoint = rule.clauses.iter().any(|clause| clause.attribute == ENDPOINT);
         compiled.clauses =
             rule.clauses.iter().map(|clause| (names.number(&clause.attribute), clause.test.clone())).collect();
         compiled.cost = match &rule.cost {
@@ -208,6 +212,7 @@ impl Rule {
             name: name.into(),
             key: SmallVec::new(),
             key_names: Box::default(),
+            is_for_endpoint: false,
             clauses: Vec::new(),
             cost: CompiledCost::Request,
             mode: terms.mode,

@@ -258,6 +258,12 @@ impl Domain {
         self.attributes.get(attribute).is_some()
     }
 
+    /// Whether a rule of the list or of the tree reads this attribute.
+    pub fn knows(&self, attribute: &str) -> bool {
+        let in_tree = |rule: &Rule| rule.path.iter().any(|(name, _)| name == attribute);
+        self.reads(attribute) || self.rules.iter().any(in_tree)
+    }
+
     /// Whether some limit refuses when it can't be counted.
     fn refuses_undecided(&self) -> bool {
         let refuses = |terms: &TierTerms| terms.cap.is_some() && terms.on_failure == OnFailure::Deny;

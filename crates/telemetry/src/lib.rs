@@ -10,7 +10,9 @@ mod log_throttle;
 mod masked;
 pub mod metrics;
 pub mod trace;
+mod unmatched;
 
 pub use health::Health;
 pub use log_throttle::LogThrottle;
 pub use masked::Masked;
+pub use unmatched::UnmatchedChecks;

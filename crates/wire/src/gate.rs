@@ -174,6 +174,10 @@ impl Gate {
         if not_held > 0 {
             metrics.not_held.inc_by(not_held.into());
         }
+        if decision.is_unmatched() {
+            let domain = decision.domain();
+            metrics.unmatched(domain.name(), || request.attribute_names().filter(|name| !domain.knows(name)));
+        }
         if decision.bad_costs() > 0 {
             metrics.repaired(Repair::BadCost);
         }

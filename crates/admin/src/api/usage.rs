@@ -39,9 +39,10 @@ pub(super) async fn show(
         }
         let (amount, remaining) = (counter.limit.amount(), counter.reading.remaining);
         let one = json!({
-            // The capacity of a bucket may exceed its limit per period.
             "used": counter.limit.quota().saturating_sub(remaining),
             "limit": amount,
+            // The capacity of a bucket may differ from its amount per period.
+            "burst": counter.limit.quota(),
             "remaining": remaining,
             "rule": name.name,
             "resolved_by": counter.by.name(),

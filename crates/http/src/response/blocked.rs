@@ -28,12 +28,14 @@ pub fn is_marked(decision: &Decision) -> bool {
 }
 
 /// Writes the body of a refusal.
-pub(super) fn write_body(out: &mut Vec<u8>, status: StatusCode, denial: &Denial<'_>) {
+pub(super) fn write_body(out: &mut Vec<u8>, status: Option<StatusCode>, denial: &Denial<'_>) {
     const DETAIL: &[u8] = br#""Requests from this caller are blocked.""#;
     out.extend_from_slice(
         br#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal usage detected""#,
     );
-    number_member(out, "status", status.as_u16().into());
+    if let Some(status) = status {
+        number_member(out, "status", status.as_u16().into());
+    }
     out.extend_from_slice(br#","detail":"#);
     out.extend_from_slice(DETAIL);
     out.extend_from_slice(br#","violated-policies":[],"allowed":false"#);

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use tollgate_core::{Algorithm, Limit};
+use tollgate_core::{Algorithm, Limit, Span};
 
-/// The window of a limit: `1m`, `30s`, `1d`; the calendar unit, such as `month`; `concurrent` for limits of requests in
-/// flight.
+/// The window of a limit: `1m`, `30s`, `1d`; for a bucket the time in which its burst refills; the calendar unit, such as
+/// `month`; `concurrent` for limits of requests in flight.
 pub fn window(limit: &Limit) -> Cow<'static, str> {
     const UNITS: [(&str, u64); 6] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
@@ -15,10 +15,23 @@ pub fn window(limit: &Limit) -> Cow<'static, str> {
     if let Some(calendar) = limit.period().as_calendar() {
         return Cow::Borrowed(calendar.unit().name());
     }
-    let micros = limit.period().span().as_micros();
+    let micros = rounded_refill_time(limit).as_micros();
     let whole = UNITS.into_iter().find(|(_, length)| micros.is_multiple_of(*length));
     let (unit, length) = whole.unwrap_or(("us", 1));
     Cow::Owned(format!("{}{unit}", micros / length))
+}
+
+/// The time in which the quota of a limit is replenished. That of a bucket whose burst is not its amount is rounded up to
+/// whole seconds, or below a second to milliseconds.
+pub(super) fn rounded_refill_time(limit: &Limit) -> Span {
+    const MILLISECOND: u64 = 1_000;
+    const SECOND: u64 = 1_000_000;
+    let time = limit.refill_time();
+    if limit.quota() == limit.amount() {
+        return time;
+    }
+    let unit = if time.as_micros() < SECOND { MILLISECOND } else { SECOND };
+    Span::from_micros(time.as_micros().div_ceil(unit).saturating_mul(unit))
 }
 
 /// Whether an attribute describes the request, not the caller: its values are not secret.

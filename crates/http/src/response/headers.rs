@@ -1,13 +1,15 @@
 //! Response headers, in every enabled dialect.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use http::HeaderName;
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 use tollgate_core::calendar::CalendarUnit;
-use tollgate_core::{Algorithm, Limit, Reading, Source, Timestamp, Wait};
+use tollgate_core::{Algorithm, Limit, Reading, Request, Source, Timestamp, Wait};
 use tollgate_rules::model::Headers;
 
-use super::{Dialects, Jitter};
+use super::{Dialects, Jitter, display};
 use crate::writer::{ResponseWriter, field_text, number, plain_text};
 use tollgate::{Decision, Outcome};
 
@@ -128,7 +130,8 @@ pub fn reset_at(reading: &Reading, at: Timestamp) -> Option<u64> {
     known.then(|| at.after(reading.reset_after).as_micros().div_ceil(1_000_000))
 }
 
-/// The window in whole seconds, if the limit has one. A calendar period counts with its longest length.
+/// The window in whole seconds, if the limit has one. A calendar period counts with its longest length, a bucket with
+/// the time in which its burst refills.
 fn window_seconds(limit: &Limit) -> Option<u64> {
     const DAY: u64 = 86_400;
     if let Some(calendar) = limit.period().as_calendar() {
@@ -139,7 +142,7 @@ fn window_seconds(limit: &Limit) -> Option<u64> {
             CalendarUnit::Year => 366 * DAY,
         });
     }
-    let micros = limit.period().span().as_micros();
+    let micros = display::rounded_refill_time(limit).as_micros();
     let is_window = limit.algorithm() != Algorithm::Concurrency && micros.is_multiple_of(1_000_000);
     is_window.then_some(micros / 1_000_000)
 }
@@ -148,6 +151,7 @@ fn window_seconds(limit: &Limit) -> Option<u64> {
 pub(super) fn write(
     writer: &mut ResponseWriter,
     dialects: Dialects,
+    request: &Request<'_>,
     decision: &Decision,
     visible: &VisibleLimits<'_>,
     denial: Option<&Denial<'_>>,
@@ -157,7 +161,7 @@ pub(super) fn write(
         write_x_ratelimit(writer, dialects, decision, one);
     }
     if dialects.ratelimit && !assumed {
-        write_standard(writer, decision, visible, denial);
+        write_standard(writer, request, decision, visible, denial);
     }
     if dialects.signal && signals(decision).next().is_some() {
         writer.field(&SIGNAL, |out| {
@@ -183,12 +187,11 @@ pub fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
 }
 
 fn write_x_ratelimit(writer: &mut ResponseWriter, dialects: Dialects, decision: &Decision, one: &Outcome<'_>) {
-    let (amount, remaining) = (one.limit.amount(), one.reading.remaining);
+    let (quota, remaining) = (one.limit.quota(), one.reading.remaining);
     if dialects.x_ratelimit {
-        writer.field(&LIMIT, |out| number(out, amount));
+        writer.field(&LIMIT, |out| number(out, quota));
         writer.field(&REMAINING, |out| number(out, remaining));
-        // The burst of a bucket may leave more than the amount.
-        writer.field(&USED, |out| number(out, amount.saturating_sub(remaining)));
+        writer.field(&USED, |out| number(out, quota.saturating_sub(remaining)));
         if let Some(at) = reset_at(one.reading, decision.at()) {
             writer.field(&RESET, |out| number(out, at));
         }
@@ -196,7 +199,7 @@ fn write_x_ratelimit(writer: &mut ResponseWriter, dialects: Dialects, decision: 
     if dialects.policy {
         writer.field(&X_POLICY, |out| {
             out.push(b'"');
-            number(out, amount);
+            number(out, quota);
             write_parameter(out, b";w=", window_seconds(one.limit));
             out.push(b'"');
         });
@@ -214,6 +217,7 @@ fn write_x_ratelimit(writer: &mut ResponseWriter, dialects: Dialects, decision: 
 /// Draft 11 of the IETF `RateLimit` fields. A later draft with other parameter names would be another function.
 fn write_standard(
     writer: &mut ResponseWriter,
+    request: &Request<'_>,
     decision: &Decision,
     visible: &VisibleLimits<'_>,
     denial: Option<&Denial<'_>>,
@@ -222,9 +226,9 @@ fn write_standard(
     writer.field(&POLICY, |out| {
         write_policy(out, tightest);
         let mut listed: SmallVec<[(usize, u64); MAX_POLICIES]> = SmallVec::new();
-        listed.push((tightest.rule.number(), tightest.limit.amount()));
+        listed.push((tightest.rule.number(), tightest.limit.quota()));
         for other in decision.outcomes().filter(Outcome::is_enforced) {
-            let same = (other.rule.number(), other.limit.amount());
+            let same = (other.rule.number(), other.limit.quota());
             if listed.len() < MAX_POLICIES && other.rule.headers() != Headers::Hidden && !listed.contains(&same) {
                 listed.push(same);
                 out.extend_from_slice(b", ");
@@ -244,12 +248,25 @@ fn write_standard(
         field_text(out, one.rule.name());
         write_parameter(out, b";r=", Some(one.reading.remaining));
         write_parameter(out, b";t=", t.filter(|seconds| *seconds > 0));
+        write_partition(out, request, one);
     });
+}
+
+/// Writes the partition key: which of the rule's counters the numbers are of. It is an opaque digest of the key's values,
+/// the same on every server.
+fn write_partition(out: &mut Vec<u8>, request: &Request<'_>, one: &Outcome<'_>) {
+    let Some(digest) = one.rule.partition_of(request, one.touches) else { return };
+    out.extend_from_slice(b";pk=:");
+    let mut encoded = [0; 12];
+    if let Ok(length) = BASE64.encode_slice(digest.to_be_bytes(), &mut encoded) {
+        out.extend_from_slice(&encoded[..length]);
+    }
+    out.push(b':');
 }
 
 fn write_policy(out: &mut Vec<u8>, one: &Outcome<'_>) {
     field_text(out, one.rule.name());
-    write_parameter(out, b";q=", Some(one.limit.amount()));
+    write_parameter(out, b";q=", Some(one.limit.quota()));
     if one.limit.algorithm() == Algorithm::Concurrency {
         out.extend_from_slice(b";qu=\"concurrent-requests\"");
     }

@@ -13,13 +13,15 @@ use crate::problem::PROBLEM_JSON;
 use crate::writer::{ResponseWriter, WrittenResponse, json_part, json_text, member, number, number_member};
 use tollgate::{Decision, Outcome};
 
-/// How much of a 200 response's body is written.
+/// What of a response is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The whole decision.
     Full,
-    /// No body: proxies read the status and the headers only.
+    /// No body if the request passes: proxies read the status and the headers only.
     HeadersOnly,
+    /// The same for a gateway that chooses the status of refusals itself: bodies do not have it.
+    ChosenStatus,
 }
 
 /// What a response needs besides the decision.
@@ -41,6 +43,11 @@ const MAX_ENDPOINT_BYTES: usize = 256;
 /// The largest number of policies in a refusal.
 const MAX_VIOLATED: usize = 16;
 
+/// The first members of a problem.
+const QUOTA_EXCEEDED: &[u8] =
+    br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded""#;
+const REDUCED_CAPACITY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity""#;
+
 /// The response to a decided request.
 pub fn respond(
     style: &ResponseStyle,
@@ -53,25 +60,31 @@ pub fn respond(
     let mut writer = ResponseWriter::new();
     let visible = VisibleLimits::new(decision);
     let denial = Denial::new(decision, style.jitter).filter(|_| !passes);
-    headers::write(&mut writer, style.dialects, decision, &visible, denial.as_ref());
+    headers::write(&mut writer, style.dialects, request, decision, &visible, denial.as_ref());
     if matches!(decision.replay(), Replay::Again { .. }) {
         writer.field(&REPLAYED, |out| out.extend_from_slice(b"true"));
     }
     if blocked::is_marked(decision) {
         writer.field(&blocked::MARKED, |out| out.extend_from_slice(blocked::ABNORMAL_USAGE.as_bytes()));
     }
+    let written = |status| (detail != Detail::ChosenStatus).then_some(status);
     if let (Some(denial), Some(status)) = (&denial, blocked::status(decision)) {
-        return writer.finish(status, Some(&PROBLEM_JSON), |out| blocked::write_body(out, status, denial));
+        return writer.finish(status, Some(&PROBLEM_JSON), |out| blocked::write_body(out, written(status), denial));
     }
     match denial {
-        None if detail == Detail::HeadersOnly => writer.finish(StatusCode::OK, None, |_| {}),
+        None if detail != Detail::Full => writer.finish(StatusCode::OK, None, |_| {}),
         None => writer.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, context, &visible, style)),
         Some(denial) if denial.is_assumed() => {
-            writer.finish(StatusCode::SERVICE_UNAVAILABLE, Some(&PROBLEM_JSON), |out| unavailable(out, &denial, level))
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            writer.finish(status, Some(&PROBLEM_JSON), |out| unavailable(out, written(status), &denial, level))
         }
-        Some(denial) => writer.finish(StatusCode::TOO_MANY_REQUESTS, Some(&PROBLEM_JSON), |out| {
-            refused(out, style.scope_values, request, decision, &denial, level);
-        }),
+        Some(denial) => {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            writer.finish(status, Some(&PROBLEM_JSON), |out| {
+                write_problem(out, QUOTA_EXCEEDED, written(status));
+                refused(out, style.scope_values, request, decision, &denial, level);
+            })
+        }
     }
 }
 
@@ -134,7 +147,15 @@ fn signals(out: &mut Vec<u8>, decision: &Decision) {
     out.push(b']');
 }
 
-/// Writes the body of a 429: the members of a problem, and those of a check's response.
+/// Begins a problem.
+fn write_problem(out: &mut Vec<u8>, kind: &[u8], status: Option<StatusCode>) {
+    out.extend_from_slice(kind);
+    if let Some(status) = status {
+        number_member(out, "status", status.as_u16().into());
+    }
+}
+
+/// Writes the body of a 429 from its detail on: the members of a problem, and those of a check's response.
 fn refused(
     out: &mut Vec<u8>,
     values: ScopeValues,
@@ -143,9 +164,7 @@ fn refused(
     denial: &Denial<'_>,
     level: StoreLevel,
 ) {
-    out.extend_from_slice(
-        br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,"detail":"#,
-    );
+    out.extend_from_slice(br#","detail":"#);
     write_message(out, request, denial);
     violated(out, decision, denial);
     out.extend_from_slice(br#","allowed":false"#);
@@ -158,7 +177,7 @@ fn refused(
     write_message(out, request, denial);
     retry_after(out, denial);
     if let Some(by) = denial.shown() {
-        number_member(out, "limit", by.limit.amount());
+        number_member(out, "limit", by.limit.quota());
         member(out, "window", &display::window(by.limit));
         out.extend_from_slice(br#","scope":"#);
         scope(out, values, request, by);
@@ -167,12 +186,11 @@ fn refused(
 }
 
 /// Writes the body of a 503. The counters are unknown, so it has no numbers.
-fn unavailable(out: &mut Vec<u8>, denial: &Denial<'_>, level: StoreLevel) {
+fn unavailable(out: &mut Vec<u8>, status: Option<StatusCode>, denial: &Denial<'_>, level: StoreLevel) {
     const DETAIL: &[u8] =
         br#""The limiter can't count requests at the moment, and the rules of this request refuse it in that case.""#;
-    out.extend_from_slice(
-        br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"detail":"#,
-    );
+    write_problem(out, REDUCED_CAPACITY, status);
+    out.extend_from_slice(br#","detail":"#);
     out.extend_from_slice(DETAIL);
     out.extend_from_slice(br#","violated-policies":["#);
     if let Some(label) = denial.label() {
@@ -212,7 +230,7 @@ fn retry_after(out: &mut Vec<u8>, denial: &Denial<'_>) {
 }
 
 fn numbers(out: &mut Vec<u8>, decision: &Decision, one: &Outcome<'_>) {
-    number_member(out, "limit", one.limit.amount());
+    number_member(out, "limit", one.limit.quota());
     number_member(out, "remaining", one.reading.remaining);
     if let Some(at) = headers::reset_at(one.reading, decision.at()) {
         number_member(out, "reset_at", at);

@@ -64,6 +64,6 @@ fn rule(out: &mut Vec<u8>, one: &SettledRule<'_>) {
         CounterChange::Returned(units) => number_member(out, "returned", units),
         CounterChange::Debited(units) => number_member(out, "debited", units),
     }
-    number_member(out, "limit", one.limit.amount());
+    number_member(out, "limit", one.limit.quota());
     number_member(out, "remaining", one.reading.remaining);
 }

@@ -43,6 +43,8 @@ pub(crate) enum Rollover {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'s, 'a> {
     pub(crate) charge: &'s Charge<'a>,
+    /// The name of the rule. Its counters may be identified by another text, as those of a tree are by their path.
+    pub(crate) rule: &'s str,
     /// The limit refused.
     pub(crate) refused: bool,
     /// Units over the limit.
@@ -161,7 +163,10 @@ impl CurrentMinute {
         self.totals[REFUSALS] += u64::from(observation.refused);
         self.make_room();
         let secret = self.privacy.log_secret();
-        let mut stats = KeyStats::new(KeyName::from_key(&mut self.text, &observation.charge.key, secret), &self.floor);
+        let mut stats = KeyStats::new(
+            KeyName::from_key(&mut self.text, observation.rule, &observation.charge.key, secret),
+            &self.floor,
+        );
         stats.count(observation);
         self.keys.insert(hash, stats);
     }

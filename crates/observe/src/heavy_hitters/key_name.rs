@@ -48,12 +48,12 @@ impl KeyName {
         KeyName::build(&mut String::new(), domain, rule, write, None::<fn(&mut String) -> _>)
     }
 
-    /// The name of a counter, with private values masked if there is a secret. `text` is a reusable buffer.
-    pub(crate) fn from_key(text: &mut String, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
+    /// The name of a counter of a rule, with private values masked if there is a secret. `text` is a reusable buffer.
+    pub(crate) fn from_key(text: &mut String, rule: &str, key: &Key<'_>, secret: Option<KeySecret>) -> KeyName {
         let scope = key.scope();
         let clear =
             (secret.is_some() && !scope.private().is_empty()).then_some(|text: &mut String| values(text, key, None));
-        KeyName::build(text, scope.domain(), scope.rule(), |text| values(text, key, secret), clear)
+        KeyName::build(text, scope.domain(), rule, |text| values(text, key, secret), clear)
     }
 
     /// `key` and `clear` write the key's text and return the range of the caller in it.

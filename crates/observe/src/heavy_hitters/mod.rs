@@ -244,7 +244,7 @@ fn observe<'s, 'a>(limit: &LimitEvent<'s, 'a>, domain: &'s Domain, refused: bool
         _ => Some(u32::try_from(used(limit.limit().quota(), reading.remaining)).unwrap_or(u32::MAX)),
     };
     let over = if reading.admits { 0 } else { limit.charge.units };
-    Observation { charge: limit.charge, refused, over, used, tier: tier(limit, domain) }
+    Observation { charge: limit.charge, rule: limit.rule.name(), refused, over, used, tier: tier(limit, domain) }
 }
 
 /// The tier of a limit, or its placeholder.

@@ -89,7 +89,8 @@ fn extras(settings: &ServerSettings) -> ResponseExtras {
         remaining: names.remaining.clone(),
         reset: names.reset.clone(),
     });
-    ResponseExtras { headers, metadata: settings.grpc.dynamic_metadata }
+    let client = settings.grpc.full_responses.then(|| response_style(settings));
+    ResponseExtras { client, headers, metadata: settings.grpc.dynamic_metadata }
 }
 
 fn http(
@@ -99,7 +100,9 @@ fn http(
     keys: Option<Arc<dyn AccessControl>>,
 ) -> Arc<Http> {
     let settings = foundation.settings;
-    let envoy = Arc::new(Envoy::new(gate.clone(), extras(settings)));
+    // Over /json, statuses and codes are what clients read.
+    let extras = ResponseExtras { client: None, ..extras(settings) };
+    let envoy = Arc::new(Envoy::new(gate.clone(), extras));
     HttpConfig {
         gate,
         receipts,

@@ -11,7 +11,7 @@ use super::settings::{
     ClientAuthSettings, DataSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings, ResponseHeaders,
     RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
 };
-use super::table::{DIALECTS, NORMALIZATIONS, SCOPE_VALUES, SettingKind};
+use super::table::{DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, SettingKind};
 use super::text;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
@@ -73,6 +73,7 @@ impl SettingsReader<'_> {
             max_connection_age_grace: self.time("grpc_max_connection_age_grace"),
             keepalive: self.time("grpc_keepalive"),
             keepalive_timeout: self.time("grpc_keepalive_timeout"),
+            full_responses: self.word("grpc_responses", GRPC_RESPONSES, &[true, false]),
             response_headers: self.response_headers(),
             dynamic_metadata: self.switch("grpc_dynamic_metadata"),
             auth: self.data_auth("grpc_auth"),

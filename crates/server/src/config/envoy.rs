@@ -48,6 +48,8 @@ pub(super) fn read(environment: &Environment, stronger: &Values, problems: &mut 
     layer.insert("rules", reader.rules());
     // Its files may have any name.
     layer.insert("every_file", value_from(&[], Ok("true".to_owned())));
+    // Its clients get headers only if they are enabled.
+    layer.insert("grpc_responses", value_from(&[], Ok("status".to_owned())));
     reader.tls(&mut layer, problems);
     reader.tracing(&mut layer, problems);
     // A `store` setting of Tollgate replaces its Redis, with the password.

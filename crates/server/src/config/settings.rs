@@ -114,7 +114,9 @@ pub struct GrpcSettings {
     pub keepalive: Duration,
     /// The timeout of a ping.
     pub keepalive_timeout: Duration,
-    /// `None` adds no headers to the response.
+    /// Whether clients of Envoy get the headers and the refusals that clients over HTTP get.
+    pub full_responses: bool,
+    /// The names of envoyproxy/ratelimit's headers; `None` does not add them.
     pub response_headers: Option<ResponseHeaders>,
     /// Whether the response has the metadata of rules.
     pub dynamic_metadata: bool,

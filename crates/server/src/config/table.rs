@@ -115,6 +115,8 @@ pub(super) const PREFIX: &str = "TOLLGATE_";
 /// Header dialects that report limits to clients.
 pub(super) const DIALECTS: &[&str] =
     &["x-ratelimit", "x-ratelimit-policy", "x-ratelimit-bucket", "ratelimit", "denied-by", "signal"];
+/// What clients of Envoy get.
+pub(super) const GRPC_RESPONSES: &[&str] = &["full", "status"];
 /// The forms in which values of a key are shown.
 pub(super) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 /// The formats of log lines.

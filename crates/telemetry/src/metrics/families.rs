@@ -10,6 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::UnmatchedChecks;
+
 use super::{ListenerMetrics, Repair, RulesMetrics, SnapshotMetrics, SourceCounters, TraceMetrics, WireMetrics, table};
 
 /// The values of the label `wire`.
@@ -28,6 +30,7 @@ pub(super) struct WireFamilies {
     soft_limits_passed: Family<WireLabels, Counter>,
     not_held: Family<WireLabels, Counter>,
     unknown_domain: Family<WireLabels, Counter>,
+    unmatched: Family<DomainLabels, Counter>,
     repaired: Family<RepairLabels, Counter>,
     in_flight: Family<WireLabels, Gauge>,
 }
@@ -54,6 +57,12 @@ struct DecisionLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WireLabels {
     wire: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DomainLabels {
+    pub(super) wire: &'static str,
+    pub(super) domain: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,6 +93,7 @@ impl WireFamilies {
             soft_limits_passed: Family::default(),
             not_held: Family::default(),
             unknown_domain: Family::default(),
+            unmatched: Family::default(),
             repaired: Family::default(),
             in_flight: Family::default(),
         };
@@ -96,9 +106,11 @@ impl WireFamilies {
         table::register(registry, "soft_limits_passed", by_wire.soft_limits_passed.clone());
         table::register(registry, "concurrency_not_applied", by_wire.not_held.clone());
         table::register(registry, "unknown_domain_checks", by_wire.unknown_domain.clone());
+        table::register(registry, "unmatched_checks", by_wire.unmatched.clone());
         table::register(registry, "repaired_checks", by_wire.repaired.clone());
         table::register(registry, "checks_in_flight", by_wire.in_flight.clone());
-        WIRES.into_iter().for_each(|wire| drop(by_wire.for_wire(wire)));
+        let unmatched_checks = Arc::default();
+        WIRES.into_iter().for_each(|wire| drop(by_wire.for_wire(wire, &unmatched_checks)));
         by_wire
     }
 
@@ -107,7 +119,7 @@ impl WireFamilies {
         WIRES.into_iter().map(|wire| u64::try_from(gauge(wire)).unwrap_or(0)).sum()
     }
 
-    pub(super) fn for_wire(&self, wire: &'static str) -> WireMetrics {
+    pub(super) fn for_wire(&self, wire: &'static str, unmatched_checks: &Arc<UnmatchedChecks>) -> WireMetrics {
         let decisions = |outcome, source| self.decisions.get_or_create_owned(&DecisionLabels { wire, outcome, source });
         let by_source = |outcome| SourceCounters {
             store: decisions(outcome, "store"),
@@ -128,6 +140,9 @@ impl WireFamilies {
             soft_limits_passed: self.soft_limits_passed.get_or_create_owned(&labels),
             not_held: self.not_held.get_or_create_owned(&labels),
             unknown_domain: self.unknown_domain.get_or_create_owned(&labels),
+            wire,
+            unmatched: self.unmatched.clone(),
+            unmatched_checks: unmatched_checks.clone(),
             repaired: Repair::ALL
                 .map(|repair| self.repaired.get_or_create_owned(&RepairLabels { wire, reason: repair.name() })),
             in_flight: self.in_flight.get_or_create_owned(&labels),

@@ -19,12 +19,15 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tollgate_core::{Source, Span, Timestamp};
 
-use families::{ListenerFamilies, SecondsGauge, WireFamilies};
+use families::{DomainLabels, ListenerFamilies, SecondsGauge, WireFamilies};
 use sources::MetricSources;
+
+use crate::UnmatchedChecks;
 
 pub use control::ControlMetrics;
 pub use receipts::ReceiptMetrics;
@@ -43,6 +46,7 @@ pub struct Metrics {
     control: ControlMetrics,
     log_lines_lost: Counter,
     admin_logins_failed: Counter,
+    unmatched_checks: Arc<UnmatchedChecks>,
     /// Sources whose names get the prefix.
     prefixed: MetricSources,
     /// Sources with names of their own.
@@ -69,6 +73,10 @@ pub struct WireMetrics {
     pub not_held: Counter,
     /// Checks of a domain that has no rules.
     pub unknown_domain: Counter,
+    wire: &'static str,
+    /// Checks that met no rule, by wire and domain.
+    unmatched: Family<DomainLabels, Counter>,
+    unmatched_checks: Arc<UnmatchedChecks>,
     /// By [`Repair`].
     repaired: [Counter; Repair::ALL.len()],
     in_flight: Gauge,
@@ -159,6 +167,7 @@ impl Metrics {
             control,
             log_lines_lost,
             admin_logins_failed,
+            unmatched_checks: Arc::default(),
             prefixed,
             unprefixed,
         })
@@ -176,7 +185,12 @@ impl Metrics {
 
     /// The metrics of one wire: `grpc`, `http` or `resp`.
     pub fn wire(&self, wire: &'static str) -> WireMetrics {
-        self.by_wire.for_wire(wire)
+        self.by_wire.for_wire(wire, &self.unmatched_checks)
+    }
+
+    /// Checks that met no rule, on all wires.
+    pub fn unmatched_checks(&self) -> &UnmatchedChecks {
+        &self.unmatched_checks
     }
 
     /// The metrics of one listener: a wire's, or `admin`.
@@ -237,6 +251,14 @@ impl fmt::Debug for Metrics {
 }
 
 impl WireMetrics {
+    /// Counts a check of this domain that met no rule. `unknown` lists those of its attributes that no rule reads.
+    #[cold]
+    pub fn unmatched<'a, A: Iterator<Item = &'a str>>(&self, domain: &str, unknown: impl FnOnce() -> A) {
+        let labels = DomainLabels { wire: self.wire, domain: domain.to_owned() };
+        self.unmatched.get_or_create(&labels).inc();
+        self.unmatched_checks.report(self.wire, domain, unknown);
+    }
+
     pub fn decided(&self, allowed: bool, source: Source) {
         self.decided_many(allowed, source, 1);
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tollgate::{RequestError, Span};
+use tollgate_http::response::ResponseStyle;
 use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 use crate::attributes::Undecided;
@@ -30,13 +31,15 @@ pub struct Envoy {
 /// What responses contain besides the verdict and the readings.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseExtras {
-    /// Headers for the client.
+    /// The headers for the client, and the body of refusals, in the same form as over HTTP.
+    pub client: Option<ResponseStyle>,
+    /// Headers for the client by envoyproxy/ratelimit's names.
     pub headers: Option<HeaderNames>,
     /// The `metadata` of the limits that a request passed.
     pub metadata: bool,
 }
 
-/// The names of the headers for the client.
+/// The names of envoyproxy/ratelimit's headers for the client.
 #[derive(Clone, Debug)]
 pub struct HeaderNames {
     pub limit: String,

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
+use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
 use tollgate::{Algorithm, Ask, Decision, Limit, Outcome, Request, Source, Wait};
 use tollgate_core::calendar::CalendarUnit;
-use tollgate_http::response;
+use tollgate_http::response::{self, Detail};
 use tollgate_proto::envoy::config::core::v3::HeaderValue;
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
@@ -42,9 +43,21 @@ pub(super) fn respond(
     if response::is_marked(decision) {
         response.request_headers_to_add = vec![marked()];
     }
+    if let Some(style) = &extras.client {
+        let written =
+            response::respond(style, request, decision, gate.response_context(decision), Detail::ChosenStatus);
+        response.response_headers_to_add = written.fields().map(|(name, value)| header(name.as_str(), value)).collect();
+        let (content_type, body) = written.body();
+        if let Some(content_type) = content_type {
+            response.response_headers_to_add.push(header(CONTENT_TYPE.as_str(), content_type.as_bytes()));
+            response.raw_body = body.to_vec();
+        }
+    }
     if let Some(names) = &extras.headers {
-        response.response_headers_to_add = headers(&response.statuses, names);
-        response.response_headers_to_add.extend(signal(decision));
+        response.response_headers_to_add.extend(headers(&response.statuses, names));
+        if extras.client.is_none() {
+            response.response_headers_to_add.extend(signal(decision));
+        }
     }
     if extras.metadata {
         response.dynamic_metadata = metadata(decision, gate.level());
@@ -79,7 +92,7 @@ fn status(decision: &Decision, number: usize) -> DescriptorStatus {
         Some(outcome) => DescriptorStatus {
             code,
             current_limit: Some(current_limit(&outcome)),
-            limit_remaining: if outcome.reading.admits { clamped(outcome.reading.remaining) } else { 0 },
+            limit_remaining: if outcome.reading.admits { remaining(&outcome) } else { 0 },
             // Whole seconds, rounded up: Envoy's header has only seconds.
             duration_until_reset: Some(Duration { seconds: reset_seconds(&outcome), nanos: 0 }),
             quota: None,
@@ -104,6 +117,12 @@ fn tightness(outcome: &Outcome<'_>) -> (u8, Reverse<Wait>, u64) {
         (false, _) => 2,
     };
     (rank, Reverse(outcome.reading.wait), outcome.reading.remaining)
+}
+
+/// The remaining units, at most the units of a period: the burst of a bucket may leave more, which clients would take for
+/// an error.
+fn remaining(outcome: &Outcome<'_>) -> u32 {
+    clamped(outcome.reading.remaining.min(outcome.limit.amount()))
 }
 
 fn reset_seconds(outcome: &Outcome<'_>) -> i64 {
@@ -154,26 +173,29 @@ fn headers(statuses: &[DescriptorStatus], names: &HeaderNames) -> Vec<HeaderValu
     let Some((status, limit)) = limited.min_by_key(|(status, _)| (is_ok(status), status.limit_remaining)) else {
         return Vec::new();
     };
-    let header = |key: &str, value: String| HeaderValue { key: key.to_owned(), value, ..HeaderValue::default() };
     let reset = status.duration_until_reset.as_ref().map_or(0, |reset| reset.seconds);
     vec![
-        header(&names.limit, limit.requests_per_unit.to_string()),
-        header(&names.remaining, status.limit_remaining.to_string()),
-        header(&names.reset, reset.to_string()),
+        header(&names.limit, limit.requests_per_unit.to_string().as_bytes()),
+        header(&names.remaining, status.limit_remaining.to_string().as_bytes()),
+        header(&names.reset, reset.to_string().as_bytes()),
     ]
+}
+
+/// A header of printable ASCII.
+fn header(key: &str, value: &[u8]) -> HeaderValue {
+    let value = String::from_utf8_lossy(value).into_owned();
+    HeaderValue { key: key.to_owned(), value, ..HeaderValue::default() }
 }
 
 /// The header that marks a suspicious caller for the upstream service.
 fn marked() -> HeaderValue {
-    let (key, value) = (response::MARKED.as_str().to_owned(), response::ABNORMAL_USAGE.to_owned());
-    HeaderValue { key, value, ..HeaderValue::default() }
+    header(response::MARKED.as_str(), response::ABNORMAL_USAGE.as_bytes())
 }
 
 /// The header that lists the soft limits that the request exceeded.
 fn signal(decision: &Decision) -> Option<HeaderValue> {
     let names: Vec<&str> = response::signals(decision).collect();
-    let key = response::SIGNAL.as_str().to_owned();
-    (!names.is_empty()).then(|| HeaderValue { key, value: names.join(", "), ..HeaderValue::default() })
+    (!names.is_empty()).then(|| header(response::SIGNAL.as_str(), names.join(", ").as_bytes()))
 }
 
 /// The metadata of the limits that the request passed, the first of each name; the exceeded soft limits; the delay; and

@@ -20,6 +20,7 @@ use tollgate_store::guarded::Level;
 
 use super::{Envoy, HeaderNames, InvalidRequest, ResponseExtras};
 use crate::gate::Gate;
+use tollgate_http::response::{Jitter, ResponseStyle};
 use tollgate_store::Counters;
 use tollgate_store::conformance::gated::GatedStore;
 use tollgate_telemetry::metrics::Metrics;
@@ -271,7 +272,7 @@ fn a_hidden_limit_refuses_and_says_nothing() {
 #[test]
 fn headers_are_those_of_the_tightest_descriptor() {
     let names = HeaderNames { limit: "L".to_owned(), remaining: "R".to_owned(), reset: "T".to_owned() };
-    let envoy = envoy(ResponseExtras { headers: Some(names), metadata: false }, false);
+    let envoy = envoy(ResponseExtras { client: None, headers: Some(names), metadata: false }, false);
     let headers = |descriptors: &[&str]| {
         let response = ask(&envoy, &request("test-domain", descriptors));
         let headers = response.response_headers_to_add.iter().take(2).map(|one| format!("{}={}", one.key, one.value));
@@ -285,8 +286,43 @@ fn headers_are_those_of_the_tightest_descriptor() {
 }
 
 #[test]
+fn clients_get_the_headers_and_the_refusals_of_http() {
+    let client = Some(ResponseStyle { jitter: Jitter::Off, ..ResponseStyle::default() });
+    let extras = ResponseExtras { client, headers: None, metadata: false };
+    let rules = "
+domain: d
+descriptors:
+  - {key: key, rate_limit: {name: four, unit: day, requests_per_unit: 1}}
+---
+domain: listed
+rules: [{name: bucket, key: [b], limit: 10/hour, burst: 30, algorithm: token_bucket}]
+";
+    let envoy = envoy_with(rules, extras);
+    let headers = |response: &RateLimitResponse| -> Vec<(String, String)> {
+        response.response_headers_to_add.iter().map(|one| (one.key.clone(), one.value.clone())).collect()
+    };
+    let allowed = ask(&envoy, &request("d", &["key=x"]));
+    let names: Vec<String> = headers(&allowed).into_iter().map(|(name, _)| name).collect();
+    let always = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-used", "x-ratelimit-reset"];
+    let always: Vec<&str> = always
+        .into_iter()
+        .chain(["x-ratelimit-policy", "x-ratelimit-bucket", "ratelimit-policy", "ratelimit"])
+        .collect();
+    assert_eq!((names, &allowed.raw_body[..]), (always.iter().map(ToString::to_string).collect(), &b""[..]));
+    let refused = ask(&envoy, &request("d", &["key=x"]));
+    let names: Vec<String> = headers(&refused).into_iter().map(|(name, _)| name).collect();
+    let more = ["retry-after", "x-ratelimit-denied-by", "content-type"];
+    assert_eq!(names, always.iter().chain(&more).map(ToString::to_string).collect::<Vec<_>>());
+    assert!(headers(&refused).contains(&("content-type".to_owned(), "application/problem+json".to_owned())));
+    let body: serde_json::Value = serde_json::from_slice(&refused.raw_body).unwrap();
+    assert_eq!((&body["allowed"], &body["denied_by"], body.get("status")), (&false.into(), &"four".into(), None));
+    // A unit has ten requests, and at most as many are reported as left.
+    assert_eq!(all(&ask(&envoy, &request("listed", &["b=x"]))), ["OK", "OK 10/10 HOUR bucket"]);
+}
+
+#[test]
 fn metadata_of_what_was_passed() {
-    let extras = ResponseExtras { headers: None, metadata: true };
+    let extras = ResponseExtras { client: None, headers: None, metadata: true };
     let (store, memory) = (GatedStore::new(), envoy(extras.clone(), false));
     let shared = envoy_on(crate::test_support::limiter_on(&store, ruleset()), extras, false);
     let metadata_of = |envoy: &Envoy, descriptors: &[&str]| {
@@ -315,6 +351,6 @@ fn metadata_of_what_was_passed() {
         0,
         Metrics::new().wire("grpc"),
     );
-    let busy = Envoy::new(Arc::new(busy), ResponseExtras { headers: None, metadata: true });
+    let busy = Envoy::new(Arc::new(busy), ResponseExtras { client: None, headers: None, metadata: true });
     assert_eq!(metadata_of(&busy, &["key2=x"]).as_deref(), Some("tollgate_source=shed"));
 }

@@ -61,7 +61,7 @@ async fn authorize(state: &HttpState, headers: &HeaderMap) -> Response<Full<Byte
         }
         Err(_) => return pass_uncounted(state),
     }
-    if decision.outcomes().next().is_none() && decision.unlimited().next().is_none() {
+    if decision.is_unmatched() {
         state.gate.metrics().authorize_unmatched.inc();
     }
     let context = state.gate.response_context(&decision);

@@ -160,7 +160,7 @@ impl ExplainedCounterBody {
     fn new(counter: &CounterStatus) -> ExplainedCounterBody {
         ExplainedCounterBody {
             key: counter.key.clone(),
-            limit: counter.limit.amount(),
+            limit: counter.limit.quota(),
             window: tollgate_http::response::window(&counter.limit).into_owned(),
             algorithm: counter.limit.algorithm().name().to_owned(),
             mode: counter.mode.name().to_owned(),

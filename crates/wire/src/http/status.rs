@@ -140,7 +140,7 @@ impl StatusLimit {
     fn new(rule: &RuleName, counter: &CounterStatus, at: Timestamp) -> StatusLimit {
         StatusLimit {
             name: rule.name.clone(),
-            limit: counter.limit.amount(),
+            limit: counter.limit.quota(),
             remaining: counter.reading.remaining,
             reset_at: tollgate_http::response::reset_at(&counter.reading, at),
             window: tollgate_http::response::window(&counter.limit).into_owned(),

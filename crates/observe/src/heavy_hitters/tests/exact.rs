@@ -84,7 +84,14 @@ impl Traced {
         };
         let hash = charge.key.hash(self.heavy_hitters.secret, charge.key.partition(self.heavy_hitters.secret));
         let over = u64::from(refused);
-        let observation = Observation { charge: &charge, refused, over, used: Some(used), tier: "free" };
+        let observation = Observation {
+            charge: &charge,
+            rule: charge.key.scope().rule(),
+            refused,
+            over,
+            used: Some(used),
+            tier: "free",
+        };
         self.heavy_hitters.at(minute).count(hash, observation);
         let truth = self.truth.entry(minute).or_default().entry(key).or_default();
         (truth[0], truth[1], truth[2]) = (truth[0] + 1, truth[1] + over, truth[2].max(u64::from(used)));
@@ -224,8 +231,14 @@ fn threads_lose_nothing() {
                     let (ask, mode, on_failure) = (Ask::Exactly, Mode::Enforce, OnFailure::Allow);
                     let charge = Charge { key, limit: &traced.limit, ask, units: 1, mode, on_failure, strict: false };
                     let hash = charge.key.hash(heavy_hitters.secret, charge.key.partition(heavy_hitters.secret));
-                    let observation =
-                        Observation { charge: &charge, refused: false, over: 0, used: None, tier: "free" };
+                    let observation = Observation {
+                        charge: &charge,
+                        rule: "rule",
+                        refused: false,
+                        over: 0,
+                        used: None,
+                        tier: "free",
+                    };
                     heavy_hitters.at(BEGIN + number / 20_000).count(hash, observation);
                     if number.is_multiple_of(5_000) {
                         heavy_hitters.top(RankBy::Decisions, Window::FiveMinutes, KeyFilter::default(), 9, at(BEGIN));

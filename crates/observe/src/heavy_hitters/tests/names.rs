@@ -14,7 +14,7 @@ fn name(home: Home, values: &[&str]) -> KeyName {
     if !values.is_empty() {
         key = Key::new(&scope, values.iter().map(|value| Value::Text(value)).collect());
     }
-    KeyName::from_key(&mut String::from("what was there"), &key, None)
+    KeyName::from_key(&mut String::from("what was there"), "per-user", &key, None)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn private_values_are_masked() {
     let scope = scope.with_private([false, true].into_iter().collect());
     let key = Key::new(&scope, smallvec![Value::Text("GET /"), Value::Text("sk_live_51H8mZqT9f3a")]);
     let secret = tollgate_core::KeySecret::derive(b"a secret of the fleet");
-    let name = KeyName::from_key(&mut String::new(), &key, secret);
+    let name = KeyName::from_key(&mut String::new(), "per-key", &key, secret);
     let masked = "#26f0a07cd8d2b07554bf762c1189cfe1-9f3a";
     assert_eq!((name.key(), name.caller()), (format!("GET /, {masked}").as_str(), Some(masked)));
     // Whoever may see it sees it where it was counted; elsewhere the name is the same.

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{
-    AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, NORMALIZATIONS, SCOPE_VALUES, Secrecy, Setting, SettingKind,
-    SettingScope,
+    AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, Secrecy, Setting,
+    SettingKind, SettingScope,
 };
 
 /// The maximum of settings for connections and concurrent checks.
@@ -195,6 +195,13 @@ fn grpc() -> Vec<Setting> {
         row(GROUP, "grpc_max_connection_age_grace", time(0, DAY), "1m", "How long calls in flight may take after that"),
         row(GROUP, "grpc_keepalive", time(1_000, DAY), "60s", "How often an idle connection is pinged"),
         row(GROUP, "grpc_keepalive_timeout", time(100, 3_600_000), "20s", "The timeout of a ping"),
+        row(
+            GROUP,
+            "grpc_responses",
+            SettingKind::Word(GRPC_RESPONSES),
+            "full",
+            "What clients of Envoy get: the headers that clients over HTTP get, and with a refusal Retry-After and a body; or nothing but the status",
+        ),
         row(
             GROUP,
             "grpc_response_headers",

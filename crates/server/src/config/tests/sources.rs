@@ -246,6 +246,7 @@ fn every_setting_can_be_set() {
             max_connection_age_grace: Duration::from_secs(120),
             keepalive: Duration::from_secs(5_400),
             keepalive_timeout: Duration::from_millis(250),
+            full_responses: true,
             response_headers: Some(ResponseHeaders {
                 limit: "X-Limit".to_owned(),
                 remaining: "X-Remaining".to_owned(),

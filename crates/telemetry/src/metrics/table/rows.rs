@@ -124,6 +124,9 @@ Counter tollgate_decisions_total [wire outcome source]
 Counter tollgate_bad_requests_total [wire]
     "Invalid checks, and receipts that could not be settled, answered with an error"
     "A misconfigured client: log level debug shows each request"
+Counter tollgate_unmatched_checks_total [wire domain]
+    "Checks that passed because no rule applied to them, by wire and domain"
+    "Expected for requests that are exempt. If it is most of them, clients send attributes that no rule reads: the log names them, and `tollgate explain` shows what is missing"
 Counter tollgate_authorize_unmatched_total []
     "Requests of proxies that passed because no rule applied or they were invalid: a proxy never gets an error"
     "If it is all of them, the proxy sends attributes that no rule has; `tollgate explain` shows what is missing"

@@ -66,7 +66,7 @@ fn what_clients_choose_is_no_error() {
 #[test]
 fn answers() {
     let names = HeaderNames { limit: "L".to_owned(), remaining: "R".to_owned(), reset: "T".to_owned() };
-    let envoy = envoy(ResponseExtras { headers: Some(names), metadata: true }, false);
+    let envoy = envoy(ResponseExtras { client: None, headers: Some(names), metadata: true }, false);
     let plain = write(&ask(&envoy, &request("test-domain", &["key2=value3", "key6=x"])));
     assert_eq!(plain, r#"{"overallCode":"OK","statuses":[{"code":"OK"},{"code":"OK","limitRemaining":4294967295}]}"#);
     let whole = write(&ask(&envoy, &request("test-domain", &["meta=x×3", "key4=x"])));

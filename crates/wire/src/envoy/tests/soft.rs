@@ -16,7 +16,7 @@ rules:
 
 fn envoy(metadata: bool, headers: bool) -> Envoy {
     let names = || HeaderNames { limit: "L".to_owned(), remaining: "R".to_owned(), reset: "T".to_owned() };
-    envoy_with(RULES, ResponseExtras { headers: headers.then(names), metadata })
+    envoy_with(RULES, ResponseExtras { client: None, headers: headers.then(names), metadata })
 }
 
 /// The metadata, as `/json` writes it.

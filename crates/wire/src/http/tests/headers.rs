@@ -15,9 +15,10 @@ fn parsed(text: &str) -> Option<Vec<Member>> {
         let sfv::ListEntry::Item(item) = entry else { return None };
         let name = item.bare_item.as_string()?.as_str().to_owned();
         let parameter = |(key, value): (&sfv::Key, &sfv::BareItem)| {
-            let value = match (value.as_integer(), value.as_string()) {
-                (Some(number), _) => i64::from(number).to_string(),
-                (_, Some(text)) => text.as_str().to_owned(),
+            let value = match (value.as_integer(), value.as_string(), value.as_byte_sequence()) {
+                (Some(number), _, _) => i64::from(number).to_string(),
+                (_, Some(text), _) => text.as_str().to_owned(),
+                (_, _, Some(bytes)) => bytes.escape_ascii().to_string(),
                 _ => return None,
             };
             Some((key.as_str().to_owned(), value))
@@ -74,9 +75,63 @@ async fn a_refusal_tells_who_refused_and_for_how_long() {
     ask().await;
     let reply = ask().await;
     let wait = reply.header("retry-after").unwrap().to_owned();
-    assert_eq!(field(&reply, "ratelimit"), [owned("orders", &[("r", "0"), ("t", &wait)])]);
+    let mut limits = field(&reply, "ratelimit");
+    let (partition, _) = limits[0].1.pop().unwrap();
+    assert_eq!((partition.as_str(), limits), ("pk", vec![owned("orders", &[("r", "0"), ("t", &wait)])]));
     assert_eq!(reply.header("x-ratelimit-denied-by"), Some("writes"));
     assert_eq!(reply.header("x-ratelimit-remaining"), Some("0"));
+}
+
+#[tokio::test]
+async fn a_partition_key_tells_counters_apart() {
+    const RULES: &str = "
+domain: d
+rules:
+  - {name: key, key: [api_key, address?], limit: 100/day}
+  - {name: ip, key: [remote_address], limit: 100/day}
+  - {name: all, key: [], match: {all: 'yes'}, limit: 100/day}
+";
+    let server = Server::new(RULES);
+    let partition = async |body: &str| {
+        let parameters = field(&server.check(body).await, "ratelimit").remove(0).1;
+        parameters.into_iter().find(|(name, _)| name == "pk").map(|(_, value)| value)
+    };
+    let one = partition(r#"{"api_key": "a"}"#).await;
+    assert!(one.is_some());
+    assert_eq!(partition(r#"{"api_key": "a", "other": "x"}"#).await, one);
+    assert_ne!(partition(r#"{"api_key": "b"}"#).await, one);
+    assert_ne!(partition(r#"{"api_key": "a", "address": ""}"#).await, one, "absent is not empty");
+    let network = partition(r#"{"remote_address": "2001:db8::1"}"#).await;
+    assert_eq!(partition(r#"{"remote_address": "2001:db8::2"}"#).await, network, "one counter for a network");
+    assert_eq!(partition(r#"{"all": "yes"}"#).await, None, "there is one counter only");
+}
+
+#[tokio::test]
+async fn the_numbers_of_a_bucket_are_those_of_its_burst() {
+    // Limit, burst; the advertised quota, window and window in bodies.
+    let rows = [
+        ("100/minute", 200, "q=200;w=120", "2m"),
+        ("100/minute", 100, "q=100;w=60", "1m"),
+        ("100/minute", 50, "q=50;w=30", "30s"),
+        ("3/second", 10, "q=10;w=4", "4s"),
+        ("1000/second", 10, "q=10", "10ms"),
+    ];
+    for (limit, burst, policy, window) in rows {
+        let rules =
+            format!("domain: d\nrules: [{{name: b, key: [k], limit: {limit}, burst: {burst}, algorithm: gcra}}]\n");
+        let server = Server::new(&rules);
+        let reply = server.check(r#"{"k": "x"}"#).await;
+        let number = |name: &str| reply.header(name).unwrap().parse::<u64>().unwrap();
+        let (remaining, used) = (number("x-ratelimit-remaining"), number("x-ratelimit-used"));
+        assert_eq!((number("x-ratelimit-limit"), used), (burst, burst - remaining), "{limit} {burst}");
+        assert_eq!(reply.header("ratelimit-policy").unwrap(), format!("\"b\";{policy}"));
+        let body = reply.json();
+        assert_eq!((&body["limit"], &body["remaining"]), (&burst.into(), &remaining.into()));
+        // More than ever fits, so that it is refused at any moment.
+        let body = format!(r#"{{"attributes": {{"k": "x"}}, "cost": {}}}"#, burst + 1);
+        let refused = server.check(&body).await.json();
+        assert_eq!((&refused["error"]["limit"], &refused["error"]["window"]), (&burst.into(), &window.into()));
+    }
 }
 
 #[tokio::test]
