@@ -25,6 +25,9 @@ pub struct Peek<'a> {
     pub rules: Vec<(&'a Rule, ResolvedBy)>,
     /// The rules that are left out, and why.
     pub left_out: Vec<(&'a Rule, String)>,
+    /// Whether the caller's tier is known. If requests name it, and the attributes do not have it, it is not: the limits are
+    /// those of the default tier.
+    pub is_tier_known: bool,
 }
 
 /// The entries of the path to each rule of a tree, in the order of the rules. `None` if an entry is unknown.
@@ -62,10 +65,13 @@ impl Domain {
         attributes.read(&request, &self.attributes)?;
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
-        let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new() };
+        let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new(), is_tier_known: true };
         let lookup = TenantLookup::new(context.tenants, self.digest, self.caller(&attributes));
         let tenant = Tenant::find(context.tenants, &lookup, context.now);
         let tier = self.tier(&attributes, tenant.as_ref());
+        let names_tier = |attribute| attributes.get(attribute).is_some();
+        peek.is_tier_known =
+            self.tier_from.is_none_or(names_tier) || tenant.as_ref().is_some_and(|tenant| tenant.tier().is_some());
         for (rule, path) in self.rules.iter().zip(paths) {
             let values = match rule.names().any(|name| name == caller) {
                 _ if rule.mode == RuleMode::Off => Err("it is switched off".to_owned()),
@@ -73,7 +79,12 @@ impl Domain {
                 true if rule.path.is_empty() => rule.listed_values(&attributes, self),
                 true => rule.tree_values(path.as_deref(), self, known),
             };
-            match values.and_then(|values| Ok((values, rule.cap_of(tier, self, tenant.as_ref(), context.arena)?))) {
+            let cap = || match rule.cap_of(tier, self, tenant.as_ref(), context.arena) {
+                // Another tier may have one.
+                Err(_) if !peek.is_tier_known && rule.is_by_tier => Err(rule.describe_tiers(self)),
+                cap => cap,
+            };
+            match values.and_then(|values| Ok((values, cap()?))) {
                 Ok(_) if peek.rules.len() >= Claim::MAX_CHARGES => {
                     peek.left_out.push((rule, format!("more than {} limits are not looked at", Claim::MAX_CHARGES)));
                 }
@@ -109,6 +120,20 @@ impl<'a> Peek<'a> {
 }
 
 impl Rule {
+    /// Why the caller's limit is not known without the tier, with the limit of each.
+    pub fn describe_tiers(&self, domain: &Domain) -> String {
+        let limits = domain.tiers.iter().enumerate().filter_map(|(tier, named)| {
+            let limit = self.limit(u16::try_from(tier).ok()?)?;
+            Some(format!("{} {}", named.name, limit.quota()))
+        });
+        let limits: Vec<String> = limits.collect();
+        let attribute = domain.tier_attribute().unwrap_or_default();
+        format!(
+            "its limit depends on the tier, which requests name in `{attribute}` and which has not been seen: {}",
+            limits.join(", ")
+        )
+    }
+
     /// The attributes that identify its counters.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let path = self.path.iter().map(|(key, _)| &**key);

@@ -365,6 +365,21 @@ impl Domain {
             .unwrap_or(self.default_tier)
     }
 
+    /// The attribute with which requests name the caller's tier, if they do.
+    pub fn tier_attribute(&self) -> Option<&str> {
+        self.tier_from_name.as_deref()
+    }
+
+    /// The caller of a request, and the index of the tier that the request names.
+    pub fn requested_tier<'a>(&self, request: &Request<'a>) -> Option<(&'a str, u16)> {
+        let entries = || request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
+        let value = |name: &str| entries().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let caller = value(self.entity()?)?;
+        let named = value(self.tier_attribute()?);
+        let tier = named.and_then(|name| self.tiers.iter().position(|tier| tier.name == name));
+        Some((caller, u16::try_from(tier.unwrap_or(self.default_tier)).ok()?))
+    }
+
     /// The rules of the list that may apply, in order.
     pub(crate) fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
         self.index.find(attributes, candidates);

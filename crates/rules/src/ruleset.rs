@@ -62,6 +62,7 @@ pub struct Domain {
     pub(crate) tiers: Vec<Tier>,
     pub(crate) default_tier: usize,
     pub(crate) tier_from: Option<Attribute>,
+    pub(crate) tier_from_name: Option<Box<str>>,
     /// The index of the rule that `default_rule` names.
     pub(crate) default_rule: Option<usize>,
     pub(crate) attributes: AttributeNumbers,
@@ -371,6 +372,7 @@ impl Domain {
             tiers: domain.tiers,
             default_tier: domain.default_tier,
             tier_from,
+            tier_from_name: domain.tier_from.as_deref().map(Into::into),
             default_rule,
             attributes: names,
             rules,

@@ -12,6 +12,7 @@
 //! | `receipts` | signed receipts, for sending to other processes |
 
 mod adjust;
+mod caller_tiers;
 #[cfg(feature = "control")]
 pub mod control;
 mod decision;
@@ -31,7 +32,7 @@ pub use adjust::{AdjustedCounter, Adjustment, AdjustmentReport};
 pub use decision::{Decision, Outcome};
 pub use explain::{CounterStatus, ExplainedRule, Explanation};
 pub use limiter::{Limiter, RulesError, poll_once};
-pub use peek::{CallerCounters, RuleName};
+pub use peek::{CallerCounters, RuleName, SeenTier};
 pub use receipt::Receipt;
 #[cfg(feature = "receipts")]
 pub use receipt::{KeyError, ReceiptError, ReceiptKeys};

@@ -16,11 +16,12 @@ use tollgate_core::{
 };
 use tollgate_rules::tenants::{Block, BlockAction};
 use tollgate_rules::{
-    CallerDigest, LimitArena, LoadOptions, MatchedRules, RequestError, RuleProblem, Ruleset, TenantContext, Tenants,
-    claim_id,
+    CallerDigest, Domain, LimitArena, LoadOptions, MatchedRules, RequestError, RuleProblem, Ruleset, TenantContext,
+    Tenants, claim_id,
 };
 use tollgate_store::{Clock, MemoryConfig, MemoryStore, Store, SystemClock};
 
+use crate::caller_tiers::CallerTiers;
 use crate::decision::{Decision, RulesRef};
 use crate::explain::Explanation;
 use crate::ids;
@@ -41,6 +42,8 @@ pub struct Limiter<S> {
     once_retention: Span,
     /// The clock by which overrides, emergencies and blocks begin and end.
     clock: Box<dyn Clock>,
+    /// For domains in which requests name the tier.
+    pub(crate) caller_tiers: CallerTiers,
     /// Is called for every decision.
     witness: Option<WitnessHandle>,
 }
@@ -87,6 +90,7 @@ impl<S: Store> Limiter<S> {
             store,
             once_retention: DEFAULT_ONCE_RETENTION,
             clock: Box::new(SystemClock::default()),
+            caller_tiers: CallerTiers::default(),
             witness: None,
         }
     }
@@ -254,10 +258,21 @@ impl<S: Store> Limiter<S> {
             }
             Settling::ByPolicy(source) => self.store.assume(&claim, source, settlement),
         }
+        let domain = &rules.domains()[matched.domain];
+        if domain.tier_attribute().is_some() {
+            self.remember_tier(domain, matched.domain, request);
+        }
         *verdict = reach_verdict(&claim, matched, settlement, sound, &*self.clock);
         *receipt = issue_receipt(rules, request, &claim, matched, settlement, *verdict);
         timer.finish(rules, request, &claim, matched, settlement, *verdict);
         Ok(())
+    }
+
+    /// Remembers the tier that a request names.
+    fn remember_tier(&self, domain: &Domain, number: usize, request: &Request<'_>) {
+        if let Some((caller, tier)) = domain.requested_tier(request) {
+            self.caller_tiers.record(number, caller, tier, self.clock.now());
+        }
     }
 
     /// Makes the claim idempotent. A claim without charges has nothing to repeat.

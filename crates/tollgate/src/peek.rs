@@ -1,9 +1,9 @@
 //! Peeking at one caller's counters.
 
 use smallvec::SmallVec;
-use tollgate_core::{Descriptor, Settlement, Timestamp};
+use tollgate_core::{Descriptor, Settlement, Span, Timestamp};
 use tollgate_rules::model::Headers;
-use tollgate_rules::{Domain, LimitArena, Peek, RequestError, Rule, TenantContext, TreePaths};
+use tollgate_rules::{Domain, LimitArena, Peek, RequestError, ResolvedBy, Rule, Ruleset, TenantContext, TreePaths};
 use tollgate_store::Store;
 
 use crate::explain::{CounterStatus, display_value};
@@ -19,10 +19,21 @@ pub struct CallerCounters {
     pub entity: String,
     /// The time of the readings, by the store's clock.
     pub at: Timestamp,
+    /// The tier, if requests name it, and how long ago this process saw it.
+    pub tier: Option<SeenTier>,
     /// Every counter that is keyed by the caller, in the order of the rules.
     pub counters: Vec<(RuleName, CounterStatus)>,
     /// The rules without a counter for the caller, each with the reason.
     pub left_out: Vec<(RuleName, String)>,
+}
+
+/// The tier that the last request of a caller named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenTier {
+    /// The tier's name.
+    pub name: String,
+    /// How long ago, in whole minutes.
+    pub ago: Span,
 }
 
 /// The name of a rule, and its visibility to clients.
@@ -63,13 +74,24 @@ impl<S: Store> Limiter<S> {
         let rules = self.rules();
         let domain = rules.domain(domain)?;
         let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
-        let attributes = caller_attributes(entity, caller, others);
+        let mut attributes = caller_attributes(entity, caller, others);
+        let tier = self.last_tier(&rules, domain, entity, caller, others);
+        if let (Some((tier, _)), Some(attribute)) = (tier, domain.tier_attribute()) {
+            attributes.push((attribute, tier));
+        }
         let (descriptors, arena) = ([Descriptor::new(&attributes)], LimitArena::default());
         let paths = domain.tree_paths(&attributes);
         let peek = self.peek_claim(domain, &descriptors, &paths, &arena)?;
         let mut settlement = Settlement::default();
         self.settle(&peek.claim, &mut settlement).await;
         let read = peek.rules.iter().zip(&peek.claim.charges).zip(&settlement.readings);
+        // Without the tier, the limit would be a guess.
+        let is_known = |rule: &Rule, by: ResolvedBy| peek.is_tier_known || !rule.is_by_tier() || by != ResolvedBy::Tier;
+        let unknown = peek.rules.iter().filter(|(rule, by)| !is_known(rule, *by));
+        let unknown = unknown.map(|(rule, _)| (RuleName::new(rule), rule.describe_tiers(domain)));
+        let left_out =
+            peek.left_out.iter().map(|(rule, why)| (RuleName::new(rule), why.clone())).chain(unknown).collect();
+        let read = read.filter(|(((rule, by), _), _)| is_known(rule, *by));
         let counters = read.map(|(((rule, by), charge), reading)| {
             let key = charge.key.values().iter().map(display_value).collect();
             let (limit, mode) = (charge.limit.clone(), charge.mode);
@@ -80,9 +102,29 @@ impl<S: Store> Limiter<S> {
             domain: domain.name().to_owned(),
             entity: entity.to_owned(),
             at: settlement.at,
+            tier: tier.map(|(name, ago)| SeenTier { name: name.to_owned(), ago }),
             counters: counters.collect(),
-            left_out: peek.left_out.into_iter().map(|(rule, why)| (RuleName::new(rule), why)).collect(),
+            left_out,
         }))
+    }
+
+    /// The tier that the caller's last request named, and how long ago, unless `others` has it.
+    fn last_tier<'d>(
+        &self,
+        rules: &Ruleset,
+        domain: &'d Domain,
+        entity: &str,
+        caller: &str,
+        others: &[(&str, &str)],
+    ) -> Option<(&'d str, Span)> {
+        let attribute = domain.tier_attribute()?;
+        if domain.entity() != Some(entity) || others.iter().any(|(name, _)| *name == attribute) {
+            return None;
+        }
+        let number = rules.domains().iter().position(|other| std::ptr::eq(other, domain))?;
+        let (tier, ago) = self.caller_tiers.last(number, caller, self.clock().now())?;
+        // The tiers may have changed meanwhile.
+        Some((&domain.tiers().get(usize::from(tier))?.name, ago))
     }
 
     /// The claim that peeks at a caller's counters. `paths` are the domain's tree paths for the attributes of the descriptor.

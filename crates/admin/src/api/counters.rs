@@ -217,6 +217,7 @@ async fn show_counters(
     Ok(json!({
         "api_key": caller,
         "domain": peeked.domain,
+        "tier": names::seen_tier(peeked.tier.as_ref()),
         "at": Rfc3339(peeked.at),
         "counters": counters,
         "left_out": skipped_json(left_out),
@@ -235,7 +236,7 @@ fn one(name: &RuleName, key: &[String], limit: &Limit, reading: &Reading, at: Ti
     })
 }
 
-fn skipped_json<'a>(left_out: impl Iterator<Item = &'a (RuleName, String)>) -> Vec<Value> {
+pub(super) fn skipped_json<'a>(left_out: impl Iterator<Item = &'a (RuleName, String)>) -> Vec<Value> {
     left_out.map(|(name, why)| json!({"rule": name.name, "why": why})).collect()
 }
 

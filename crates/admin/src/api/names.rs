@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate::{Algorithm, Limit, Rule, Ruleset};
+use tollgate::{Algorithm, Limit, Rule, Ruleset, SeenTier};
 use tollgate_control::RecordName;
 use tollgate_rules::{Domain, quoted};
 
@@ -122,4 +122,10 @@ pub(super) struct ListPage<T> {
     pub(super) items: Vec<T>,
     /// The `after` of the next page; `null` at the end.
     pub(super) next: Option<String>,
+}
+
+/// The tier that the caller's last request named, and how long ago this server saw it. Null if requests do not name it, or if it has not
+/// been seen.
+pub(super) fn seen_tier(tier: Option<&SeenTier>) -> Value {
+    tier.map_or(Value::Null, |tier| json!({"name": tier.name, "seen_seconds_ago": tier.ago.as_micros() / 1_000_000}))
 }

@@ -53,6 +53,8 @@ pub(super) async fn show(
     let answer = json!({
         "api_key": caller,
         "domain": domain.name(),
+        "tier": names::seen_tier(peeked.tier.as_ref()),
+        "left_out": super::counters::skipped_json(peeked.left_out.iter()),
         "current_window": window,
         "usage": Value::Object(usage),
     });

@@ -4,8 +4,8 @@ use tollgate::tenants::{
     Block, BlockAction, BlockSubject, Override, OverrideCap, Quota, QuotaStage, Selector, TimeRange,
 };
 use tollgate::{
-    Decision, Descriptor, ManualClock, ReceiptWish, Request, RequestOutcome, ResolvedBy, Span, Timestamp, Wait,
-    poll_once,
+    Decision, Descriptor, ManualClock, ReceiptWish, Request, RequestOutcome, ResolvedBy, SeenTier, Span, Timestamp,
+    Wait, poll_once,
 };
 use tollgate_core::Period;
 
@@ -162,4 +162,41 @@ fn explanations_and_peeks_show_overrides() {
     let limits: Vec<_> =
         explained.rules.iter().flat_map(|rule| &rule.counters).map(|it| (it.limit.amount(), it.by)).collect();
     assert_eq!(limits, [(1_000, ResolvedBy::Tier), (77, ResolvedBy::Override)]);
+}
+
+#[test]
+fn a_tier_that_requests_name_is_remembered_or_unknown() {
+    let (limiter, clock) = manual_limiter(
+        "
+domain: d
+entity: key
+tiers: {free: {}, pro: {}}
+tier_from: plan
+rules:
+  - {name: by-tier, key: [key], limit: {free: 10/hour, pro: 100/hour}, algorithm: fixed_window}
+  - {name: same, key: [key], limit: 50/hour, algorithm: fixed_window}
+",
+    );
+    let peek = |caller: &str, others: &[(&str, &str)]| {
+        let peeked = poll_once(limiter.peek(None, None, caller, others)).unwrap().unwrap().unwrap();
+        let limits: Vec<(String, u64)> =
+            peeked.counters.iter().map(|(rule, counter)| (rule.name.clone(), counter.limit.amount())).collect();
+        (limits, peeked.tier, peeked.left_out)
+    };
+    let named = |name: &str, amount| (name.to_owned(), amount);
+    let (limits, tier, left_out) = peek("ada", &[]);
+    assert_eq!((limits, tier), (vec![named("same", 50)], None), "no limit is guessed");
+    let why =
+        "its limit depends on the tier, which requests name in `plan` and which has not been seen: free 10, pro 100";
+    assert_eq!((left_out[0].0.name.as_str(), left_out[0].1.as_str()), ("by-tier", why));
+    poll_once(limiter.check("d", [("key", "ada"), ("plan", "pro")])).unwrap().unwrap();
+    clock.set(START.after(Span::from_secs(300)));
+    let (limits, tier, left_out) = peek("ada", &[]);
+    assert_eq!((limits, left_out), (vec![named("by-tier", 100), named("same", 50)], vec![]));
+    assert_eq!(tier, Some(SeenTier { name: "pro".to_owned(), ago: Span::from_secs(300) }));
+    // Whoever asks may know it.
+    assert_eq!(peek("ada", &[("plan", "free")]).0[0], named("by-tier", 10));
+    // A request without a tier is one of the default tier.
+    poll_once(limiter.check("d", [("key", "ada")])).unwrap().unwrap();
+    assert_eq!(peek("ada", &[]).0[0], named("by-tier", 10));
 }

@@ -73,6 +73,14 @@ async fn every_counter_of_the_caller_is_reported_and_nothing_is_taken() {
         assert_eq!(body["hidden"], 1);
         assert!(!reply.body.contains("abuse"));
     }
+    // Requests name the tier: before the first one, limits by tier are not known.
+    let unknown = summary(&server.get("/v1/ratelimit/status/other").await.json());
+    assert_eq!(unknown.0[0], ("orders".to_owned(), 2));
+    let why = |name: &str| unknown.1.iter().find(|(known, _)| known == name).map(|(_, why)| why.as_str());
+    let reason = "its limit depends on the tier, which requests name in `tier` and which has not been seen: ";
+    assert_eq!(why("per-key"), Some(format!("{reason}free 3").as_str()));
+    assert_eq!(why("only-pro"), Some(format!("{reason}pro 7").as_str()));
+    assert_eq!(server.check(r#"{"api_key": "other", "cost": 0}"#).await.status, 200);
     let body = server.get("/v1/ratelimit/status/other").await.json();
     let reset_at = &body["limits"][0]["reset_at"];
     assert_eq!(
