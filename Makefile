@@ -55,7 +55,7 @@ pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the 
 .PHONY: demo
 demo: setup dashboard-if-possible ## Start a server with example traffic
 	cargo build --release -p tollgate-server
-	@TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh
+	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh || test $$? = 130
 
 # Most tests wait for other processes, so more of them run at the same time than there are processors. With eight in each of two
 # streams the machine was so busy that connections timed out. Those that judge how long something takes run alone

@@ -3,14 +3,19 @@
 //! The counters are fresh ones in memory: the result depends on the rules alone.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use tollgate::{CounterStatus, Decision, Descriptor, Explanation, Limiter, MemoryConfig, Request, RuleMatch};
 
-use super::{EXIT_FAILURE, EXIT_USAGE, RulesArgs, print_error, request_error, write_output};
+use super::rules_args::RulesArgs;
+use super::style::{Palette, Tone};
+use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error, write_output};
 use tollgate_observe::display;
+use tollgate_rules::Domain;
+use tollgate_rules::problem::nearest;
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -20,15 +25,18 @@ pub(super) struct Explain {
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
     /// The cost of the request; 0 only peeks
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cost)]
     cost: u64,
     /// Write a JSON document
     #[arg(long)]
     json: bool,
-    /// Attributes of the request, in their order; a `+` begins another descriptor
-    #[arg(value_name = "KEY=VALUE")]
-    attributes: Vec<String>,
+    /// Attributes of the request, in their order; a `+` begins another descriptor. Without --rules, rule files come first
+    #[arg(value_name = "PATH|KEY=VALUE")]
+    arguments: Vec<String>,
 }
+
+const NO_RULES: &str =
+    "there are no rules; name their file first: `tollgate explain rules.yaml KEY=VALUE`, or write --rules PATH";
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -39,6 +47,8 @@ struct ExplainReport<'a> {
     counters: &'static str,
     allowed: bool,
     denied_by: Option<&'a str>,
+    /// Attributes that no rule uses.
+    unknown: Vec<&'a str>,
     rules: Vec<RuleReport<'a>>,
 }
 
@@ -67,14 +77,19 @@ struct CounterReport<'a> {
 
 impl Explain {
     pub(super) fn run(&self) -> ExitCode {
-        let lists = match descriptors(&self.attributes) {
+        let (paths, attributes) = self.split_arguments();
+        let lists = match descriptors(attributes) {
+            Ok(_) if paths.is_empty() => Err(NO_RULES.to_owned()),
+            lists => lists,
+        };
+        let lists = match lists {
             Ok(lists) => lists,
             Err(message) => {
                 print_error(format_args!("error: {message}"));
                 return ExitCode::from(EXIT_USAGE);
             }
         };
-        let rules = match self.rules.load() {
+        let rules = match self.rules.load(&paths) {
             Ok(rules) => rules,
             Err(code) => return code,
         };
@@ -95,12 +110,26 @@ impl Explain {
                 return ExitCode::from(EXIT_FAILURE);
             }
         };
-        let text =
-            if self.json { self.to_json(&explanation, &decision) } else { self.to_text(&explanation, &decision) };
+        let unknown = unknown_attributes(&lists, decision.domain());
+        let text = match self.json {
+            true => self.to_json(&explanation, &decision, unknown),
+            false => self.to_text(&explanation, &decision, &unknown),
+        };
         write_output(&text, 0)
     }
 
-    fn to_json(&self, explanation: &Explanation, decision: &Decision) -> String {
+    /// The rule files, and the attributes after them.
+    fn split_arguments(&self) -> (Vec<&Path>, &[String]) {
+        let is_attribute = |argument: &String| argument.contains('=') || argument == "+";
+        let files = match self.rules.rules.is_empty() {
+            true => self.arguments.iter().position(is_attribute).unwrap_or(self.arguments.len()),
+            false => 0,
+        };
+        let (files, attributes) = self.arguments.split_at(files);
+        (self.rules.paths(files.iter().map(Path::new)), attributes)
+    }
+
+    fn to_json(&self, explanation: &Explanation, decision: &Decision, unknown: Vec<&str>) -> String {
         let rules = explanation.rules.iter().zip(decision.domain().rules());
         let report = ExplainReport {
             domain: &explanation.domain,
@@ -108,6 +137,7 @@ impl Explain {
             counters: "fresh",
             allowed: decision.allowed(),
             denied_by: decision.denied_by().map(|outcome| outcome.rule.name()),
+            unknown,
             rules: rules
                 .map(|(explained, rule)| RuleReport {
                     name: &explained.name,
@@ -128,7 +158,8 @@ impl Explain {
         text
     }
 
-    fn to_text(&self, explanation: &Explanation, decision: &Decision) -> String {
+    fn to_text(&self, explanation: &Explanation, decision: &Decision, unknown: &[&str]) -> String {
+        let palette = Palette::of_stdout();
         let width = explanation.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
         let mut text = format!(
             "Domain {}, a request of cost {}, on fresh counters (independent of any running server).\n\n",
@@ -137,7 +168,8 @@ impl Explain {
         );
         // Writing to a String can't fail.
         for rule in &explanation.rules {
-            let prefix = format!("{:<9}  {:width$}  ", fate(&rule.fate), rule.name);
+            let fate = palette.paint(tone(&rule.fate), &format!("{:<9}", fate(&rule.fate)));
+            let prefix = format!("{fate}  {:width$}  ", rule.name);
             match &rule.fate {
                 RuleMatch::Misses(why) => {
                     let _ = writeln!(text, "{prefix}{why}");
@@ -152,18 +184,30 @@ impl Explain {
                 }
             }
         }
-        let _ = match (decision.denied_by(), decision.tightest()) {
+        text.push('\n');
+        for name in unknown {
+            let near = nearest(name, decision.domain().used_attributes());
+            let guess = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let note = format!("No rule knows the attribute {}{guess}", tollgate_rules::quoted(name));
+            let _ = writeln!(text, "{}", palette.paint(Tone::Unusual, &note));
+        }
+        let (tone, result) = match (decision.denied_by(), decision.tightest()) {
             (Some(denied), _) => {
-                writeln!(text, "\nThe request is refused by {}.", tollgate_rules::quoted(denied.rule.name()))
+                (Tone::Bad, format!("The request is refused by {}.", tollgate_rules::quoted(denied.rule.name())))
             }
             (None, Some(tightest)) => {
                 let (left, name) = (tightest.reading.remaining, tollgate_rules::quoted(tightest.rule.name()));
-                writeln!(text, "\nThe request is allowed; the tightest limit is {name}, with {left} left.")
+                (Tone::Good, format!("The request is allowed; the tightest limit is {name}, with {left} left."))
             }
-            (None, None) => writeln!(text, "\nThe request is allowed; no limit applies."),
+            (None, None) => (Tone::Unusual, "The request is allowed; no limit applies.".to_owned()),
         };
+        let _ = writeln!(text, "{}", palette.paint(tone, &result));
         text
     }
+}
+
+fn parse_cost(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a cost is a whole number from 0, for instance --cost 5".to_owned())
 }
 
 /// The attributes of each descriptor.
@@ -177,13 +221,44 @@ fn descriptors(attributes: &[String]) -> Result<Vec<Vec<(&str, &str)>>, String> 
             return Err("a descriptor next to `+` is empty; write KEY=VALUE before and after it".to_owned());
         }
         let pair = |text: &'_ String| match text.split_once('=') {
-            None | Some(("", _)) => Err(format!("{} is not KEY=VALUE", tollgate_rules::quoted(text))),
+            None | Some(("", _)) => Err(not_an_attribute(text)),
             Some(_) => Ok(()),
         };
         pairs.iter().try_for_each(pair)?;
         lists.push(pairs.iter().filter_map(|text| text.split_once('=')).collect());
     }
     Ok(lists)
+}
+
+fn not_an_attribute(text: &str) -> String {
+    let shown = tollgate_rules::quoted(text);
+    match text {
+        _ if text.ends_with(".yaml") || text.ends_with(".yml") => {
+            format!("{shown} is not KEY=VALUE; rule files come before the attributes, or after --rules")
+        }
+        _ => format!("{shown} is not KEY=VALUE; write for instance api_key=ada"),
+    }
+}
+
+/// The attributes of a request that no rule uses, each once. The server's own ones are known to it.
+fn unknown_attributes<'a>(lists: &[Vec<(&'a str, &str)>], domain: &Domain) -> Vec<&'a str> {
+    const OWN_PREFIX: &str = "tollgate.";
+    let mut unknown: Vec<&str> = Vec::new();
+    for (name, _) in lists.iter().flatten() {
+        let is_known = name.starts_with(OWN_PREFIX) || domain.used_attributes().any(|known| known == *name);
+        if !is_known && !unknown.contains(name) {
+            unknown.push(name);
+        }
+    }
+    unknown
+}
+
+fn tone(fate: &RuleMatch) -> Tone {
+    match fate {
+        RuleMatch::Applies => Tone::Good,
+        RuleMatch::Unlimited => Tone::Unusual,
+        RuleMatch::Misses(_) => Tone::Quiet,
+    }
 }
 
 fn fate(fate: &RuleMatch) -> &'static str {

@@ -3,22 +3,28 @@
 //! `lint`, `explain` and `replay` work on rule files. The others call the admin API of a running server. The server crate passes
 //! `serve` to [`run`].
 
+mod convert;
 mod demo;
+mod documents;
 mod explain;
+mod init;
+mod invocation;
 mod lint;
 mod remote;
 mod replay;
+mod rules_args;
+mod style;
 
 pub use remote::ENVIRONMENT_VARIABLES;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use tollgate::{LoadOptions, RequestError, RuleProblem, Ruleset};
+use clap::{ArgMatches, Parser, Subcommand};
+use tollgate::{RequestError, Ruleset};
 
+use invocation::Invocation;
 use remote::block::BlockAction;
 use remote::control::ControlAction;
 use remote::counters::CountersAction;
@@ -35,30 +41,39 @@ use remote::token::TokenAction;
 pub struct ServeCommand {
     /// Adds its flags to a command.
     pub add_flags: fn(clap::Command) -> clap::Command,
+    /// The id of its arguments without a flag, which are rule files.
+    pub paths: &'static str,
     /// The text after the flags in the help.
     pub after_help: &'static str,
     /// Runs the command with its flags.
     pub run: fn(&ArgMatches) -> ExitCode,
 }
 
-/// The name of [`ServeCommand`] on the command line.
-const SERVE: &str = "serve";
+/// The name of the program.
+const NAME: &str = "tollgate";
 
 /// A distributed rate limiter: decides for every API request whether it may pass
 ///
-/// Without a command it runs the server: `tollgate` is the same as `tollgate serve`, with the same flags.
+/// Without a command it runs the server: `tollgate` is the same as `tollgate serve`, with the same flags (`tollgate serve --help`).
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, after_help = EXAMPLES)]
+#[command(name = NAME, version, after_help = EXAMPLES, override_usage = USAGE)]
 struct Cli {}
+
+const USAGE: &str = "tollgate [FLAGS] [PATH]...   runs the server; `tollgate serve --help` lists the flags
+       tollgate COMMAND";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a first rule file: for API keys, logins, LLM tokens or Envoy
+    Init(init::Init),
     /// Check rule files: every error and warning, with its line and a remedy
     Lint(lint::Lint),
     /// Show which rules apply to a request, and why the others do not
     Explain(explain::Explain),
-    /// Replay recorded requests, one JSON object per line on standard input, at their own times
+    /// Replay recorded requests or an access log on standard input, at their own times
     Replay(replay::Replay),
+    /// Convert limits of nginx, Kong, Limitador or express-rate-limit to rules
+    Convert(convert::Convert),
     /// Manage tiers and limits of single callers, one by one or in bulk
     Quota(DomainCommand<QuotaAction>),
     /// List tiers, and move callers between them
@@ -86,38 +101,28 @@ enum Command {
     /// Show live activity of a server: decisions, rules, top keys
     #[cfg(feature = "top")]
     Top(remote::top::Top),
+    /// Print a completion script for a shell
+    Completions(documents::Completions),
+    /// Print the man page, or write the pages of all commands to a directory
+    Man(documents::ManPages),
+    /// Print the version
+    Version,
     /// Generate traffic for the demo: many callers, a noisy one, and a bad deploy
     #[command(hide = true)]
     DemoLoad(demo::DemoLoad),
 }
 
-/// The option `--rules`.
-#[derive(Debug, Args)]
-struct RulesArgs {
-    /// A rule file, or a directory of them
-    #[arg(long, value_name = "PATH")]
-    rules: PathBuf,
-    #[command(flatten)]
-    loading: LoadingArgs,
-}
-
-#[derive(Debug, Args)]
-struct LoadingArgs {
-    /// Let several files add to one domain
-    #[arg(long)]
-    merge_domains: bool,
-}
-
 const EXAMPLES: &str = "\
 Examples:
-  tollgate serve --rules rules/
-  tollgate lint rules/
-  tollgate explain --rules rules/ api_key=k1 endpoint='GET /orders'
-  tollgate replay --rules rules/ < requests.jsonl > decisions.jsonl
-  tollgate quota set abc123 --tier pro --override 'endpoint:POST /orders=500/minute'
-  tollgate usage abc123
+  tollgate init
+  tollgate rules.yaml
+  tollgate lint rules.yaml
+  tollgate explain rules.yaml api_key=ada endpoint='POST /orders'
+  tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
+  tollgate quota set ada --tier pro --override-rule orders=500/minute
+  tollgate usage ada
   tollgate top
-  tollgate why abc123 --at 14:32:17
+  tollgate why ada --at 14:32:17
 
 Exit codes:
   0  success
@@ -133,7 +138,7 @@ pub const EXIT_USAGE: u8 = 2;
 pub fn run(serve: ServeCommand) -> ExitCode {
     match Invocation::parse(serve) {
         Ok(Invocation::Serve(matches)) => (serve.run)(&matches),
-        Ok(Invocation::Other(command)) => command.run(),
+        Ok(Invocation::Other(command)) => command.run(serve),
         Err(error) => {
             // A closed output is not an error for a help text.
             let _ = error.print();
@@ -142,39 +147,17 @@ pub fn run(serve: ServeCommand) -> ExitCode {
     }
 }
 
-/// A parsed command line.
-enum Invocation {
-    /// `serve`, with its flags.
-    Serve(ArgMatches),
-    Other(Box<Command>),
-}
-
-impl Invocation {
-    fn parse(serve: ServeCommand) -> Result<Invocation, clap::Error> {
-        let matches = command(serve).try_get_matches()?;
-        match matches.subcommand() {
-            None => Ok(Invocation::Serve(matches)),
-            Some((SERVE, flags)) => Ok(Invocation::Serve(flags.clone())),
-            Some(_) => Command::from_arg_matches(&matches).map(|command| Invocation::Other(Box::new(command))),
-        }
-    }
-}
-
-/// All commands. Without one, the flags of `serve` are accepted but not shown.
-fn command(serve: ServeCommand) -> clap::Command {
-    let root = (serve.add_flags)(Cli::command()).mut_args(|flag| flag.hide(true)).args_conflicts_with_subcommands(true);
-    let serve = (serve.add_flags)(clap::Command::new(SERVE))
-        .about("Run the server: Envoy's protocol, HTTP and RESP. This is the default command")
-        .after_help(serve.after_help);
-    Command::augment_subcommands(root.subcommand(serve))
-}
-
 impl Command {
-    fn run(&self) -> ExitCode {
+    fn run(&self, serve: ServeCommand) -> ExitCode {
         match self {
+            Command::Init(init) => init.run(),
+            Command::Completions(completions) => completions.run(invocation::command(serve)),
+            Command::Man(pages) => pages.run(invocation::command(serve)),
+            Command::Version => write_output(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")), 0),
             Command::Lint(lint) => lint.run(),
             Command::Explain(explain) => explain.run(),
             Command::Replay(replay) => replay.run(),
+            Command::Convert(convert) => convert.run(),
             Command::Quota(quota) => quota.run(),
             Command::Tier(tier) => tier.run(),
             Command::Usage(usage) => usage.run(),
@@ -191,24 +174,6 @@ impl Command {
             Command::Top(top) => top.run(),
             Command::DemoLoad(load) => load.run(),
         }
-    }
-}
-
-impl RulesArgs {
-    /// Loads the rules; errors have been printed.
-    fn load(&self) -> Result<Ruleset, ExitCode> {
-        let loaded = Ruleset::load(&[&self.rules], &self.loading.options(), 1);
-        loaded.map(|(ruleset, _)| ruleset).map_err(|problems| {
-            let text: String = problems.iter().map(|problem: &RuleProblem| format!("{problem}\n")).collect();
-            print_error(text.trim_end());
-            ExitCode::from(EXIT_FAILURE)
-        })
-    }
-}
-
-impl LoadingArgs {
-    fn options(&self) -> LoadOptions {
-        LoadOptions { merge_domains: self.merge_domains, ..LoadOptions::default() }
     }
 }
 

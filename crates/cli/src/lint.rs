@@ -1,5 +1,7 @@
 //! `tollgate lint`: checks rule files.
 
+mod suggestions;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,30 +10,46 @@ use clap::Args;
 use serde::Serialize;
 use tollgate::{RuleProblem, Ruleset, Severity};
 use tollgate_rules::model::RuleMode;
-use tollgate_rules::{Domain, quoted};
+use tollgate_rules::{Domain, LoadedRules, load_paths, quoted};
 
-use super::{EXIT_FAILURE, LoadingArgs, pluralize, write_output};
+use super::rules_args::RulesArgs;
+use super::style::{Palette, Tone};
+use super::{EXIT_FAILURE, pluralize, write_output};
 
 #[derive(Debug, Args)]
 pub(super) struct Lint {
     /// Rule files, or directories of them, that are loaded together
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "rules", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Write a JSON document
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    loading: LoadingArgs,
+    rules: RulesArgs,
 }
 
 /// Domains with a warning about concurrency limits.
 const MAX_WARNED: usize = 1_000;
+
+/// The maximum number of suggestions.
+const MAX_SUGGESTED: usize = 1_000;
+
+/// The result of a check.
+#[derive(Default)]
+struct Findings {
+    /// `None` for rules with errors.
+    rules: Option<Ruleset>,
+    /// Errors and warnings.
+    problems: Vec<RuleProblem>,
+    suggestions: Vec<RuleProblem>,
+}
 
 /// The JSON document.
 #[derive(Serialize)]
 struct LintReport<'p> {
     errors: usize,
     warnings: usize,
+    suggestions: usize,
     /// Unknown for rules with errors.
     domains: Option<usize>,
     rules: Option<usize>,
@@ -50,16 +68,32 @@ struct ProblemReport<'p> {
 
 impl Lint {
     pub(super) fn run(&self) -> ExitCode {
-        let (ruleset, problems) = match Ruleset::load(&self.paths, &self.loading.options(), 1) {
-            Ok((ruleset, mut warnings)) => {
-                warnings.extend(ruleset.domains().iter().filter_map(concurrency_warning).take(MAX_WARNED));
-                (Some(ruleset), warnings)
-            }
-            Err(problems) => (None, problems),
-        };
-        let report = LintReport::new(ruleset.as_ref(), &problems);
-        let text = if self.json { report.to_json() } else { report.to_text(&problems) };
+        let findings = self.check();
+        let report = LintReport::new(&findings);
+        let text = if self.json { report.to_json() } else { report.to_text(Palette::of_stdout()) };
         write_output(&text, if report.errors == 0 { 0 } else { EXIT_FAILURE })
+    }
+
+    fn check(&self) -> Findings {
+        let paths = self.rules.paths(self.paths.iter().map(PathBuf::as_path));
+        let LoadedRules { domains, warnings: mut problems } = match load_paths(&paths, &self.rules.options()) {
+            Ok(loaded) => loaded,
+            Err(problems) => return Findings { problems, ..Findings::default() },
+        };
+        // A warning that names the entity makes the suggestion superfluous.
+        let names_entity = |at: &RuleProblem| at.remedy.contains("`entity: ");
+        let mut suggestions: Vec<RuleProblem> =
+            domains.iter().flat_map(suggestions::suggest).take(MAX_SUGGESTED).collect();
+        suggestions.retain(|one| {
+            !(names_entity(one) && problems.iter().any(|other| names_entity(other) && other.file == one.file))
+        });
+        match Ruleset::compile(domains, 1) {
+            Ok(rules) => {
+                problems.extend(rules.domains().iter().filter_map(concurrency_warning).take(MAX_WARNED));
+                Findings { rules: Some(rules), problems, suggestions }
+            }
+            Err(errors) => Findings { problems: errors.into_iter().chain(problems).collect(), ..Findings::default() },
+        }
     }
 }
 
@@ -90,14 +124,18 @@ fn concurrency_warning(domain: &Domain) -> Option<RuleProblem> {
 }
 
 impl LintReport<'_> {
-    fn new<'p>(ruleset: Option<&Ruleset>, problems: &'p [RuleProblem]) -> LintReport<'p> {
+    fn new(findings: &Findings) -> LintReport<'_> {
+        let Findings { rules, problems, suggestions } = findings;
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+        let reports = problems.iter().map(|problem| ProblemReport::new(problem, word(problem.severity)));
+        let suggested = suggestions.iter().map(|problem| ProblemReport::new(problem, SUGGESTION));
         LintReport {
             errors,
             warnings: problems.len() - errors,
-            domains: ruleset.map(|ruleset| ruleset.domains().len()),
-            rules: ruleset.map(|ruleset| ruleset.domains().iter().map(|domain| domain.rules().len()).sum()),
-            problems: problems.iter().map(ProblemReport::new).collect(),
+            suggestions: suggestions.len(),
+            domains: rules.as_ref().map(|rules| rules.domains().len()),
+            rules: rules.as_ref().map(|rules| rules.domains().iter().map(|domain| domain.rules().len()).sum()),
+            problems: reports.chain(suggested).collect(),
         }
     }
 
@@ -108,27 +146,51 @@ impl LintReport<'_> {
         text
     }
 
-    fn to_text(&self, problems: &[RuleProblem]) -> String {
+    fn to_text(&self, palette: Palette) -> String {
         let mut text = String::new();
         // Writing to a String can't fail.
-        for problem in problems {
-            let _ = writeln!(text, "{problem}");
+        for ProblemReport { severity, file, line, message, remedy } in &self.problems {
+            let place = palette.paint(Tone::Heading, &format!("{file}:{line}:"));
+            let severity = palette.paint(tone(severity), &format!("{severity}:"));
+            let _ = writeln!(text, "{place} {severity} {message}; {remedy}");
         }
         if let (Some(domains), Some(rules)) = (self.domains, self.rules) {
             let _ = write!(text, "{}, {}: ", pluralize(domains, "domain"), pluralize(rules, "rule"));
         }
-        let _ = writeln!(text, "{}, {}", pluralize(self.errors, "error"), pluralize(self.warnings, "warning"));
+        let count = |number: usize, noun: &str| {
+            let count = pluralize(number, noun);
+            if number == 0 { count } else { palette.paint(tone(noun), &count) }
+        };
+        let _ = write!(text, "{}, {}", count(self.errors, "error"), count(self.warnings, "warning"));
+        if self.suggestions > 0 {
+            let _ = write!(text, ", {}", count(self.suggestions, SUGGESTION));
+        }
+        text.push('\n');
         text
     }
 }
 
 impl ProblemReport<'_> {
-    fn new(problem: &RuleProblem) -> ProblemReport<'_> {
-        let RuleProblem { severity, file, line, message, remedy } = problem;
-        let severity = match severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
+    fn new<'p>(problem: &'p RuleProblem, severity: &'static str) -> ProblemReport<'p> {
+        let RuleProblem { file, line, message, remedy, .. } = problem;
         ProblemReport { severity, file: file.to_string(), line: *line, message, remedy }
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// The severity of suggestions, which are neither errors nor warnings.
+const SUGGESTION: &str = "suggestion";
+
+fn tone(severity: &str) -> Tone {
+    match severity {
+        "error" => Tone::Bad,
+        "warning" => Tone::Unusual,
+        _ => Tone::Quiet,
     }
 }

@@ -39,7 +39,24 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// The longest host name, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
+/// The port in remedies, unless the caller knows a better one.
+const EXAMPLE_PORT: u16 = 8081;
+
 impl Address {
+    /// Parses an address. Remedies name `example`, the usual port of the listener.
+    ///
+    /// # Errors
+    /// If the text is not an address.
+    pub fn parse(text: &str, example: u16) -> Result<Address, AddressError> {
+        if text == "off" {
+            return Ok(Address::Off);
+        }
+        match text.strip_prefix("unix:") {
+            Some(path) => parse_unix(path),
+            None => parse_tcp(text, example),
+        }
+    }
+
     /// Whether it accepts connections from every network of the machine: `0.0.0.0` or `::`.
     pub fn is_unspecified(&self) -> bool {
         match self {
@@ -67,13 +84,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        if text == "off" {
-            return Ok(Address::Off);
-        }
-        match text.strip_prefix("unix:") {
-            Some(path) => parse_unix(path),
-            None => parse_tcp(text),
-        }
+        Address::parse(text, EXAMPLE_PORT)
     }
 }
 
@@ -100,14 +111,14 @@ fn parse_unix(path: &str) -> Result<Address, AddressError> {
     Ok(Address::Unix(Path::new(path).to_owned()))
 }
 
-fn parse_tcp(text: &str) -> Result<Address, AddressError> {
+fn parse_tcp(text: &str, example: u16) -> Result<Address, AddressError> {
     let error = |remedy: &str| AddressError::new(format!("{} is not an address", quoted(text)), remedy);
-    let usual = || error("write host:port, unix:PATH or off; for instance 127.0.0.1:8081");
+    let usual = || error(&format!("write host:port, unix:PATH or off; for instance 127.0.0.1:{example}"));
     if text.len() > MAX_HOST_BYTES + ":65535".len() {
         return Err(usual());
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        return Err(error(&format!("write an IPv6 address in brackets and with a port: [{text}]:8081")));
+        return Err(error(&format!("write an IPv6 address in brackets and with a port: [{text}]:{example}")));
     }
     if text.parse::<u16>().is_ok() {
         return Err(missing_host(text, text));
@@ -117,7 +128,7 @@ fn parse_tcp(text: &str) -> Result<Address, AddressError> {
         return Err(AddressError::new(message, "write 127.0.0.1:PORT, with a port from 0 to 65535"));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(if is_host(text) { error(&format!("write the port too: {text}:8081")) } else { usual() });
+        return Err(if is_host(text) { error(&format!("write the port too: {text}:{example}")) } else { usual() });
     };
     let Ok(number) = port.parse::<u16>() else {
         return Err(if is_host(host) { error("write a port from 0 to 65535 after the colon") } else { usual() });
@@ -128,7 +139,7 @@ fn parse_tcp(text: &str) -> Result<Address, AddressError> {
     let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     match bracketed {
         Some(inner) if inner.parse::<Ipv6Addr>().is_ok() => Ok(Address::Tcp { host: inner.to_owned(), port: number }),
-        Some(_) => Err(error("write an IPv6 address between the brackets, for instance [::1]:8081")),
+        Some(_) => Err(error(&format!("write an IPv6 address between the brackets, for instance [::1]:{example}"))),
         None if host.contains(':') && host.parse::<Ipv6Addr>().is_ok() => {
             Err(error(&format!("write an IPv6 address in brackets: [{host}]:{port}")))
         }
@@ -222,6 +233,8 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(read(text), Err(format!("`{text}` {expected}")));
         }
+        let remedy = |port| Address::parse("localhost", port).unwrap_err().remedy;
+        assert_eq!(remedy(8080), "write the port too: localhost:8080");
         let brackets = read("2001:db8:1:2:3:4:5:6:80");
         assert!(brackets.unwrap_err().ends_with("write an IPv6 address in brackets: [2001:db8:1:2:3:4:5:6]:80"));
     }

@@ -2,6 +2,8 @@
 //!
 //! Each is parsed exactly, in integers, or rejected with a remedy.
 
+mod guess;
+
 use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::{Limit, LimitError, Period, Span};
 
@@ -52,12 +54,17 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Parses a limit.
+/// Parses a limit. The remedy for another spelling of a limit is the limit.
 pub fn limit(text: &str) -> Result<LimitText, TextFault> {
     let text = text.trim();
     if text.len() > MAX_TEXT_BYTES {
         return Err(not_a_limit(text));
     }
+    parse(text).map_err(|fault| guess::explain(text, fault))
+}
+
+/// Parses a limit of bounded length.
+fn parse(text: &str) -> Result<LimitText, TextFault> {
     if text.eq_ignore_ascii_case("unlimited") {
         return Ok(LimitText::Unlimited);
     }

@@ -261,8 +261,13 @@ impl Domain {
 
     /// Whether a rule of the list or of the tree reads this attribute.
     pub fn knows(&self, attribute: &str) -> bool {
-        let in_tree = |rule: &Rule| rule.path.iter().any(|(name, _)| name == attribute);
-        self.reads(attribute) || self.rules.iter().any(in_tree)
+        self.used_attributes().any(|name| name == attribute)
+    }
+
+    /// The attributes that its rules use, in both forms. Some may be repeated.
+    pub fn used_attributes(&self) -> impl Iterator<Item = &str> {
+        let in_tree = self.rules.iter().flat_map(|rule| &rule.path).map(|(key, _)| key.as_str());
+        self.attributes.iter().map(|(name, _)| name).chain(in_tree)
     }
 
     /// Whether some limit refuses when it can't be counted.

@@ -4,6 +4,7 @@
 //! repetitions by aliases. Ambiguities, such as a key that occurs twice, are errors.
 
 pub(crate) mod json;
+mod syntax;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -107,8 +108,9 @@ pub fn read(text: &str) -> Documents {
             Err(error) => {
                 let column = error.marker().col() + 1;
                 let message = format!("this is not YAML: {} (column {column})", error.info());
-                let remedy = "look for wrong indentation, an open quote or bracket, or a text that needs quotes";
-                builder.faults.push(error.marker().line().min(last), TextFault::new(message, remedy));
+                let line = error.marker().line().min(last);
+                let remedy = syntax::remedy(text, line, column, error.info());
+                builder.faults.push(line, TextFault::new(message, remedy));
                 break;
             }
         };

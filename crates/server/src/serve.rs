@@ -9,7 +9,8 @@ use tollgate_cli::{EXIT_USAGE, ServeCommand, print_error, write_output};
 use crate::{app, config};
 
 /// The command; its flags are the settings.
-pub const COMMAND: ServeCommand = ServeCommand { add_flags: config::command, after_help: SETTINGS_HELP, run };
+pub const COMMAND: ServeCommand =
+    ServeCommand { add_flags: config::command, paths: config::PATHS, after_help: SETTINGS_HELP, run };
 
 const SETTINGS_HELP: &str = "\
 Each setting can also be an environment variable (TOLLGATE_GRPC_TLS_CERT for --grpc-tls-cert) or a \

@@ -16,7 +16,7 @@ use super::{CommandError, CommandResult, ErrorResponse, print_error, write_stdou
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tollgate audit --last 20\n  \
-    tollgate audit --since 2026-11-16T00:00:00Z --kind quota --name abc123\n  \
+    tollgate audit --since 2026-11-16T00:00:00Z --kind quota --name ada\n  \
     tollgate audit --follow >> audit.jsonl")]
 pub(crate) struct Audit {
     /// The newest N entries; 50 by default

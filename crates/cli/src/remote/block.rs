@@ -14,7 +14,7 @@ use super::show;
 pub(crate) enum BlockAction {
     /// Block a caller, callers whose names match a pattern, or an address range
     #[command(after_help = "Examples:\n  \
-        tollgate block add abc123 --reason 'leaked key' --for 1h\n  \
+        tollgate block add ada --reason 'leaked key' --for 1h\n  \
         tollgate block add 192.0.2.0/24 --status 429 --reason scraping")]
     Add {
         /// A caller, a name with *, an address or a network
@@ -45,8 +45,9 @@ pub(crate) enum BlockAction {
         limit: Option<u64>,
     },
     /// Show a block
-    #[command(after_help = "Example:\n  tollgate block show abc123")]
+    #[command(after_help = "Example:\n  tollgate block show ada")]
     Show {
+        /// A caller, a name with *, an address or a network
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         who: String,
         #[command(flatten)]
@@ -55,6 +56,7 @@ pub(crate) enum BlockAction {
     /// Remove a block
     #[command(after_help = "Example:\n  tollgate block remove 192.0.2.0/24")]
     Remove {
+        /// A caller, a name with *, an address or a network
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         who: String,
         #[command(flatten)]

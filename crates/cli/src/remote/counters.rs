@@ -13,21 +13,22 @@ use super::{CommandError, CommandResult};
 #[derive(Debug, Subcommand)]
 pub(crate) enum CountersAction {
     /// Show a caller's counters
-    #[command(after_help = "Example:\n  tollgate counters show abc123 --attribute 'endpoint=POST /orders'")]
+    #[command(after_help = "Example:\n  tollgate counters show ada --attribute 'endpoint=POST /orders'")]
     Show(CounterSelection),
     /// Reset counters
-    #[command(after_help = "Example:\n  tollgate counters reset abc123 --rule per-key --reason 'ticket 4711'")]
+    #[command(after_help = "Example:\n  tollgate counters reset ada --rule per-key --reason 'ticket 4711'")]
     Reset(CounterChange),
     /// Return units
-    #[command(after_help = "Example:\n  tollgate counters credit abc123 --units 100 --reason 'our fault'")]
+    #[command(after_help = "Example:\n  tollgate counters credit ada --units 100 --reason 'our fault'")]
     Credit(UnitsChange),
     /// Take units
-    #[command(after_help = "Example:\n  tollgate counters debit abc123 --rule per-key --units 100")]
+    #[command(after_help = "Example:\n  tollgate counters debit ada --rule per-key --units 100")]
     Debit(UnitsChange),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CounterSelection {
+    /// The caller: the value of the domain's `entity`, such as an API key
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     caller: String,
     /// Only of this rule; of all rules by default

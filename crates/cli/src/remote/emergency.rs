@@ -18,11 +18,12 @@ pub(crate) enum EmergencyAction {
     /// Put an emergency in force, for an hour by default
     #[command(after_help = "Examples:\n  \
         tollgate emergency set halve --percent 50 --reason 'database overloaded'\n  \
-        tollgate emergency set orders --rule orders --limit 10/second --callers 'trial-*' --reason flood --for 15m")]
+        tollgate emergency set flood --rule orders --limit 10/second --reason flood --for 15m")]
     Set(SetEmergency),
     /// Extend an emergency
     #[command(after_help = "Example:\n  tollgate emergency renew halve --for 2h")]
     Renew {
+        /// The name of the emergency
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
         #[command(flatten)]
@@ -34,6 +35,7 @@ pub(crate) enum EmergencyAction {
     /// End an emergency
     #[command(after_help = "Example:\n  tollgate emergency end halve")]
     End {
+        /// The name of the emergency
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
     },

@@ -12,6 +12,7 @@ pub(super) mod control;
 pub(super) mod counters;
 pub(super) mod emergency;
 mod expiry;
+mod in_force;
 mod path;
 pub(super) mod quota;
 pub(super) mod resource;

@@ -18,19 +18,22 @@ use super::{CommandError, CommandResult, bulk};
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaAction {
     /// Show a caller's quota
-    #[command(after_help = "Example:\n  tollgate quota get abc123")]
+    #[command(after_help = "Example:\n  tollgate quota get ada")]
     Get {
+        /// The caller: the value of the domain's `entity`, such as an API key
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         caller: String,
     },
     /// Replace a caller's quota; what is omitted is removed
     #[command(after_help = "Examples:\n  \
-        tollgate quota set abc123 --tier pro --override 'endpoint:POST /orders=500/minute' --reason 'ticket 4711'\n  \
+        tollgate quota set ada --tier pro --reason 'ticket 4711'\n  \
+        tollgate quota set ada --override 'endpoint:POST /orders*=500/minute'\n  \
         tollgate quota set 'trial-*' --override-rule per-key=20/minute --for 30d")]
     Set(SetQuota),
     /// Delete a caller's quota: the rules apply to it as to others
-    #[command(after_help = "Example:\n  tollgate quota delete abc123")]
+    #[command(after_help = "Example:\n  tollgate quota delete ada")]
     Delete {
+        /// The caller: the value of the domain's `entity`, such as an API key
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         caller: String,
         /// Only if this is the generation of the quota
@@ -53,7 +56,8 @@ pub(crate) enum QuotaAction {
     /// Write many quotas, one JSON object per line; all are checked before the first is written
     #[command(after_help = "Examples:\n  \
         tollgate quota import quotas.jsonl --dry-run\n  \
-        tollgate quota export | tollgate quota import - --server https://other:8070 --ca ca.pem")]
+        tollgate quota export |\n    \
+        tollgate quota import - --server https://other:8070 --ca ca.pem")]
     Import {
         /// The file; - is standard input
         file: PathBuf,

@@ -10,21 +10,25 @@ use super::client::{AdminClient, ApiRequest};
 use super::quota::entity_tag;
 use super::resource::{Action, RequestBody, Resource};
 use super::show::{self, Columns};
-use super::{CommandResult, rule_file};
+use super::{CommandError, CommandResult, ErrorResponse, in_force, rule_file, write_stdout};
 use crate::pluralize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleAction {
-    /// List the rules that were written by API
-    #[command(after_help = "Example:\n  tollgate rule list --state shadow")]
+    /// List the rules in force, of files and by API
+    #[command(after_help = "Examples:\n  tollgate rule list\n  tollgate rule list --state draft")]
     List {
-        /// Only rules in this state
+        /// Only rules that were written by API, in force or not
+        #[arg(long)]
+        by_api: bool,
+        /// Only rules by API in this state
         #[arg(long, value_name = "STATE")]
         state: Option<RuleState>,
     },
-    /// Show a rule, or an old version of it
+    /// Show a rule, or an old version of a rule by API
     #[command(after_help = "Example:\n  tollgate rule get orders --version 3")]
     Get {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         /// The version
@@ -34,8 +38,10 @@ pub(crate) enum RuleAction {
     /// Write a rule that overrides the files; each write is a new version
     #[command(after_help = "Examples:\n  \
         tollgate rule set orders orders.yaml --dry-run\n  \
-        echo '{key: [api_key], limit: 100/minute}' | tollgate rule set orders - --state shadow --reason trial")]
+        echo '{key: [api_key], limit: 100/minute}' |\n    \
+        tollgate rule set orders - --state shadow --reason trial")]
     Set {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         /// One rule, in the format of rule files or the API's short form, as YAML or JSON; - is standard input
@@ -56,30 +62,37 @@ pub(crate) enum RuleAction {
     /// Delete a rule: a rule of that name in the files is in force again
     #[command(after_help = "Example:\n  tollgate rule delete orders")]
     Delete {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
     },
     /// List the versions of a rule, the newest first
     #[command(after_help = "Example:\n  tollgate rule versions orders")]
     Versions {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
     },
     /// Show the differences between two versions; by default the latest two
     #[command(after_help = "Example:\n  tollgate rule diff orders --from 1 --to 3")]
     Diff {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
+        /// The older version
         #[arg(long, value_name = "N")]
         from: Option<u64>,
+        /// The newer version
         #[arg(long, value_name = "N")]
         to: Option<u64>,
     },
     /// Restore an old version of a rule
     #[command(after_help = "Example:\n  tollgate rule rollback orders 3 --reason 'refused too many'")]
     Rollback {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
+        /// The version to restore
         version: u64,
         /// The reason, for the audit log
         #[arg(long, value_name = "TEXT")]
@@ -88,8 +101,10 @@ pub(crate) enum RuleAction {
     /// Change the state of a rule
     #[command(after_help = "Example:\n  tollgate rule state orders active --reason 'trial was fine'")]
     State {
+        /// The name of the rule
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
+        /// The new state
         state: RuleState,
         /// The reason, for the audit log
         #[arg(long, value_name = "TEXT")]
@@ -123,7 +138,7 @@ const RULES: Resource = Resource {
         ("BY", |item| show::text(&item["author"])),
         ("REASON", |item| show::text(&item["reason"])),
     ],
-    empty: "no rules were written by API; those of the files are at /admin/v1/rules",
+    empty: "no rules were written by API; `tollgate rule list` lists those in force",
 };
 
 const VERSIONS: Resource = Resource {
@@ -151,7 +166,8 @@ impl Action for RuleAction {
             show::print(client, &response, written)
         };
         match self {
-            RuleAction::List { state } => {
+            RuleAction::List { by_api: false, state: None } => in_force::list(client, domain),
+            RuleAction::List { state, .. } => {
                 RULES.list(client, &RULES.path(&[], domain).with("state", state.map(RuleState::name)), None)
             }
             RuleAction::Get { id, version } => {
@@ -160,7 +176,13 @@ impl Action for RuleAction {
                     None => RULES.path(&[id], domain),
                     Some(number) => RULES.path(&[id, "versions", number], domain),
                 };
-                show::print(client, &client.send(ApiRequest::get(path))?, to_text)
+                match client.send(ApiRequest::get(path)) {
+                    // A rule of a file has no versions.
+                    Err(CommandError::Rejected(response)) if response.code() == "not_found" && version.is_none() => {
+                        show_in_force(client, domain, id, response)
+                    }
+                    response => show::print(client, &response?, to_text),
+                }
             }
             RuleAction::Set { id, file, state, dry_run, reason, if_match } => {
                 let body = rule_file::body(id, file, state.map(RuleState::name), reason.as_deref())?;
@@ -191,6 +213,17 @@ impl Action for RuleAction {
             }
         }
     }
+}
+
+/// Shows the rules of this name that are in force; without one, the error of the server.
+fn show_in_force(client: &AdminClient, domain: Option<&str>, id: &str, error: ErrorResponse) -> CommandResult {
+    let rules = in_force::find(client, domain, id)?;
+    if rules.is_empty() {
+        return Err(CommandError::Rejected(error));
+    }
+    let text: Vec<String> =
+        rules.iter().map(|rule| if client.json { format!("{rule}\n") } else { in_force::to_text(rule) }).collect();
+    write_stdout(text.join(if client.json { "" } else { "\n" }))
 }
 
 impl RuleState {

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::client::{AdminClient, ApiRequest, ApiResponse};
 use super::path::ApiPath;
 use super::{CommandError, CommandResult, write_stdout};
+use crate::style::{Palette, Tone};
 
 /// Columns: headings, and the cell of an item.
 pub(super) type Columns = &'static [(&'static str, fn(&Value) -> String)];
@@ -32,7 +33,8 @@ impl TextTable {
     /// Lines for these items. Columns never get narrower from page to page.
     pub(super) fn lines(&mut self, items: &[Value]) -> String {
         let mut rows: Vec<Vec<String>> = Vec::with_capacity(items.len() + 1);
-        if !self.has_heading && !items.is_empty() {
+        let begins = !self.has_heading && !items.is_empty();
+        if begins {
             self.has_heading = true;
             rows.push(self.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
         }
@@ -45,12 +47,15 @@ impl TextTable {
             }
         }
         let mut text = String::new();
-        for row in rows {
+        let palette = Palette::of_stdout();
+        for (number, row) in rows.iter().enumerate() {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&self.widths) {
                 line.push_str(&format!("{cell:width$}  "));
             }
-            text.push_str(line.trim_end());
+            let line = line.trim_end();
+            let is_heading = begins && number == 0;
+            text.push_str(&if is_heading { palette.paint(Tone::Heading, line) } else { line.to_owned() });
             text.push('\n');
         }
         text

@@ -6,8 +6,7 @@ use super::client::{AdminClient, ApiRequest};
 use super::expiry::ExpiryArgs;
 use super::path::ApiPath;
 use super::resource::{Action, RequestBody, Resource};
-use super::show;
-use super::{CommandError, CommandResult};
+use super::{CommandError, CommandResult, in_force, show};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchAction {
@@ -25,6 +24,7 @@ pub(crate) enum SwitchAction {
     Set {
         /// everything, DOMAIN, or DOMAIN/RULE
         target: String,
+        /// The mode
         mode: SwitchMode,
         #[command(flatten)]
         expiry: ExpiryArgs,
@@ -76,7 +76,8 @@ impl Action for SwitchAction {
             SwitchAction::List { domain } => SWITCHES.list(client, &SWITCHES.path(&[], domain.as_deref()), None),
             SwitchAction::Set { target, mode, expiry, reason } => {
                 let body = RequestBody::new().with("mode", Some(mode.name())).with("reason", reason.as_deref());
-                let response = client.send(ApiRequest::put(switch_path(target)?).json(expiry.add_to(body)))?;
+                let request = ApiRequest::put(switch_path(target)?).json(expiry.add_to(body));
+                let response = client.send(request).map_err(|error| name_rule(client, target, error))?;
                 show::print(client, &response, |switch| {
                     let end = if switch["expires_at"].is_null() {
                         format!("`tollgate switch clear {}` clears it", show::clean(target))
@@ -102,6 +103,23 @@ impl SwitchMode {
             SwitchMode::Soft => "soft",
             SwitchMode::Enforce => "enforce",
         }
+    }
+}
+
+/// The error for an unknown domain, with the rule of that name if there is one.
+fn name_rule(client: &AdminClient, target: &str, error: CommandError) -> CommandError {
+    let CommandError::Rejected(response) = &error else { return error };
+    if response.code() != "unknown_domain" || client.json {
+        return error;
+    }
+    let rules = in_force::find(client, None, target).unwrap_or_default();
+    match rules.first().and_then(|rule| rule["domain"].as_str()) {
+        Some(domain) => CommandError::Failed(format!(
+            "there is no domain `{target}`; did you mean {domain}/{target}?",
+            target = show::clean(target),
+            domain = show::clean(domain)
+        )),
+        None => error,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_records::Rfc3339;
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -11,23 +11,26 @@ use super::path::ApiPath;
 use super::quota::QUOTAS;
 use super::resource::{Action, RequestBody};
 use super::show::{self, Columns};
-use super::{CommandError, CommandResult, ErrorResponse};
+use super::{CommandError, CommandResult, ErrorResponse, write_stdout};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TierAction {
     /// Move a caller to a tier; its overrides stay
-    #[command(after_help = "Example:\n  tollgate tier set abc123 enterprise --reason 'contract 17'")]
+    #[command(after_help = "Example:\n  tollgate tier set ada enterprise --reason 'contract 17'")]
     Set {
+        /// The caller: the value of the domain's `entity`, such as an API key
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         caller: String,
+        /// The tier, one of those of the rules
         tier: String,
         /// The reason, for the audit log
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
     /// Show a caller's tier
-    #[command(after_help = "Example:\n  tollgate tier get abc123")]
+    #[command(after_help = "Example:\n  tollgate tier get ada")]
     Get {
+        /// The caller: the value of the domain's `entity`, such as an API key
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         caller: String,
     },
@@ -56,13 +59,41 @@ impl Action for TierAction {
                     format!("{} has tier {} now\n", show::clean(caller), show::clean(&show::text(&quota["tier"])))
                 })
             }
-            TierAction::Get { caller } => {
-                let response = client.send(ApiRequest::get(QUOTAS.path(&[caller], domain)))?;
-                show::print(client, &response, |quota| format!("{}\n", show::clean(&show::text(&quota["tier"]))))
-            }
+            TierAction::Get { caller } => match client.send(ApiRequest::get(QUOTAS.path(&[caller], domain))) {
+                Err(CommandError::Rejected(response)) if response.code() == "not_found" => {
+                    print_default(client, domain, caller, response)
+                }
+                response => {
+                    show::print(client, &response?, |quota| format!("{}\n", show::clean(&show::text(&quota["tier"]))))
+                }
+            },
             TierAction::List => list(client, domain),
         }
     }
+}
+
+/// Prints the tier of a caller without a quota, in the only domain with callers; without such a domain, the error of the server.
+fn print_default(client: &AdminClient, domain: Option<&str>, caller: &str, error: ErrorResponse) -> CommandResult {
+    let get = |what: &str| client.send(ApiRequest::get(ApiPath::new(&["admin", "v1", what])))?.value();
+    let domains = get("domains")?;
+    let of_callers = show::items(&domains)?.iter().filter(|item| item["entity"].is_string());
+    let names: Vec<&str> = of_callers.filter_map(|item| item["name"].as_str()).collect();
+    let chosen = match (domain, names.as_slice()) {
+        (Some(domain), _) => domain,
+        (None, [only]) => only,
+        _ => return Err(CommandError::Rejected(error)),
+    };
+    let tiers = get("tiers")?;
+    let all = tiers["tiers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let default = all.iter().find(|tier| tier["domain"] == chosen && tier["default"] == true);
+    let Some(tier) = default.and_then(|tier| tier["tier"].as_str()) else {
+        return Err(CommandError::Rejected(error));
+    };
+    if client.json {
+        let document = json!({"caller": caller, "domain": chosen, "tier": tier, "default": true});
+        return write_stdout(format!("{document}\n"));
+    }
+    write_stdout(format!("{} (the default)\n", show::clean(tier)))
 }
 
 /// Changes the tier of a quota. A concurrent write is not overwritten.

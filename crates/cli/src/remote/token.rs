@@ -34,6 +34,7 @@ pub(crate) enum TokenAction {
     /// Give a token a new secret; the old one stays valid for a while
     #[command(after_help = "Example:\n  tollgate token rotate billing --grace 1h > billing.token")]
     Rotate {
+        /// The name of the token
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
         /// How long the old secret stays valid
@@ -46,6 +47,7 @@ pub(crate) enum TokenAction {
     /// Revoke a token, at once
     #[command(after_help = "Example:\n  tollgate token revoke billing")]
     Revoke {
+        /// The name of the token
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
     },

@@ -14,8 +14,9 @@ use super::{CommandResult, DomainArgs};
 
 /// Usage of a caller.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  tollgate usage abc123")]
+#[command(after_help = "Example:\n  tollgate usage ada")]
 pub(crate) struct Usage {
+    /// The caller: the value of the domain's `entity`, such as an API key
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     caller: String,
     #[command(flatten)]

@@ -5,8 +5,12 @@ use std::io::{self, IsTerminal, Write};
 
 use tollgate::{Clock, Span, SystemClock, Timestamp};
 
+use super::formats::InputFormat;
+
 /// Invalid lines that are reported one by one.
-pub(super) const MAX_REPORTED: u64 = 100;
+const MAX_REPORTED: u64 = 100;
+/// Lines of access logs that are reported: every public server has requests that are none.
+const MAX_REPORTED_OF_LOGS: u64 = 5;
 
 /// Lines between reads of the clock.
 const CLOCK_INTERVAL_LINES: u64 = 4096;
@@ -26,10 +30,11 @@ pub(super) struct Console {
     /// Whether the last line shows progress.
     has_progress: bool,
     bad: u64,
+    max_reported: u64,
 }
 
 impl Console {
-    pub(super) fn new() -> Console {
+    pub(super) fn new(format: InputFormat) -> Console {
         let clock = SystemClock::default();
         let now = clock.now();
         Console {
@@ -39,6 +44,7 @@ impl Console {
             shown: now,
             has_progress: false,
             bad: 0,
+            max_reported: if format.tolerates_invalid_lines() { MAX_REPORTED_OF_LOGS } else { MAX_REPORTED },
         }
     }
 
@@ -50,9 +56,9 @@ impl Console {
     /// Reports an invalid line, or only counts it after too many.
     pub(super) fn bad_line(&mut self, number: u64, error: &str) {
         self.bad += 1;
-        if self.bad <= MAX_REPORTED {
+        if self.bad <= self.max_reported {
             self.print(format_args!("line {number}: {error}"));
-        } else if self.bad == MAX_REPORTED + 1 {
+        } else if self.bad == self.max_reported + 1 {
             self.print(format_args!("line {number}: {error}; further bad lines are only counted"));
         }
     }

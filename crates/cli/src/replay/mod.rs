@@ -3,42 +3,62 @@
 //! Each line of input gives a line of output, in order. An invalid line is reported and skipped; it affects only the exit code.
 
 mod console;
+mod formats;
 mod lines;
 mod recorded_request;
 mod summary;
 mod timestamp;
 
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use smallvec::SmallVec;
 use tollgate::{Decision, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
+use tollgate_rules::quoted;
 
-use super::{EXIT_FAILURE, RulesArgs, request_error};
+use super::rules_args::RulesArgs;
+use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error};
 use console::Console;
+use formats::{InputFormat, MappedField, Mapping};
 use lines::{InputLine, InputLines, MAX_LINE_BYTES};
-use recorded_request::RecordedRequest;
 use summary::Summary;
 
 #[derive(Debug, Args)]
 #[command(after_help = FORMATS)]
 pub(super) struct Replay {
+    /// Rule files, or directories of them; the same as --rules
+    #[arg(required_unless_present = "rules", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The format of the requests on standard input
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "tollgate")]
+    format: InputFormat,
+    /// The field of an attribute in logs and JSON: api_key=query.key, at=time, cost=tokens; may be repeated
+    #[arg(long, value_name = "ATTRIBUTE=FIELD", value_parser = MappedField::parse)]
+    map: Vec<MappedField>,
     #[command(flatten)]
     rules: RulesArgs,
 }
 
-const FORMATS: &str = r#"A line of input:
-  {"at": 1700000000.25, "domain": "api", "attributes": {"api_key": "k1"}, "cost": 1}
-`at` is Unix seconds or RFC 3339 ("2023-11-14T22:13:20.25Z"). `domain` may be omitted if the
-rules have one, `cost` if it is 1. Instead of `attributes`, there may be `descriptors` in Envoy's
-format. Other keys are ignored.
+const FORMATS: &str = r#"Examples:
+  tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
+  tollgate replay rules.yaml --format nginx --map api_key=query.key < access.log
+  tollgate replay rules.yaml --format json --map at=ts --map user=user.id < app.log
+
+A line of input in Tollgate's own format:
+  {"at": 1700000000.25, "attributes": {"api_key": "k1"}, "cost": 1}
+
+`at` is Unix seconds or RFC 3339 ("2023-11-14T22:13:20.25Z"). `domain` is needed if the rules have several. `cost` is 1 by default. Instead of `attributes`, there may be `descriptors` in Envoy's format. Other keys are ignored.
+
+Access logs have the fields remote_address, remote_user, method, path, query, endpoint, host, status, user_agent, referer, request_id and query.NAME. Without --map, remote_address, method, path, endpoint and host are attributes. Fields of JSON are names, or paths with dots.
 
 A line of output:
-  {"allowed": false, "denied_by": "per-key", "rule": "per-key", "limit": 100, "remaining": 0, "retry_after_us": 600000, "delay_us": 0}
-`rule`, `limit` and `remaining` are those of the tightest enforced limit, `retry_after_us` is that
-of `denied_by`: null if the request is allowed or never will be. A summary goes to standard error."#;
+  {"allowed": false, "denied_by": "per-key", "rule": "per-key",
+   "limit": 100, "remaining": 0, "retry_after_us": 600000, "delay_us": 0}
+
+`rule`, `limit` and `remaining` are those of the tightest enforced limit. `retry_after_us` is that of `denied_by`: null if the request is allowed or never will be. A summary goes to standard error."#;
 
 /// The bytes of output that are buffered.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
@@ -59,6 +79,7 @@ struct DecisionLine<'d> {
 struct Replayer {
     limiter: Limiter<MemoryStore<ManualClock>>,
     clock: ManualClock,
+    mapping: Mapping,
 }
 
 type AttributePairs<'r> = SmallVec<[(&'r str, &'r str); 4]>;
@@ -71,20 +92,39 @@ enum ReplayError {
 
 impl Replay {
     pub(super) fn run(&self) -> ExitCode {
-        let rules = match self.rules.load() {
+        let paths = self.rules.paths(self.paths.iter().map(PathBuf::as_path));
+        if let Some(input) = paths.iter().find(|path| is_input(path)) {
+            print_error(format_args!(
+                "error: {} is not a rule file; requests come from standard input: write `< {}`",
+                quoted(&input.to_string_lossy()),
+                input.display()
+            ));
+            return ExitCode::from(EXIT_USAGE);
+        }
+        let mapping = match Mapping::new(self.format, &self.map) {
+            Ok(mapping) => mapping,
+            Err(message) => {
+                print_error(format_args!("error: {message}"));
+                return ExitCode::from(EXIT_USAGE);
+            }
+        };
+        let rules = match self.rules.load(&paths) {
             Ok(rules) => rules,
             Err(code) => return code,
         };
         let mut summary = Summary::new(&rules);
-        let mut console = Console::new();
-        let replayer = Replayer::new(rules);
+        let mut console = Console::new(self.format);
+        let replayer = Replayer::new(rules, mapping);
+        if io::stdin().is_terminal() {
+            print_error("reading requests from standard input; Ctrl-D ends them, and `< FILE` reads a file");
+        }
         let mut lines = InputLines::new(io::stdin().lock());
         let mut out = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, io::stdout().lock());
         let done = replayer.replay(&mut lines, &mut out, &mut summary, &mut console);
         match &done {
             // The reader has closed the output; no summary is needed.
             Err(ReplayError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {
-                return exit_code(console.bad() == 0);
+                return exit_code(self.is_acceptable(&summary, &console));
             }
             Err(ReplayError::Output(error)) => console.print(format_args!("standard output can't be written: {error}")),
             Err(ReplayError::Input(error)) => {
@@ -93,21 +133,37 @@ impl Replay {
             Ok(()) => {}
         }
         console.print(&summary);
-        console.print(totals(&summary, &console, lines.number()));
+        console.print(self.totals(&summary, &console, lines.number()));
         if let evicted @ 1.. = replayer.limiter.store().stats().evicted {
             console.print(format_args!("{evicted} live counters were evicted: their callers started from zero"));
         }
-        exit_code(done.is_ok() && console.bad() == 0)
+        exit_code(done.is_ok() && self.is_acceptable(&summary, &console))
+    }
+
+    /// Whether the lines could be read: all of them, or some of an access log.
+    fn is_acceptable(&self, summary: &Summary, console: &Console) -> bool {
+        console.bad() == 0 || (self.format.tolerates_invalid_lines() && summary.requests() > 0)
+    }
+
+    fn totals(&self, summary: &Summary, console: &Console, lines: u64) -> String {
+        let (requests, refused) = (summary.requests(), summary.refused());
+        let invalid = if self.format.tolerates_invalid_lines() { "skipped" } else { "bad" };
+        format!(
+            "requests {requests}: allowed {}, refused {refused}; {invalid} lines: {}; {} lines/s",
+            requests - refused,
+            console.bad(),
+            console.rate(lines)
+        )
     }
 }
 
 impl Replayer {
-    fn new(rules: Ruleset) -> Replayer {
+    fn new(rules: Ruleset, mapping: Mapping) -> Replayer {
         let clock = ManualClock::default();
         // Recorded lines are often slightly out of order. A counter is stored as long as an earlier line could still need it.
         let config = MemoryConfig { grace: rules.longest_period(), ..MemoryConfig::default() };
         let store = config.build_with(clock.clone());
-        Replayer { limiter: Limiter::new(rules, store), clock }
+        Replayer { limiter: Limiter::new(rules, store), clock, mapping }
     }
 
     fn replay(
@@ -140,7 +196,7 @@ impl Replayer {
     }
 
     fn decide(&self, line: &[u8]) -> Result<Decision, String> {
-        let recorded = RecordedRequest::parse(line)?;
+        let recorded = self.mapping.parse(line)?;
         let entries: SmallVec<[AttributePairs<'_>; 1]> = recorded
             .descriptors
             .iter()
@@ -176,14 +232,9 @@ fn write_decision(decision: &Decision, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-fn totals(summary: &Summary, console: &Console, lines: u64) -> String {
-    let (requests, refused) = (summary.requests(), summary.refused());
-    format!(
-        "requests {requests}: allowed {}, refused {refused}; bad lines: {}; {} lines/s",
-        requests - refused,
-        console.bad(),
-        console.rate(lines)
-    )
+/// Whether a path looks like recorded requests.
+fn is_input(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ["jsonl", "ndjson", "log", "gz"].iter().any(|other| end == *other))
 }
 
 fn exit_code(is_ok: bool) -> ExitCode {

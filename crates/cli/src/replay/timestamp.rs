@@ -77,6 +77,18 @@ pub(super) fn from_rfc3339(text: &str) -> Option<Timestamp> {
     checked(u64::try_from(micros).ok()?)
 }
 
+/// The time of an access log: `14/Nov/2023:22:13:20 +0100`.
+pub(super) fn from_log_time(text: &str) -> Option<Timestamp> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (date_time, offset) = text.split_once(' ')?;
+    let (date, time) = date_time.split_once(':')?;
+    let mut date = date.split('/');
+    let (day, month, year) = (date.next()?, date.next()?, date.next()?);
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    let (hours, minutes) = offset.split_at_checked(3)?;
+    from_rfc3339(&format!("{year}-{month:02}-{day}T{time}{hours}:{minutes}"))
+}
+
 /// The offset from UTC, in seconds.
 fn offset(text: &[u8]) -> Option<i64> {
     let &[sign, h1, h2, b':', m1, m2] = text else {
@@ -208,6 +220,25 @@ mod tests {
                 ("yesterday", None),
                 ("", None),
                 ("２０２３-11-14T22:13:20Z", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn times_of_access_logs() {
+        let second = 1_700_000_000_000_000;
+        check(
+            from_log_time,
+            &[
+                ("14/Nov/2023:22:13:20 +0000", Some(second)),
+                ("14/Nov/2023:23:13:20 +0100", Some(second)),
+                ("14/Nov/2023:14:13:20 -0800", Some(second)),
+                ("14/Nov/2023:22:13:20", None),
+                ("14/Nov/2023:22:13:20 +00", None),
+                ("14/Nov/2023:22:13:20 ü", None),
+                ("31/Feb/2023:22:13:20 +0000", None),
+                ("14/11/2023:22:13:20 +0000", None),
+                ("", None),
             ],
         );
     }

@@ -80,16 +80,16 @@ fn what_is_no_limit() {
         ("", "`` is not a limit", "N/second"),
         ("100", "`100` has no period", "write 100/minute"),
         ("lots", "`lots` is not a limit", "`unlimited`"),
-        ("100 per minute", "`100 per minute` is not a limit", "N/5m"),
-        ("-1/s", "`-1/s` is not a limit: `-1` is not a whole number", "0 blocks"),
-        ("1.5/s", "`1.5/s` is not a limit: `1.5` is not a whole number", "whole number"),
+        ("100 per minute", "`100 per minute` is not a limit", "did you mean `100/minute`?"),
+        ("-1/s", "`-1/s` is negative", "write 1/s, or 0/s to block everything"),
+        ("1.5/s", "`1.5/s` is not a limit: `1.5` is not a whole number", "did you mean `3/2s`?"),
         ("/s", "`/s` is not a limit", "whole number"),
         ("_1/s", "`_1/s` is not a limit", "whole number"),
         ("18446744073709551616/s", "`18446744073709551616/s` is not a limit: 18446744073709551616 is too large", ""),
         ("x concurrent", "`x concurrent` is not a limit", "whole number"),
         ("5/", "`5/` is not a limit", "N/second"),
         ("5/fortnight", "`5/fortnight` is not a limit", "N/second"),
-        ("5/5", "`5/5` is not a limit", "N/second"),
+        ("5/5", "`5/5` is not a limit", "did you mean `5/5s`?"),
         ("5/0s", "the period is too short", "1ms"),
         ("5/3months", "`5/3months` counts months or years", "90d"),
         ("5/2 years", "`5/2 years` counts months or years", "days"),
@@ -152,5 +152,44 @@ fn bursts() {
     }
     for text in ["", "0", "0x", "0.0x", "x", "-2", "1.5", "2.12345x", "two"] {
         check(burst(text), &format!("`{text}` is not a burst"), "1.5x");
+    }
+}
+
+#[test]
+fn other_spellings_of_limits_are_named() {
+    let rows = [
+        ("100 per minute", "100/minute"),
+        ("100 a minute", "100/minute"),
+        ("100 requests every 30 seconds", "100/30 seconds"),
+        ("100req/min", "100/min"),
+        ("100/per minute", "100/minute"),
+        ("100 rpm", "100/minute"),
+        ("5rps", "5/second"),
+        ("10r/s", "10/s"),
+        ("10k/minute", "10000/minute"),
+        ("1.5k rpm", "1500/minute"),
+        ("2M/day", "2000000/day"),
+        ("1,000,000/day", "1000000/day"),
+        ("0.5/second", "1/2s"),
+        ("0.1/minute", "1/10m"),
+        ("2.5/hour", "5/2h"),
+        ("0.25/day", "1/4d"),
+        ("100/60", "100/60s"),
+        ("5/concurrent", "5 concurrent"),
+        ("5 concurrent requests", "5 concurrent"),
+        ("5 parallel", "5 concurrent"),
+        ("none", "unlimited"),
+        ("-1", "unlimited"),
+    ];
+    for (text, expected) in rows {
+        check(limit(text), "", &format!("did you mean `{expected}`?"));
+        assert!(limit(expected).is_ok(), "{expected}");
+    }
+    // What could mean several things is not guessed.
+    for text in
+        ["1,5/minute", "lots/minute", "5/fortnight", "0.5/month", "5m", "k/minute", "1..5/s", "5 per", "9/x y z"]
+    {
+        let fault = limit(text).unwrap_err();
+        assert!(!fault.remedy.contains("did you mean"), "{text}: {fault}");
     }
 }

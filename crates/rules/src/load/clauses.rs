@@ -1,6 +1,7 @@
 //! The conditions under `match`.
 
 use crate::load::keys;
+use crate::load::likely::{self, ValueSense};
 use crate::load::reader::FileReader;
 use crate::model::{Clause, Network, Test};
 use crate::pattern::Pattern;
@@ -21,7 +22,7 @@ pub(super) fn read(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<Clau
                 );
             }
             let attribute = reader.within_requests(entry.line, &entry.key.text, "match");
-            let test = read_test(&entry.value, reader);
+            let test = read_test(&entry.value, &entry.key.text, reader);
             Some(Clause { attribute: attribute?, test: test? })
         })
         .collect();
@@ -33,15 +34,23 @@ pub(super) fn pattern(scalar: &Scalar, line: usize, reader: &mut FileReader<'_>)
     reader.within_requests(line, &scalar.text, "match").map(|text| Pattern::new(&text))
 }
 
-fn read_test(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
+/// The condition on an attribute.
+fn read_test(value: &Yaml, attribute: &str, reader: &mut FileReader<'_>) -> Option<Test> {
     match &value.kind {
         YamlKind::Scalar(scalar) if scalar.plain && scalar.text == "absent" => Some(Test::Absent),
         YamlKind::Scalar(scalar) if scalar.plain && scalar.text == "present" => Some(Test::Present),
-        YamlKind::Scalar(_) | YamlKind::List(_) => read_patterns(value, reader),
-        YamlKind::Map(_) => {
+        YamlKind::Scalar(_) | YamlKind::List(_) => {
+            likely::check_values(attribute, value, ValueSense::Is, reader)?;
+            read_patterns(value, reader)
+        }
+        YamlKind::Map(entries) => {
+            if let Some(fault) = likely::foreign_condition(attribute, entries) {
+                reader.fault(value.line, fault);
+                return None;
+            }
             let fields = reader.fields(value, &keys::TEST)?;
             match (fields.get("not"), fields.get("cidr")) {
-                (Some(refused), None) => read_refused(refused, reader).map(|test| Test::Not(Box::new(test))),
+                (Some(refused), None) => read_refused(refused, attribute, reader).map(|test| Test::Not(Box::new(test))),
                 (None, Some(networks)) => read_networks(networks, reader),
                 // An unknown key has been reported.
                 (None, None) if !fields.is_empty() => None,
@@ -56,8 +65,9 @@ fn read_test(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
 }
 
 /// The condition under `not`.
-fn read_refused(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Test> {
+fn read_refused(value: &Yaml, attribute: &str, reader: &mut FileReader<'_>) -> Option<Test> {
     if !matches!(value.kind, YamlKind::Map(_)) {
+        likely::check_values(attribute, value, ValueSense::IsNot, reader)?;
         return read_patterns(value, reader);
     }
     let fields = reader.fields(value, &keys::REFUSED_TEST)?;

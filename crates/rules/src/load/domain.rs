@@ -1,15 +1,15 @@
 //! Reads a domain from its documents: first the settings, because limits are given by tier, then the rules of both
 //! forms.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::load::keys;
 use crate::load::overlay::Overlay;
+use crate::load::partitions;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::ALGORITHMS;
 use crate::load::{rules_form, tree_form};
-use crate::model::{Counting, Domain, Node, Rule, RuleMode, SourceLocation, Test, Tier};
+use crate::model::{Counting, Domain, Node, Rule, SourceLocation, Tier};
 use crate::private::PrivateAttributes;
 use crate::problem::{Problems, TextFault, choose, quoted};
 use crate::yaml::{Yaml, YamlEntry};
@@ -28,6 +28,7 @@ pub(super) struct DomainSettings {
     pub(super) default_tier: usize,
     pub(super) default_algorithm: Counting,
     entity: Option<String>,
+    entity_at: Option<SourceLocation>,
     private: PrivateAttributes,
     tier_from: Option<String>,
     default_rule: Option<(String, SourceLocation)>,
@@ -39,9 +40,6 @@ const MAX_TIERS: usize = 64;
 
 /// The maximum number of private attributes in a domain.
 const MAX_PRIVATE: usize = 64;
-
-/// The maximum number of rules in a warning.
-const MAX_NAMED: usize = 5;
 
 impl<'y> DomainDocument<'y> {
     /// A document, if it is a map.
@@ -105,8 +103,7 @@ pub(super) fn read(
         let written = documents.iter().filter_map(|document| document.fields.get("rules")).flat_map(rules_form::names);
         check_default_rule(name, at, written.chain(overlay).collect(), &domain.tree, problems);
     }
-    warn_of_partitions(&domain, problems);
-    warn_of_partitions_in_the_tree(&domain, problems);
+    partitions::check(&domain, settings.entity_at.as_ref().unwrap_or(&domain.at), problems);
     Some(domain)
 }
 
@@ -133,6 +130,7 @@ impl DomainSettings {
                 .and_then(|(value, document)| read_default_tier(value, &tiers, &mut document.reader(problems)))
                 .unwrap_or(0),
             tiers,
+            entity_at: entity.map(|(value, document)| document.reader(problems).place(value.line)),
             entity: entity.and_then(|(value, document)| document.reader(problems).attribute(value, "entity")),
             private: private
                 .and_then(|(value, document)| read_private(value, &mut document.reader(problems)))
@@ -272,110 +270,9 @@ fn check_default_rule<'r>(
     }
 }
 
-/// The counters of one caller are settled in one step; each counter elsewhere needs a step of its own.
-fn warn_of_partitions(domain: &Domain, problems: &mut Problems) {
-    let counted: Vec<&Rule> = domain.rules.iter().filter(|rule| rule.mode() != RuleMode::Off).collect();
-    let apart: Vec<&Rule> = match &domain.entity {
-        Some(entity) => {
-            counted.iter().copied().filter(|rule| !rule.always_has_key(entity) && !rule.needs_absent(entity)).collect()
-        }
-        None => counted.clone(),
-    };
-    if apart.is_empty() || counted.len() < 2 {
-        return;
-    }
-    let mut names: Vec<String> = apart.iter().take(MAX_NAMED).map(|rule| quoted(&rule.name)).collect();
-    if apart.len() > MAX_NAMED {
-        names.push(format!("{} more", apart.len() - MAX_NAMED));
-    }
-    let names = names.join(", ");
-    let fault = match (&domain.entity, commonest_key(&counted)) {
-        (Some(entity), _) => TextFault::new(
-            format!("counters of {names} live apart from those of the caller, and cost each request a step more"),
-            format!("add {} to their keys if they count by caller; else this is the price", quoted(entity)),
-        ),
-        (None, Some(attribute)) => TextFault::new(
-            format!("counters of one request live apart from each other: those of {names}"),
-            format!("write `entity: {attribute}`, so that all counters of one caller are settled in one step"),
-        ),
-        (None, None) => return,
-    };
-    problems.warning(&domain.at.file, domain.at.line, fault);
-}
-
-/// A limit of the tree is combined with others if there are rules as well, or if the limits of its ancestors are
-/// charged too.
-fn warn_of_partitions_in_the_tree(domain: &Domain, problems: &mut Problems) {
-    let mut limits = Vec::new();
-    for node in &domain.tree {
-        find_limits(node, &mut Vec::new(), 0, &mut limits);
-    }
-    let meets_others = |limit: &&TreeLimit<'_>| !domain.rules.is_empty() || (domain.match_parents && limit.overlay > 0);
-    let lives_apart =
-        |limit: &&TreeLimit<'_>| domain.entity.as_deref().is_none_or(|entity| !limit.path.contains(&entity));
-    let apart: Vec<&TreeLimit<'_>> = limits.iter().filter(meets_others).filter(lives_apart).collect();
-    let Some(first) = apart.first() else { return };
-    let mut names: Vec<String> = apart.iter().take(MAX_NAMED).map(|limit| quoted(limit.name)).collect();
-    if apart.len() > MAX_NAMED {
-        names.push(format!("{} more", apart.len() - MAX_NAMED));
-    }
-    let message = format!("counters of {} live apart from others of the same request", names.join(", "));
-    let remedy = match &domain.entity {
-        Some(entity) => {
-            format!("have {} on their path if they count by caller; else this is the price", quoted(entity))
-        }
-        None => {
-            format!("write `entity: {}`, so that all counters of one caller are settled in one step", first.path[0])
-        }
-    };
-    problems.warning(&domain.at.file, domain.at.line, TextFault::new(message, remedy));
-}
-
-/// A limit of the tree, the keys of its path, and the number of limits on the path.
-struct TreeLimit<'d> {
-    name: &'d str,
-    path: Vec<&'d str>,
-    overlay: usize,
-}
-
-fn find_limits<'d>(node: &'d Node, path: &mut Vec<&'d str>, mut overlay: usize, found: &mut Vec<TreeLimit<'d>>) {
-    path.push(&node.key);
-    if let Some(limit) = &node.limit {
-        found.push(TreeLimit { name: &limit.name, path: path.clone(), overlay });
-        overlay += 1;
-    }
-    for child in &node.children {
-        find_limits(child, path, overlay, found);
-    }
-    path.pop();
-}
-
-/// The attribute by which most rules count; the first one if there are several.
-fn commonest_key<'r>(rules: &[&'r Rule]) -> Option<&'r str> {
-    let mut uses: HashMap<&str, (usize, Reverse<usize>)> = HashMap::new();
-    for (place, part) in rules.iter().flat_map(|rule| &rule.key).enumerate() {
-        uses.entry(&part.attribute).or_insert((0, Reverse(place))).0 += 1;
-    }
-    uses.into_iter().max_by_key(|(_, rank)| *rank).map(|(attribute, _)| attribute)
-}
-
 pub(super) fn visit<'n>(nodes: &'n [Node], look: &mut impl FnMut(&'n Node)) {
     for node in nodes {
         look(node);
         visit(&node.children, look);
-    }
-}
-
-impl Rule {
-    fn mode(&self) -> RuleMode {
-        self.terms.mode
-    }
-
-    fn always_has_key(&self, attribute: &str) -> bool {
-        self.key.iter().any(|part| part.attribute == attribute && !part.optional)
-    }
-
-    fn needs_absent(&self, attribute: &str) -> bool {
-        self.clauses.iter().any(|clause| clause.attribute == attribute && clause.test == Test::Absent)
     }
 }

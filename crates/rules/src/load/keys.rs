@@ -1,6 +1,8 @@
 //! The keys of each section of a rule file, and the errors for unknown ones.
 
+use crate::load::foreign;
 use crate::problem::{TextFault, nearest, quoted};
+use crate::yaml::YamlEntry;
 
 /// A kind of map in a rule file.
 pub(super) struct Section {
@@ -59,9 +61,6 @@ pub(super) static RULE: Section = Section {
     name: "a rule",
     keys: &[&["name", "key", "match", "limit", "cost"], TERMS],
     instead: &[
-        ("rate_limit", "write `limit: 20/minute`"),
-        ("unit", "write `limit: 20/minute`"),
-        ("requests_per_unit", "write `limit: 20/minute`"),
         ("unlimited", "write `limit: unlimited`"),
         ("shadow_mode", "write `mode: shadow`"),
         ("value", "write `match: {attribute: value}`"),
@@ -117,8 +116,14 @@ impl Section {
         self.keys.iter().any(|keys| keys.contains(&key))
     }
 
-    /// The error for a key that does not belong to this section.
-    pub(super) fn refuse(&self, key: &str) -> TextFault {
+    /// The error for a key that does not belong to this section, which has these entries.
+    pub(super) fn refuse(&self, entry: &YamlEntry, entries: &[YamlEntry]) -> TextFault {
+        let key = entry.key.text.as_str();
+        if std::ptr::eq(self, &RULE)
+            && let Some(instead) = foreign::rule_key(entry, entries)
+        {
+            return TextFault::new(format!("{} does not belong in {}", quoted(key), self.name), instead);
+        }
         let own = || self.keys.iter().copied().flatten().copied();
         if let Some((_, instead)) = self.instead.iter().find(|(other, _)| *other == key) {
             return TextFault::new(format!("{} does not belong in {}", quoted(key), self.name), *instead);

@@ -3,8 +3,11 @@
 mod clauses;
 mod domain;
 mod files;
+mod foreign;
 mod keys;
+mod likely;
 mod overlay;
+mod partitions;
 mod reader;
 mod rules_form;
 mod terms;

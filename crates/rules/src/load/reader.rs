@@ -42,6 +42,10 @@ impl<'y> Fields<'y> {
         self.entries.is_empty()
     }
 
+    pub(super) fn entries(&self) -> &'y [YamlEntry] {
+        self.entries
+    }
+
     pub(super) fn entry(&self, key: &str) -> Option<&'y YamlEntry> {
         self.entries.iter().find(|entry| entry.key.text == key)
     }
@@ -93,7 +97,7 @@ impl<'p> FileReader<'p> {
             if self.problems.is_full() {
                 break;
             }
-            self.fault(entry.line, section.refuse(&entry.key.text));
+            self.fault(entry.line, section.refuse(entry, entries));
         }
         Some(Fields { line: value.line, entries })
     }

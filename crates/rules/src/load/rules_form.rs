@@ -3,6 +3,7 @@
 use crate::limit_text::{self, LimitText};
 use crate::load::clauses;
 use crate::load::domain::DomainSettings;
+use crate::load::foreign;
 use crate::load::keys;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::{LimitKeys, TierLimits, WithLine};
@@ -16,6 +17,12 @@ const MAX_KEY_PARTS: usize = 16;
 /// The valid rules of a list.
 pub(super) fn read(list: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Vec<Rule> {
     let items = reader.list(list, "rules", "`- {name: per-key, key: [api_key], limit: 100/minute}`").unwrap_or(&[]);
+    if !items.is_empty() && items.iter().all(foreign::is_descriptor) {
+        let (message, remedy) =
+            ("`rules` has descriptors of envoyproxy/ratelimit", "write `descriptors:` instead of `rules:`");
+        reader.error(list.line, message, remedy);
+        return Vec::new();
+    }
     items.iter().filter_map(|item| read_rule(item, None, settings, reader)).collect()
 }
 
@@ -41,6 +48,10 @@ pub(super) fn read_rule(
     settings: &DomainSettings,
     reader: &mut FileReader<'_>,
 ) -> Option<Rule> {
+    if let Some(remedy) = foreign::as_rule(item) {
+        reader.error(item.line, "this is a descriptor of envoyproxy/ratelimit", remedy);
+        return None;
+    }
     let fields = reader.fields(item, &keys::RULE)?;
     // Everything is read before the rule is rejected, so that all errors are reported.
     let name = match given {
@@ -50,8 +61,12 @@ pub(super) fn read_rule(
     };
     let key = required(&fields, "key", "write `key: [attribute]`, or `key: []` for one counter for all", reader)
         .and_then(|value| read_key(value, reader));
-    let quotas = required(&fields, "limit", "write a `limit`, for instance `limit: 100/minute`", reader)
-        .and_then(|value| read_quotas(value, settings, reader));
+    let limit = match fields.get("limit") {
+        // The key that stands for it has been reported.
+        None if foreign::names_limit(fields.entries()) => None,
+        _ => required(&fields, "limit", "write a `limit`, for instance `limit: 100/minute`", reader),
+    };
+    let quotas = limit.and_then(|value| read_quotas(value, settings, reader));
     let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
     let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
     let wording = LimitKeys::read(reader, &fields);
@@ -108,6 +123,11 @@ fn read_key(value: &Yaml, reader: &mut FileReader<'_>) -> Option<Vec<KeyPart>> {
 fn read_quotas(value: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Option<TierLimits> {
     match &value.kind {
         YamlKind::Map(entries) => read_tier_map(value.line, entries, settings, reader),
+        YamlKind::List(limits) => {
+            let message = "`limit` is a single limit, or a map from tiers to limits, not a list";
+            reader.error(value.line, message, foreign::several_limits(limits));
+            None
+        }
         _ => read_limit(value, reader).map(|text| TierLimits::same(text, &settings.tiers)),
     }
 }

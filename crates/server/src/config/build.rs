@@ -11,7 +11,7 @@ use super::settings::{
     ClientAuthSettings, DataSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings, ResponseHeaders,
     RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
 };
-use super::table::{DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, SettingKind};
+use super::table::{DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, SettingKind, find};
 use super::text;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
@@ -194,8 +194,7 @@ impl SettingsReader<'_> {
 
     pub(super) fn listen(&mut self, name: &str) -> Option<ListenSettings> {
         build!(ListenSettings {
-            address: self.read(name, |text, _| text
-                .parse::<Address>()
+            address: self.read(name, |text, _| Address::parse(text, usual_port(name))
                 .map_err(|error| TextFault::new(error.message, error.remedy))),
             tls: self.tls(name),
             max_connections: self.count(&format!("{name}_max_connections")),
@@ -247,5 +246,15 @@ impl SettingsReader<'_> {
             }
         }
         distinct
+    }
+}
+
+/// The port of a listener in examples: its default, or that of the documentation if it is off by default.
+fn usual_port(listener: &str) -> u16 {
+    const RESP: u16 = 6380;
+    let default = find(listener).and_then(|setting| setting.default.parse().ok());
+    match default {
+        Some(Address::Tcp { port, .. }) => port,
+        _ => RESP,
     }
 }

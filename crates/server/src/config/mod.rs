@@ -10,6 +10,7 @@ mod control;
 mod environment;
 mod envoy;
 mod file;
+mod flags;
 mod key_privacy;
 mod observe;
 mod origin;
@@ -29,16 +30,16 @@ mod values;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::builder::StyledStr;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::ArgMatches;
 use tollgate_rules::problem::TextFault;
 
 use environment::Environment;
 use origin::{ConfigProblems, Origin, SettingLayer, SettingValue};
 use read::SettingsReader;
-use table::{DEFAULT_FILE, Setting, SettingKind, table};
+use table::DEFAULT_FILE;
 use values::Values;
 
+pub use flags::{PATHS, command};
 pub use origin::ConfigProblem;
 #[cfg(test)]
 use settings::{
@@ -63,11 +64,6 @@ pub struct LoadedSettings {
     values: Values,
 }
 
-/// A command with a flag for every setting.
-pub fn command(command: Command) -> Command {
-    command.args(table().iter().map(argument))
-}
-
 /// Settings from the flags of [`command`], these variables, and the file that they name or that is in this directory.
 ///
 /// # Errors
@@ -79,7 +75,8 @@ pub fn load(
 ) -> Result<LoadedSettings, Vec<ConfigProblem>> {
     let mut problems = ConfigProblems::default();
     let environment = Environment::new(variables);
-    let (flags, own) = (flags(matches), environment.settings(&mut problems));
+    flags::report_foreign(matches, &mut problems);
+    let (flags, own) = (flags::read(matches), environment.settings(&mut problems));
     let file = match settings_file(&Values::merge(&[&flags, &own]), directory) {
         Ok(Some(path)) => file::read(&path, &mut problems),
         Ok(None) => SettingLayer::new(),
@@ -119,33 +116,6 @@ fn settings_file(values: &Values, directory: &Path) -> Result<Option<PathBuf>, (
         Ok(path) => Ok(Some(PathBuf::from(path))),
         Err(fault) => Err((origin.place(), fault.clone())),
     }
-}
-
-fn flags(matches: &ArgMatches) -> SettingLayer {
-    let value = |setting: &'static Setting| {
-        let texts: Vec<&str> = matches.get_many::<String>(&setting.name)?.map(String::as_str).collect();
-        let origin = Origin::Flag(setting.flag());
-        Some((&*setting.name, SettingValue { text: Ok(texts.join(",")), origin }))
-    };
-    table().iter().filter_map(value).collect()
-}
-
-fn argument(setting: &'static Setting) -> Arg {
-    let help = match setting.kind {
-        SettingKind::Switch => setting.help.to_string(),
-        _ => format!("{} [default: {}]", setting.help, setting.default),
-    };
-    let argument = Arg::new(&*setting.name)
-        .long(setting.long())
-        .value_name(setting.kind.hint())
-        .help(StyledStr::from(help))
-        .help_heading(setting.group)
-        .action(if setting.kind.is_list() { ArgAction::Append } else { ArgAction::Set });
-    if setting.kind == SettingKind::Switch {
-        // `--shadow-mode` alone means true; without `require_equals` it would consume the next argument.
-        return argument.num_args(0..=1).require_equals(true).default_missing_value("true");
-    }
-    argument
 }
 
 impl LoadedSettings {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tollgate_redis_address::{Address, Password};
-use tollgate_rules::problem::TextFault;
+use tollgate_rules::problem::{TextFault, quoted};
 
 use super::read::{SettingsReader, mismatch};
 use super::settings::{ClientCertificate, PasswordSource, RedisAccess, RedisSettings, StoreSettings};
@@ -124,6 +124,14 @@ impl SettingsReader<'_> {
 fn parse_address(text: &str) -> Result<Address, TextFault> {
     // The error has a remedy, and nothing of a possible password.
     text.parse().map_err(|error: tollgate_redis_address::AddressError| {
+        let is_host_and_port = text.split_once(':').is_some_and(|(host, port)| {
+            !host.is_empty()
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+                && port.parse::<u16>().is_ok()
+        });
+        if is_host_and_port {
+            return TextFault::new(format!("{} has no scheme", quoted(text)), format!("write redis://{text}"));
+        }
         TextFault::new(error.to_string(), "write memory, or a URL as in docs/redis.md")
     })
 }

@@ -25,7 +25,7 @@ use crate::scopes::AccessScope;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
-    caller: String,
+    caller: Option<String>,
     domain: Option<String>,
     rule: Option<String>,
     from: Option<Rfc3339>,
@@ -59,6 +59,10 @@ pub(crate) async fn list(
     Query(query): Query<DecisionQuery>,
 ) -> ApiResult {
     context.require(AccessScope::Audit)?;
+    let Some(caller) = &query.caller else {
+        let detail = "the query has no caller; write for instance /admin/v1/decisions?caller=NAME";
+        return Err(ApiProblem::bad_request("bad_query", detail));
+    };
     let decisions = &state.observability.decisions;
     let max = records::page_size(query.limit)?;
     let (from, to) = (query.from.map(|at| at.0), query.to.map(|at| at.0));
@@ -71,8 +75,8 @@ pub(crate) async fn list(
     };
     let mut found = Vec::new();
     // As logged: in clear, or masked.
-    for caller in state.observability.key_privacy.logged_as(&query.caller) {
-        let (caller, domain, rule) = (truncate(&caller), query.domain.clone(), query.rule.clone());
+    for logged in state.observability.key_privacy.logged_as(caller) {
+        let (caller, domain, rule) = (truncate(&logged), query.domain.clone(), query.rule.clone());
         let filter = DecisionFilter { caller, domain, rule, from, to };
         found.extend(decisions.find(&DecisionLookup { filter, max }).await.map_err(lookup_problem)?);
     }
@@ -82,7 +86,7 @@ pub(crate) async fn list(
     let (sample, callers) = decisions.sample_rates();
     let ratio = |rate: SampleRate| f64::from(rate.bps()) / f64::from(SampleRate::ALL.bps());
     Ok(Json(json!({
-        "caller": query.caller,
+        "caller": caller,
         "dropped": decisions.counts().dropped,
         "log": {
             "place": place,

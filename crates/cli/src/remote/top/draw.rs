@@ -21,7 +21,7 @@ pub(super) struct Palette {
 const KEYS: u16 = 6;
 
 const HELP: &str = "\
- a d w u n   sort by allow, deny, would deny, utilisation,
+ a r w u n   sort by allowed, refused, would refuse, used,
              name; again: reverse the order
  /           filter rules by name; Esc: clear the filter
  j k PgDn…   scroll the rules
@@ -29,10 +29,12 @@ const HELP: &str = "\
  m           time window of top keys: 1m, 5m, 1h
  q, Ctrl-C   quit
 
- ALLOW, DENY and WOULD are decisions per second of a rule
- over the last 10 s. USED is its fullest counter in the
- last minute. WOULD counts requests that a rule in shadow
- mode would have denied.";
+ The bars are refusals per second. ALLOWED, REFUSED and
+ WOULD are requests per second of a rule over the last
+ 10 s. WOULD counts what a rule in shadow mode would
+ refuse, also if another rule refused it; at the top it is
+ only what passed. USED is the fullest counter of the last
+ minute.";
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState, palette: Palette) {
@@ -111,24 +113,37 @@ fn outcomes(overview: &Value, palette: Palette) -> Line<'static> {
     let rates = &overview["rates"];
     let value = |outcome: &str| rates[outcome].as_f64().unwrap_or(0.0);
     let mut spans = vec![Span::styled(format!("{} decisions/s", rate(value("decisions"))), BOLD)];
-    let always = [("allow", palette.good()), ("deny", palette.bad())];
-    let if_present = ["shadow", "soft", "shed", "blocked", "assumed"].map(|outcome| (outcome, palette.unusual()));
-    for (outcome, style) in always.into_iter().chain(if_present.into_iter().filter(|(outcome, _)| value(outcome) > 0.0))
-    {
-        spans.push(Span::raw(format!("  {outcome} ")));
+    let always = [("allow", "allowed", palette.good()), ("deny", "refused", palette.bad())];
+    let if_present = [
+        ("blocked", "blocked"),
+        ("shadow", "would refuse"),
+        ("soft", "over a soft limit"),
+        ("shed", "shed"),
+        ("assumed", "assumed"),
+    ];
+    let if_present = if_present.map(|(outcome, word)| (outcome, word, palette.unusual()));
+    let present = if_present.into_iter().filter(|(outcome, ..)| value(outcome) > 0.0);
+    for (outcome, word, style) in always.into_iter().chain(present) {
+        spans.push(Span::raw(format!("  {word} ")));
         spans.push(Span::styled(rate(value(outcome)), style));
     }
     spans.push(Span::raw(format!("  in flight {}", count(overview["in_flight"].as_u64().unwrap_or(0)))));
     Line::from(spans)
 }
 
-/// The newest rate is at the right.
+/// Refusals, the newest at the right. Decisions as a whole are a wall in which refusals can't be seen.
 fn sparkline(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let width = usize::from(area.width);
-    let shown = state.rates.iter().skip(state.rates.len().saturating_sub(width)).copied();
-    let before = std::iter::repeat_n(0, width.saturating_sub(state.rates.len()));
+    let shown = state.refusals.iter().skip(state.refusals.len().saturating_sub(width)).copied();
+    let before = std::iter::repeat_n(0, width.saturating_sub(state.refusals.len()));
     let data: Vec<u64> = before.chain(shown).collect();
-    frame.render_widget(Sparkline::default().data(data).style(palette.colour(Color::Cyan)), area);
+    let most = data.iter().copied().max().unwrap_or(0);
+    frame.render_widget(Sparkline::default().data(data).style(palette.colour(Color::Red)), area);
+    let title = match most {
+        0 => "no refusals in this time".to_owned(),
+        most => format!("refused/s, up to {}", count(most)),
+    };
+    frame.render_widget(Line::styled(title, DIM), Rect { height: area.height.min(1), ..area });
 }
 
 fn latency(overview: &Value) -> Line<'static> {
@@ -221,8 +236,8 @@ fn rule_table(state: &TopState, height: u16, palette: Palette) -> Table<'static>
         Cell::from("MODE"),
         Cell::from("LIMIT"),
         Cell::from(right(heading("USED", Some(RuleOrder::Utilisation)))),
-        Cell::from(right(heading("ALLOW/s", Some(RuleOrder::Allow)))),
-        Cell::from(right(heading("DENY/s", Some(RuleOrder::Deny)))),
+        Cell::from(right(heading("ALLOWED/s", Some(RuleOrder::Allow)))),
+        Cell::from(right(heading("REFUSED/s", Some(RuleOrder::Deny)))),
         Cell::from(right(heading("WOULD/s", Some(RuleOrder::WouldDeny)))),
     ]);
     let widths = [
@@ -230,8 +245,8 @@ fn rule_table(state: &TopState, height: u16, palette: Palette) -> Table<'static>
         Constraint::Length(11),
         Constraint::Fill(1),
         Constraint::Length(5),
-        Constraint::Length(8),
-        Constraint::Length(8),
+        Constraint::Length(10),
+        Constraint::Length(10),
         Constraint::Length(8),
     ];
     Table::new(lines, widths).header(head.style(Style::new().add_modifier(Modifier::REVERSED)))
@@ -240,7 +255,7 @@ fn rule_table(state: &TopState, height: u16, palette: Palette) -> Table<'static>
 fn key_table(state: &TopState, palette: Palette) -> Table<'static> {
     let query = state.query;
     let head = format!("TOP KEYS by {}, {}", query.by.name(), query.window.name());
-    let head = Row::new([head, "RULE".to_owned(), "DECISIONS".to_owned(), "REFUSALS".to_owned(), "USED".to_owned()]);
+    let head = Row::new([head, "RULE".to_owned(), "DECISIONS".to_owned(), "REFUSED".to_owned(), "USED".to_owned()]);
     let number = |value: &Value| value.as_u64().map(count).unwrap_or_default();
     let mut rows: Vec<Row<'_>> = state
         .keys
@@ -283,7 +298,7 @@ fn footer(state: &TopState) -> Line<'static> {
         filter => format!("[{}] ", clean(filter)),
     };
     let sort = state.sort.name();
-    Line::from(format!("{filter}sorted by {sort}   a d w u n sort  / filter  t m keys  ? help  q quit"))
+    Line::from(format!("{filter}sorted by {sort}   a r w u n sort  / filter  t m keys  ? help  q quit"))
 }
 
 fn help(frame: &mut Frame<'_>) {

@@ -29,7 +29,7 @@ use state::{KeyOrder, KeyWindow, ServerUpdate, TopKeysQuery, TopState};
 /// Live activity of a server.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys: a d w u n sort the rules by allow, deny, would deny, utilisation, name; / filters them; t and m select top \
+    after_help = "Keys: a r w u n sort the rules by allowed, refused, would refuse, used, name; / filters them; t and m select top \
     keys; ? shows help; q quits. NO_COLOR=1 disables colours.\n\nExamples:\n  \
     tollgate top\n  \
     tollgate top --server https://limits.internal:8070 --token-file token\n  \
@@ -103,7 +103,18 @@ fn as_text(state: &TopState) -> Result<String, CommandError> {
     let never = |error: std::convert::Infallible| match error {};
     let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT)).map_err(never)?;
     terminal.draw(|frame| draw::draw(frame, state, Palette { is_coloured: false })).map_err(never)?;
-    Ok(lines(terminal.backend().buffer()))
+    let text = lines(terminal.backend().buffer());
+    // The screen is as high as a long list needs; a short one leaves lines empty.
+    let mut written = String::new();
+    let mut was_empty = false;
+    for line in text.lines() {
+        if !(line.is_empty() && was_empty) {
+            written.push_str(line);
+            written.push('\n');
+        }
+        was_empty = line.is_empty();
+    }
+    Ok(written)
 }
 
 /// The lines of a screen.

@@ -10,8 +10,8 @@ use serde_json::Value;
 pub(super) struct TopState {
     /// The JSON of the last overview; `null` before the first.
     pub(super) overview: Value,
-    /// Decisions per second, the oldest first.
-    pub(super) rates: VecDeque<u64>,
+    /// Refusals per second, the oldest first.
+    pub(super) refusals: VecDeque<u64>,
     pub(super) link: LinkState,
     rules: HashMap<(String, String), RuleRow>,
     pub(super) sort: RuleOrder,
@@ -50,7 +50,7 @@ pub(super) struct RuleRow {
     pub(super) would_deny: f64,
 }
 
-/// KeyOrder what rules are sorted.
+/// By what rules are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleOrder {
     Allow,
@@ -118,7 +118,7 @@ pub(super) enum KeyAction {
 }
 
 /// The length of the server's history.
-const MAX_RATES: usize = 300;
+const MAX_REFUSALS: usize = 300;
 /// The longest filter.
 const MAX_FILTER_CHARS: usize = 64;
 /// Lines of a page.
@@ -128,7 +128,7 @@ impl TopState {
     pub(super) fn new(query: TopKeysQuery) -> TopState {
         TopState {
             overview: Value::Null,
-            rates: VecDeque::new(),
+            refusals: VecDeque::new(),
             link: LinkState::Connecting,
             rules: HashMap::new(),
             sort: RuleOrder::Deny,
@@ -151,7 +151,7 @@ impl TopState {
     pub(super) fn apply(&mut self, update: ServerUpdate) {
         match update {
             ServerUpdate::Overview(overview) => {
-                self.rates = history(&overview);
+                self.refusals = history(&overview);
                 (self.overview, self.link) = (overview, LinkState::Live);
             }
             ServerUpdate::Event(name, data) => self.event(&name, data),
@@ -176,10 +176,10 @@ impl TopState {
     fn event(&mut self, name: &str, data: Value) {
         match name {
             "overview" => {
-                if self.rates.len() >= MAX_RATES {
-                    self.rates.pop_front();
+                if self.refusals.len() >= MAX_REFUSALS {
+                    self.refusals.pop_front();
                 }
-                self.rates.push_back(rounded(&data["rates"]["decisions"]));
+                self.refusals.push_back(refused(&data["rates"]));
                 (self.overview, self.link) = (data, LinkState::Live);
             }
             "rules" => {
@@ -198,7 +198,7 @@ impl TopState {
     pub(super) fn rules(&self) -> Vec<&RuleRow> {
         let filter = self.filter.to_lowercase();
         let mut rows: Vec<_> = self.rules.values().filter(|row| row.matches(&filter)).collect();
-        // KeyOrder name where they are even, so that they stand still.
+        // By name where they are even, so that they stand still.
         rows.sort_by(|one, other| {
             let by = self.sort.value(other).total_cmp(&self.sort.value(one));
             let by = if self.reversed { by.reverse() } else { by };
@@ -233,7 +233,7 @@ impl TopState {
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('a') => self.sort_by(RuleOrder::Allow),
-            KeyCode::Char('d') => self.sort_by(RuleOrder::Deny),
+            KeyCode::Char('r' | 'd') => self.sort_by(RuleOrder::Deny),
             KeyCode::Char('w') => self.sort_by(RuleOrder::WouldDeny),
             KeyCode::Char('u') => self.sort_by(RuleOrder::Utilisation),
             KeyCode::Char('n') => self.sort_by(RuleOrder::Name),
@@ -327,10 +327,10 @@ impl RuleOrder {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            RuleOrder::Allow => "allow",
-            RuleOrder::Deny => "deny",
-            RuleOrder::WouldDeny => "would deny",
-            RuleOrder::Utilisation => "utilisation",
+            RuleOrder::Allow => "allowed",
+            RuleOrder::Deny => "refused",
+            RuleOrder::WouldDeny => "would refuse",
+            RuleOrder::Utilisation => "used",
             RuleOrder::Name => "name",
         }
     }
@@ -372,17 +372,24 @@ impl KeyWindow {
     }
 }
 
-/// Decisions per second, from the server's history.
+/// The outcomes that are refusals.
+const REFUSALS: [&str; 2] = ["deny", "blocked"];
+
+/// Refusals per second, from the server's history.
 fn history(overview: &Value) -> VecDeque<u64> {
     let history = &overview["history"];
-    let outcomes = ["allow", "deny", "shadow", "soft", "shed", "blocked", "assumed"];
-    let series: Vec<_> = outcomes.iter().filter_map(|outcome| history[outcome].as_array()).collect();
+    let series: Vec<_> = REFUSALS.iter().filter_map(|outcome| history[outcome].as_array()).collect();
     let length = series.iter().map(|series| series.len()).max().unwrap_or(0);
     let second = |at: usize| series.iter().filter_map(|series| series.get(at)?.as_f64()).sum::<f64>();
-    (length.saturating_sub(MAX_RATES)..length).map(|at| second(at).round() as u64).collect()
+    (length.saturating_sub(MAX_REFUSALS)..length).map(|at| visible(second(at))).collect()
 }
 
-/// A rate as a whole number.
-fn rounded(rate: &Value) -> u64 {
-    rate.as_f64().unwrap_or(0.0).round() as u64
+/// Refusals per second, of the current rates.
+fn refused(rates: &Value) -> u64 {
+    visible(REFUSALS.iter().filter_map(|outcome| rates[outcome].as_f64()).sum())
+}
+
+/// A rate as a whole number. A single refusal is not rounded away.
+fn visible(rate: f64) -> u64 {
+    rate.ceil() as u64
 }

@@ -80,13 +80,14 @@ fn updates_change_the_state() {
     let mut state = TopState::new(QUERY);
     assert!(state.is_empty() && state.link == LinkState::Connecting);
     state.apply(ServerUpdate::Overview(overview()));
-    assert_eq!(state.rates, [1, 3, 8]);
+    assert_eq!(state.refusals, [0, 1, 1]);
     let mut next = overview();
-    next["rates"]["decisions"] = json!(17.6);
+    next["rates"]["deny"] = json!(17.2);
+    next["rates"]["blocked"] = json!(0.4);
     state.apply(ServerUpdate::Event("overview".to_owned(), next));
-    assert_eq!((state.rates.back(), &state.link), (Some(&18), &LinkState::Live));
+    assert_eq!((state.refusals.back(), &state.link), (Some(&18), &LinkState::Live));
     (0..400).for_each(|_| state.apply(ServerUpdate::Event("overview".to_owned(), overview())));
-    assert_eq!(state.rates.len(), 300);
+    assert_eq!(state.refusals.len(), 300);
     state.apply(ServerUpdate::Lost("gone".to_owned()));
     assert_eq!(state.link, LinkState::Lost("gone".to_owned()));
     state.apply(ServerUpdate::Event("overview".to_owned(), overview()));

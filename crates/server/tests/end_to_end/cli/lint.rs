@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use crate::cli::{directory, rule_file, tollgate};
 
-const GOOD: &str = "domain: good\nrules:\n  - {name: one, key: [], limit: 1/second}\n";
-const WARNED: &str =
-    "domain: warned\nrules:\n  - {name: one, key: [a], limit: 1/second}\n  - {name: two, key: [b], limit: 1/second}\n";
+const GOOD: &str = "domain: good\nrules:\n  - {name: one, key: [], limit: 100/second}\n";
+const WARNED: &str = "domain: warned\nrules:\n  - {name: one, key: [a], limit: 100/second}\n  - {name: two, key: [b], limit: 100/second}\n";
 const BAD: &str = "domain: bad\nrules:\n  - name: one\n    key: [a]\n    limit: 1/fortnight\n    algoritm: gcra\n";
 
 #[test]
@@ -29,16 +28,16 @@ fn each_domain_with_a_concurrency_limit_has_a_warning() {
         "domain: one
 entity: a
 rules:
-  - {name: rate, key: [a], limit: 1/second}
+  - {name: rate, key: [a], limit: 100/second}
   - {name: off, key: [a], limit: 9 concurrent, mode: off}
   - {name: first, key: [a], limit: 2 concurrent}
-  - {name: by-tier, key: [a], limit: {free: 1/second, pro: 2 concurrent, enterprise: unlimited, custom: unlimited}}
+  - {name: by-tier, key: [a], limit: {free: 100/second, pro: 2 concurrent, enterprise: unlimited, custom: unlimited}}
 ---
 domain: two
 rules: [{name: only, key: [a], limit: 2 concurrent}]
 ---
 domain: three
-rules: [{name: rate, key: [a], limit: 2/second}]
+rules: [{name: rate, key: [a], limit: 200/second}]
 ",
     );
     let output = tollgate(&["lint", &file], b"");
@@ -59,7 +58,7 @@ fn problems_are_lines_and_determine_the_exit_code() {
     let bad = rule_file("lint-bad", BAD);
     // 257 rules that must be scanned load, and do not compile.
     let scanned: String = (0..257)
-        .map(|n| format!("  - {{name: r{n}, key: [], match: {{a: {{not: x{n}}}}}, limit: 1/second}}\n"))
+        .map(|n| format!("  - {{name: r{n}, key: [], match: {{a: {{not: x{n}}}}}, limit: 100/second}}\n"))
         .collect();
     let scanned = rule_file("lint-scanned", &format!("domain: scanned\nrules:\n{scanned}"));
     let empty = directory("lint-empty");
@@ -110,11 +109,46 @@ fn json_has_the_same_problems() {
 fn files_of_one_domain_are_merged_on_request() {
     let files = directory("lint-merged");
     for name in ["one", "two"] {
-        let text = format!("domain: both\nrules:\n  - {{name: {name}, key: [], limit: 1/second}}\n");
+        let text = format!("domain: both\nrules:\n  - {{name: {name}, key: [], limit: 100/second}}\n");
         fs::write(files.join(format!("{name}.yaml")), text).unwrap();
     }
     let files = files.to_str().unwrap();
     assert_eq!(tollgate(&["lint", files], b"").code, 1);
     let output = tollgate(&["lint", "--merge-domains", files], b"");
     assert_eq!((output.code, &*output.out), (0, "1 domain, 2 rules: 0 errors, 0 warnings\n"));
+}
+
+#[test]
+fn suggestions_are_not_warnings() {
+    // Rules, and the suggestions about them.
+    let rows: [(&str, &[&str]); 7] = [
+        (
+            "rules: [{name: r, key: [path], limit: 20/minute}]",
+            &["`r`: a sliding window of 20/minute may admit one more"],
+        ),
+        ("rules: [{name: r, key: [path], limit: 21/minute}]", &[]),
+        ("rules: [{name: r, key: [path], limit: 2/minute, algorithm: sliding_log}]", &[]),
+        ("rules: [{name: r, key: [path], limit: 2/minute, mode: off}]", &[]),
+        (
+            "entity: a\nrules:\n  - {name: r, key: [a], limit: 2/minute}\n  - {name: s, key: [a], limit: 3/hour}",
+            &["`r` and 1 other rule: a sliding window of 2/minute"],
+        ),
+        ("rules: [{name: r, key: [user_id], limit: 100/minute}]", &["write `entity: user_id` below `domain`"]),
+        (
+            "descriptors:\n  - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 50}}\n  \
+             - {key: route, descriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]}",
+            &["write `entity: api_key` below `domain`", "`route/api_key`: a sliding window of 5/minute"],
+        ),
+    ];
+    for (rules, expected) in rows {
+        let file = rule_file("lint-suggested", &format!("domain: d\n{rules}\n"));
+        let output = tollgate(&["lint", &file], b"");
+        let found: Vec<&str> = output.out.lines().filter(|line| line.contains(": suggestion: ")).collect();
+        assert_eq!((output.code, found.len()), (0, expected.len()), "{rules}: {}", output.out);
+        for (line, expected) in found.iter().zip(expected) {
+            assert!(line.contains(expected), "{rules}: {line}");
+        }
+        let summary = output.out.lines().last().unwrap();
+        assert!(summary.contains("0 errors, 0 warnings"), "{summary}");
+    }
 }

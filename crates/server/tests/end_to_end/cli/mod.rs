@@ -1,9 +1,13 @@
 //! The commands of the real binary: input, output and exit codes.
 
+mod convert;
 mod demo;
 mod explain;
+mod init;
 mod inputs;
 mod lint;
+mod logs;
+mod mistakes;
 mod operations;
 mod quotas;
 mod remote;
@@ -80,20 +84,24 @@ fn directory(test: &str) -> PathBuf {
 #[test]
 fn help_version_and_usage_errors_are_printed() {
     // Arguments, exit code, and a part of standard output, or of standard error after a failure.
-    let rows: [(&[&str], i32, &str); 14] = [
-        (&["--help"], 0, "tollgate replay --rules"),
+    let rows: [(&[&str], i32, &str); 18] = [
+        (&["--help"], 0, "tollgate replay rules.yaml"),
         (&["--help"], 0, "tollgate quota set"),
         (&["--help"], 0, "`tollgate` is the same as `tollgate serve`"),
         (&["serve", "--help"], 0, "--grpc-tls-cert <PATH>"),
         (&["--version"], 0, "tollgate 0."),
+        (&["version"], 0, "tollgate 0."),
+        (&["completions", "bash"], 0, "--grpc-tls-cert"),
+        (&["man"], 0, ".TH tollgate 1"),
+        (&["usage", "--help"], 0, "The caller: the value of the domain's `entity`"),
         (&["replay", "--help"], 0, "\"at\": 1700000000.25"),
         (&["--grcp", "off"], 2, "--grpc"),
         (&["serve", "--grcp", "off"], 2, "--grpc"),
-        (&["--grpc", "off", "lint", "rules"], 2, "cannot be used with"),
+        (&["--grpc", "off", "lint", "rules"], 2, "the command `lint` comes first"),
         (&["lnit"], 2, "lint"),
         (&["lint"], 2, "<PATH>"),
         (&["explain", "a=b"], 2, "--rules"),
-        (&["replay"], 2, "--rules"),
+        (&["replay"], 2, "<PATH>"),
         (&["explain", "--rules", "x", "--cost=-1"], 2, "--cost"),
     ];
     for (args, code, expected) in rows {

@@ -6,21 +6,28 @@ use serde_json::{Value, json};
 
 use crate::cli::server::CliServer;
 use crate::cli::{directory, tollgate_with};
+use tollgate_testing::eventually;
 
 #[test]
 fn a_rule_is_validated_written_compared_and_rolled_back() {
     let server = CliServer::start();
     let rule = b"key: [api_key]\nlimit: 5/minute\n";
-    assert!(server.run_ok(&["rule", "list"]).starts_with("no rules were written by API"));
+    assert!(server.run_ok(&["rule", "list", "--by-api"]).starts_with("no rules were written by API"));
     let output = server.run_with_input(&["rule", "set", "extra", "-", "--dry-run"], rule);
     assert_eq!((output.code, &*output.err), (0, ""));
     assert!(output.out.starts_with("The rule is valid; nothing was written.\nWHAT "), "{}", output.out);
-    assert_eq!(server.lines(&["rule", "list"]).len(), 0);
+    assert_eq!(server.lines(&["rule", "list", "--by-api"]).len(), 0);
+    assert_eq!(server.lines(&["rule", "list"]).len(), 2);
     let output = server.run_with_input(&["rule", "set", "extra", "-", "--state", "shadow", "--reason", "trial"], rule);
     assert_eq!((output.code, &*output.out), (0, "extra is shadow, version 1\n"), "{}", output.err);
     let output =
         server.run_with_input(&["rule", "set", "extra", "-"], b"{\"key\": [\"api_key\"], \"limit\": \"7/minute\"}");
     assert_eq!((output.code, &*output.out), (0, "extra is active, version 2\n"), "{}", output.err);
+    let in_force = eventually(|| {
+        let listed = server.run_ok(&["rule", "list"]);
+        listed.lines().any(|line| line.starts_with("extra") && line.ends_with("API")).then_some(())
+    });
+    assert!(in_force.is_some(), "{}", server.run_ok(&["rule", "list"]));
     let output = server.run_ok(&["rule", "diff", "extra"]);
     assert!(output.starts_with("From version 1 to 2:\n") && output.contains("7/minute"), "{output}");
     assert_eq!(server.run_ok(&["rule", "rollback", "extra", "1", "--reason", "no"]), "extra is active, version 3\n");

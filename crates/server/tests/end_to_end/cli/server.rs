@@ -36,6 +36,12 @@ impl CliServer {
         CliServer::with_flags(&["--admin", "127.0.0.1:0"], "http://")
     }
 
+    /// Starts a server with these rules.
+    pub(crate) fn with_rules(rules: &str) -> CliServer {
+        let server = start_server(new_server().rules(rules), &["--admin", "127.0.0.1:0"]);
+        CliServer { url: format!("http://{}", server.address("admin")), server }
+    }
+
     /// Starts a server with these flags for its admin listener. `scheme` is the prefix of its address in URLs.
     pub(crate) fn with_flags(flags: &[&str], scheme: &str) -> CliServer {
         let server = start_server(new_server().rules(RULES), flags);

@@ -28,10 +28,10 @@ fn everything_fits_into_eighty_columns_and_twenty_four_lines() {
     let screen = drawn(&state, 80, 24);
     let expected = [
         "tollgate top  host-1 · eu · 0.1.0 · up 3h 20m                               live",
-        "1234 decisions/s  allow 1000  deny 230  shadow 4  in flight 3",
+        "1234 decisions/s  allowed 1000  refused 230  would refuse 4  in flight 3",
     ];
     assert_eq!(screen[..2], expected, "{}", screen.join("\n"));
-    assert!(screen[3].ends_with("▂▆█") || screen[3].ends_with('█'), "{}", screen.join("\n"));
+    assert!(screen[2].starts_with("refused/s, up to 1 ") && screen[3].ends_with(" ██"), "{}", screen.join("\n"));
     assert_eq!(
         screen[4..7],
         [
@@ -41,14 +41,14 @@ fn everything_fits_into_eighty_columns_and_twenty_four_lines() {
         ]
     );
     let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(columns(&screen[7]), ["RULE", "(3)", "MODE", "LIMIT", "USED", "ALLOW/s", "DENY/s↓", "WOULD/s"]);
+    assert_eq!(columns(&screen[7]), ["RULE", "(3)", "MODE", "LIMIT", "USED", "ALLOWED/s", "REFUSED/s↓", "WOULD/s"]);
     assert_eq!(columns(&screen[8]), ["login", "enforce", "100/minute", "(+1)", "100%", "3", "229", "0"]);
     assert_eq!(columns(&screen[9]), ["per-user", "enforce", "100/minute", "(+1)", "93%", "900", "1.5", "0"]);
     assert_eq!(columns(&screen[10]), ["new-idea", "shadow", "100/minute", "(+1)", "40%", "97", "0", "12.3k"]);
     assert!(screen[17].starts_with("TOP KEYS by refusals, 5m"), "{}", screen.join("\n"));
     assert_eq!(columns(&screen[18]), ["1", "user_7", "login", "41.0k", "39.5k", "100%"]);
     assert_eq!(columns(&screen[19]), ["2", "user_9", "login", "12", "3", "80%"]);
-    assert_eq!(screen[23], "sorted by deny   a d w u n sort  / filter  t m keys  ? help  q quit");
+    assert_eq!(screen[23], "sorted by refused   a r w u n sort  / filter  t m keys  ? help  q quit");
 }
 
 #[test]
