@@ -110,7 +110,10 @@ fn suggest_exact(limits: &[NamedLimit<'_>]) -> Option<RuleProblem> {
 fn is_small_window(cap: &Cap) -> bool {
     match cap {
         Cap::Limit(limit) => {
-            matches!(limit.algorithm(), Algorithm::SlidingWindow { .. }) && (1..=MAX_SMALL).contains(&limit.amount())
+            // Only windows can follow a calendar.
+            matches!(limit.algorithm(), Algorithm::SlidingWindow { .. })
+                && (1..=MAX_SMALL).contains(&limit.amount())
+                && limit.period().as_calendar().is_none()
         }
         Cap::Unlimited => false,
     }

@@ -2,13 +2,15 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use tollgate_rules::model::Network;
+use tollgate_rules::{quoted, resembles_address};
 
-use super::CommandResult;
 use super::client::{AdminClient, ApiRequest};
 use super::expiry::ExpiryArgs;
 use super::path::ApiPath;
 use super::resource::{Action, RequestBody, Resource};
 use super::show;
+use super::{CommandError, CommandResult};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlockAction {
@@ -73,6 +75,18 @@ pub(crate) struct SubjectArgs {
 }
 
 impl SubjectArgs {
+    /// Rejects a misspelt address, which would block a caller of that name.
+    fn check(&self, who: &str) -> CommandResult {
+        if self.caller || !resembles_address(who) || who.parse::<Network>().is_ok() {
+            return Ok(());
+        }
+        Err(CommandError::Usage(format!(
+            "{} looks like an address or a network, and is none; write for instance 203.0.113.7 or 203.0.113.0/24, or add --caller \
+             if it is the name of a caller",
+            quoted(who)
+        )))
+    }
+
     fn path(&self, who: &str, domain: Option<&str>) -> ApiPath {
         BLOCKS.path(&[who], domain).with("range", self.caller.then_some("false"))
     }
@@ -99,6 +113,7 @@ impl Action for BlockAction {
     fn run(&self, client: &AdminClient, domain: Option<&str>) -> CommandResult {
         match self {
             BlockAction::Add { who, subject, status, shadow, reason, expiry } => {
+                subject.check(who)?;
                 let body = RequestBody::new().with("status", *status).with("shadow", shadow.then_some(true));
                 let body = expiry.add_to(body.with("reason", Some(reason.as_str())));
                 let response = client.send(ApiRequest::put(subject.path(who, domain)).json(body))?;

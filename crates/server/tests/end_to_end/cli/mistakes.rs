@@ -90,7 +90,11 @@ fn a_server_says_what_to_write() {
     let rows: [(&[&str], i32, &str); 6] = [
         (&["switch", "set", "orders", "shadow"], 1, "there is no domain `orders`; did you mean shop/orders?"),
         (&["switch", "set", "nothing", "shadow"], 1, "there is no domain `nothing`; the rules have `shop`"),
-        (&["block", "add", "10.0.0.0/33", "--reason", "x"], 1, "10.0.0.0/33"),
+        (
+            &["block", "add", "10.0.0.0/33", "--reason", "x"],
+            2,
+            "`10.0.0.0/33` looks like an address or a network, and is none",
+        ),
         (&["tier", "set", "ada", "gold"], 1, "there is no tier `gold`; the tiers are free, pro, enterprise, custom"),
         (&["rule", "get", "nothing"], 1, "nothing"),
         (&["block", "add", "ada", "--reason", "x", "--for", "tomorrow"], 1, "tomorrow"),
@@ -100,6 +104,7 @@ fn a_server_says_what_to_write() {
         assert_eq!((output.code, &*output.out), (code, ""), "{args:?}: {}", output.err);
         assert!(output.err.contains(expected), "{args:?}: {}", output.err);
     }
+    server.run_ok(&["block", "add", "10.0.0.0/33", "--caller", "--reason", "x"]);
     let mut response = ureq::get(format!("{}/admin/v1/decisions", server.url))
         .config()
         .http_status_as_error(false)

@@ -89,3 +89,22 @@ fn top_waits_for_an_unavailable_server() {
     terminal.press("q");
     assert_eq!(terminal.wait_for_exit(), "0");
 }
+
+#[test]
+fn a_terminal_has_colours_unless_they_are_off() {
+    let home = crate::cli::directory("colours");
+    std::fs::write(home.join("bad.yaml"), "domain: d\nrulez: []\n").unwrap();
+    let lint = format!("lint {}/bad.yaml", home.display());
+    let coloured = Terminal::run(&lint, &[]);
+    coloured.wait_for_text("1 error, 0 warnings");
+    assert!(coloured.written().contains("\u{1b}[1;31merror:\u{1b}[0m"), "{:?}", coloured.written());
+    let plain = Terminal::run(&lint, &[("NO_COLOR", "1")]);
+    plain.wait_for_text("1 error, 0 warnings");
+    assert!(!plain.written().contains('\u{1b}'), "{:?}", plain.written());
+    let rules =
+        crate::cli::rule_file("terminal-replay", "domain: d\nrules: [{name: r, key: [k], limit: 100/minute}]\n");
+    let mut replay = Terminal::run(&format!("replay {rules}"), &[]);
+    replay.wait_for_text("reading requests from standard input");
+    replay.press("\u{4}");
+    replay.wait_for_text("requests 0: allowed 0");
+}
