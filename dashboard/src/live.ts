@@ -31,6 +31,11 @@ export class Live {
 
   constructor(readonly api: Api) {}
 
+  /** Whether numbers arrive. */
+  get isLive(): boolean {
+    return this.#state.live;
+  }
+
   /** The last overview. */
   get last(): Overview | undefined {
     return this.#last;

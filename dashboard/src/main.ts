@@ -2,7 +2,10 @@
 
 import "./style/base.css";
 import "./style/parts.css";
+import "./style/forms.css";
 import "./style/tables.css";
+import "./style/pages.css";
+import "./style/narrow.css";
 
 import { Api, ApiError, errorText } from "./api.ts";
 import { h, setText } from "./dom.ts";
@@ -10,19 +13,24 @@ import type { AppContext, OpenPage, Page } from "./context.ts";
 import { Live } from "./live.ts";
 import { audit } from "./pages/audit.ts";
 import { caller } from "./pages/caller.ts";
+import { controls } from "./pages/controls.ts";
 import { keys } from "./pages/keys.ts";
 import { login } from "./pages/login.ts";
-import { overview } from "./pages/overview.ts";
+import { overview } from "./pages/overview/index.ts";
+import { rule } from "./pages/rule.ts";
 import { rules } from "./pages/rules.ts";
 import { tenants } from "./pages/tenants.ts";
 import { tryIt } from "./pages/try.ts";
+import { type IconName, icon, mark } from "./parts/icon.ts";
 import { announce, notices, notify, warn } from "./parts/notice.ts";
 import { type PageName, href, parse } from "./pure/route.ts";
 import { themeSwitch } from "./theme.ts";
 import type { Me } from "./types.ts";
 
-const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, tenants, try: tryIt, audit };
-const MENU: [PageName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["try", "Try it"], ["audit", "Audit"]];
+const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, rule, tenants, controls, try: tryIt, audit };
+const MENU: [PageName & IconName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["controls", "Controls"], ["try", "Try it"], ["audit", "Audit"]];
+/** The menu item of pages that are not in the menu. */
+const WITHIN: Partial<Record<PageName, PageName>> = { caller: "keys", rule: "rules" };
 
 /** Delay before an unreachable server is called again. */
 const REFRESH_MS = 3_000;
@@ -83,12 +91,12 @@ function logOut(why?: string): void {
 
 function enter(me: Me): void {
   const app: AppContext = { api, live, me };
-  const links = new Map(MENU.map(([page, label]) => [page, h("a", { href: href(page) }, label)]));
+  const links = new Map(MENU.map(([page, label]) => [page as PageName, h("a", { href: href(page) }, icon(page), h("span", {}, label))]));
   const who = h("span", { class: "who", title: `scopes: ${me.scopes.join(", ")}` }, me.open ? `${me.name} (no token needed)` : me.name);
-  const leave = !me.open && h("button", { type: "button", class: "quiet", on: { click: () => logOut() } }, "Log out");
+  const leave = !me.open && h("button", { type: "button", class: "quiet", on: { click: () => logOut() } }, icon("leave"), h("span", {}, "Log out"));
   const status = state(app);
   header.replaceChildren(
-    h("strong", { class: "brand" }, "Tollgate"),
+    h("a", { class: "brand", href: href("overview") }, mark(), h("strong", {}, "Tollgate")),
     h("nav", { "aria-label": "Pages" }, h("ul", {}, [...links.values()].map((link) => h("li", {}, link)))),
     h("div", { class: "about" }, status.node, who, themeSwitch(), leave || ""),
   );
@@ -100,7 +108,7 @@ function enter(me: Me): void {
     live.open(page.withRules ?? false);
     document.title = `${page.title} · Tollgate`;
     for (const [name, link] of links) {
-      if (name === route.page || (name === "keys" && route.page === "caller")) link.setAttribute("aria-current", "page");
+      if (name === (WITHIN[route.page] ?? route.page)) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
     const title = h("h1", { tabindex: -1 }, page.title);
@@ -119,7 +127,7 @@ function enter(me: Me): void {
 
 /** The state of the stream and of the counter store: shown on every page, and announced when it changes. */
 function state({ live }: AppContext): { node: HTMLElement; close(): void } {
-  const [stream, store] = [h("span", { class: "state", "data-test": "live" }), h("span", { class: "state", hidden: true })];
+  const [stream, store] = [h("span", { class: "state", "data-test": "live" }), h("a", { class: "state", href: href("overview"), hidden: true })];
   let [level, wasLive] = ["normal", true];
   const ends = [
     live.watch((now) => {

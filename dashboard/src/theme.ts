@@ -1,6 +1,7 @@
 // Theme: light, dark, or that of the system.
 
 import { h, setText } from "./dom.ts";
+import { icon } from "./parts/icon.ts";
 
 const STORAGE_KEY = "tollgate.theme";
 const THEMES = ["system", "light", "dark"] as const;
@@ -26,8 +27,9 @@ export function colour(name: string): string {
 
 /** The button that cycles through the themes. */
 export function themeSwitch(): HTMLElement {
-  const button = h("button", { type: "button", class: "quiet", on: { click: next } });
-  const show = () => setText(button, `Theme: ${theme}`);
+  const label = h("span", {});
+  const button = h("button", { type: "button", class: "quiet", on: { click: next } }, icon("theme"), label);
+  const show = () => setText(label, `Theme: ${theme}`);
   function next() {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]!;
     localStorage.setItem(STORAGE_KEY, theme);

@@ -1,6 +1,7 @@
 // Responses of the admin API, as far as the dashboard uses them. Times are RFC 3339 texts, durations are seconds.
 
 import type { Outcome } from "./outcomes.ts";
+import type { SecondBody } from "./pure/series.ts";
 
 export type Scope = "read" | "quota" | "rules" | "emergency" | "audit" | "check";
 
@@ -36,12 +37,10 @@ export interface ServerRow {
   this: boolean;
 }
 
-/** The numbers of each step, oldest first. */
-export type History = Record<Outcome, number[]> &
-  Record<"p50" | "p99" | "p999", (number | null)[]> & { step_seconds: number; to: string };
-
 export interface Overview {
   at: string;
+  /** The newest point of the history; `null` before the first sample. */
+  second: SecondBody | null;
   server: { name: string; version: string; region: string | null; started_at: string; uptime_seconds: number };
   rates: ByOutcome & { decisions: number };
   totals: ByOutcome & { decisions: number };
@@ -66,12 +65,76 @@ export interface Overview {
   control: { kind: string; generation: number; snapshot_age_seconds: number | null };
   health: { part: string; degraded: boolean; why: string | null }[];
   log: { written: number; dropped: number };
+  /** Requests that no rule applies to, where the server counts them. */
+  unmatched?: { share: number };
+}
+
+/** A rule that refused in the last minute, or would have. */
+export interface RefusingRule {
+  domain: string;
+  rule: string;
+  mode: string | null;
+  rates: Rates;
 }
 
 /** The full overview has more than the live events. */
 export interface FullOverview extends Overview {
   servers: ServerRow[];
-  history: History;
+  refusing: RefusingRule[];
+}
+
+/** Something that changed: of the server, or by an operator. */
+export interface ServerEvent {
+  at: string;
+  kind: string;
+  text: string;
+  domain: string | null;
+  name: string | null;
+  by: string | null;
+  reason: string | null;
+}
+
+export interface Events {
+  items: ServerEvent[];
+  changes: "shown" | "not_allowed" | "unavailable";
+}
+
+export interface SwitchItem {
+  what: "everything" | "domain" | "rule";
+  domain: string | null;
+  rule: string | null;
+  mode: string;
+  reason: string;
+  expires_at: string | null;
+  in_force: boolean;
+}
+
+/** One rule: what it says, and what it does. */
+export interface RuleDetail {
+  activity: RuleRow;
+  conditions: { attribute: string; test: string }[];
+  cost: string;
+  entity: string | null;
+  by_tier: boolean;
+  terms: { tier: string; limit: string; amount: number | null; algorithm: string | null; burst: number | null }[];
+  policy: string;
+  label: string | null;
+  file: string;
+  line_number: number;
+  version: number | null;
+  line: { from: string; step_seconds: number; allow: (number | null)[]; deny: (number | null)[]; would_deny: (number | null)[] } | null;
+}
+
+/** A version of a rule by API. */
+export interface RuleVersion {
+  rule_id: string;
+  domain: string;
+  status: string;
+  version: number;
+  author: string;
+  reason: string;
+  updated_at?: string;
+  created_at?: string;
 }
 
 export interface Rates {
@@ -116,6 +179,8 @@ export interface TierRow {
   domain: string;
   tier: string;
   default: boolean;
+  /** Whether a rule has a limit of its own for it. */
+  limited: boolean;
   callers: number | null;
   utilisation: number;
   rates: Rates;
@@ -164,9 +229,17 @@ export interface LoggedDecision {
   source: string;
   rule: string | null;
   cost: number;
-  wire: string;
   server: string;
   why: string;
+  limits: { rule: string; mode: string }[];
+  /** If the entry stands for several decisions: their number, and the time of the last one. */
+  count?: number;
+  until?: string;
+}
+
+export interface DecisionLog {
+  decisions: LoggedDecision[];
+  log: { place: string; keep_seconds: number; sample: number; callers: number };
 }
 
 export interface Domain {
@@ -181,10 +254,12 @@ export interface LimitValue {
   requests_per_unit?: number;
   unit?: string;
   limit?: string;
+  burst?: number;
 }
 
 export interface Counter {
   rule: string;
+  mode?: string | null;
   key: string[];
   limit: LimitValue;
   used: number;
@@ -273,6 +348,7 @@ export interface ExplainedRule {
 export interface ExplainedCounter {
   key: string[];
   limit: number;
+  burst?: number;
   window: string;
   algorithm: string;
   mode: string;

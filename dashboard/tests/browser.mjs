@@ -71,3 +71,28 @@ export async function checks(user, count, more = {}) {
   for (let sent = 0; sent < count; sent += 1) status = await check(user, more);
   return status;
 }
+
+/** Sends JSON to the admin API of the open server, which must accept it. */
+export async function admin(method, path, body) {
+  const init = body === undefined ? { method } : { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const answer = await fetch(`${ADMIN}${path}`, init);
+  if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
+  return answer.json();
+}
+
+/** Opens a dialog, fills it in, and confirms. */
+export async function does(page, button, confirm, fill = async () => {}) {
+  await (typeof button === "string" ? page.getByRole("button", { name: button, exact: true }) : button).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  const reason = dialog.getByRole("textbox", { name: "Reason" });
+  if (await reason.count()) await reason.fill("a test");
+  await fill(dialog);
+  await dialog.getByRole("button", { name: confirm, exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+}
+
+/** The card with this heading. */
+export function card(page, name) {
+  return page.locator("section.card", { has: page.getByRole("heading", { level: 2, name, exact: true }) });
+}

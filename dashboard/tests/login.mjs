@@ -47,8 +47,16 @@ test("a reader sees which scopes are missing, and the buttons are disabled", () 
     await page.getByText(/The decision log is not shown: .* lacks the scope “audit”/).waitFor();
     await go(page, "tenants", "Tenants", GUARDED);
     await page.getByText(/Tenants are not shown: .* lacks the scope “quota” or “audit”/).waitFor();
+    await go(page, "controls", "Controls", GUARDED);
     await page.getByText(/Blocks are not shown: .* lacks the scope “emergency” or “audit”/).waitFor();
     await page.getByText("No emergencies.").waitFor();
+    for (const name of ["Switch all rules…", "Declare an emergency…", "Block…"]) {
+      assert.ok(await page.getByRole("button", { name }).isDisabled(), name);
+    }
+    await go(page, "", "Overview", GUARDED);
+    await page.getByText("Changes by operators are not listed: the scope “audit” is required.").waitFor();
+    await page.getByRole("heading", { name: "No requests yet" }).waitFor();
+    await page.getByText(/^curl -i http:.*"user_id":"ada"/).waitFor();
     await go(page, "audit", "Audit", GUARDED);
     await page.getByText(/The audit log is not shown: .* lacks the scope “audit”/).waitFor();
     await go(page, "keys", "Keys", GUARDED);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { checks, go, on, until } from "./browser.mjs";
+import { admin, card, checks, go, on, until } from "./browser.mjs";
 
 /** A caller with a name that would be markup, were it ever taken for it. */
 const HOSTILE = `<img src=x onerror="document.title='owned'">`;
@@ -12,11 +12,36 @@ test("the overview shows decisions, the store, the rules and the servers", () =>
     await checks("seen", 3);
     await go(page, "", "Overview");
     await page.getByText(/rules in 1 domain, generation \d+/).waitFor();
-    const counters = page.locator("section", { has: page.getByRole("heading", { name: "Counters" }) });
+    const counters = card(page, "Counter store");
     await counters.getByText("memory").first().waitFor();
     await counters.getByText("✓ closed").waitFor();
     await page.getByRole("row", { name: /\(this one\)/ }).waitFor();
     assert.equal(await page.locator(".uplot canvas").count(), 2);
+    await page.locator("[data-test=status]").getByText(/decisions\/s/).waitFor();
+    await card(page, "What changed").getByText(/ started, version /).waitFor();
+    for (const [range, text] of [["2h", "2 h"], ["24h", "24 h"], ["10m", "10 min"]]) {
+      const read = page.waitForResponse((response) => response.url().endsWith(`history?range=${range}`));
+      await page.getByRole("group", { name: "Range of the charts" }).getByRole("button", { name: text, exact: true }).click();
+      assert.equal((await read).status(), 200);
+    }
+  }));
+
+test("the overview says who is refused and by which rule, and what is wrong", () =>
+  on({}, async (page) => {
+    await checks("loud", 30);
+    await go(page, "", "Overview");
+    await card(page, "Most refused callers").getByRole("link", { name: "loud" }).first().waitFor();
+    await card(page, "Rules that refuse most").getByRole("link", { name: "per-user" }).waitFor();
+    const status = page.locator("[data-test=status]");
+    await status.getByText("All is well").waitFor();
+    await admin("PUT", "/admin/v1/switches/domains/api/rules/everyone", { mode: "off", reason: "a trial", for: "1h" });
+    await status.getByText("Look here").waitFor();
+    await status.getByText("Switched off: everyone.").waitFor();
+    await card(page, "What changed").getByText(/everyone.*switched by .* \(a trial\)/).waitFor();
+    await admin("DELETE", "/admin/v1/switches/domains/api/rules/everyone");
+    await status.getByText("All is well").waitFor();
+    await card(page, "Rules that refuse most").getByRole("link", { name: "per-user" }).click();
+    await page.getByRole("heading", { level: 1, name: "Rule per-user" }).waitFor();
   }));
 
 test("keys and a caller's page show hostile names as what they are", () =>
@@ -32,20 +57,33 @@ test("keys and a caller's page show hostile names as what they are", () =>
     assert.match(await page.title(), /^Caller <img/);
   }));
 
-test("lists of keys follow the filters", () =>
+test("lists of keys follow the filters, and are searched by parts of names", () =>
   on({}, async (page) => {
     await checks("refused-often", 40);
     await go(page, "keys", "Keys");
-    await page.getByLabel("By", { exact: true }).selectOption("refusals");
+    assert.equal(await page.getByLabel("By", { exact: true }).inputValue(), "refusals");
     await page.getByRole("link", { name: "refused-often" }).first().waitFor();
     await page.getByLabel("Over", { exact: true }).selectOption("1h");
-    await page.getByRole("searchbox", { name: "Rule" }).fill("new-idea");
-    await page.getByRole("searchbox", { name: "Rule" }).press("Enter");
-    await until("the address says what is shown", () => /window=1h.*rule=new-idea/.test(page.url()));
-    await until("only keys of that rule are there", async () => {
-      const rules = await page.locator("tbody td:nth-child(3) a").allTextContents();
-      return rules.every((rule) => rule === "new-idea");
-    });
+    await page.getByLabel("By", { exact: true }).selectOption("decisions");
+    await page.getByRole("searchbox", { name: "Search keys and rules" }).fill("NEW-i");
+    await until("the address says what is shown", () => /window=1h.*search=NEW-i/.test(page.url()));
+    const rules = () => page.locator("tbody td:nth-child(3) a").allTextContents();
+    await until("only keys of that rule are there", async () => (await rules()).length > 0 && (await rules()).every((rule) => rule === "new-idea"));
+    await page.getByRole("searchbox", { name: "Search keys and rules" }).fill("fused-oft");
+    const keys = () => page.locator("tbody th a").allTextContents();
+    await until("only that key is there", async () => (await keys()).length > 0 && (await keys()).every((key) => key === "refused-often"));
+    await page.getByRole("searchbox", { name: "Search keys and rules" }).fill("no such key");
+    await page.getByText("No key or rule has “no such key” in its name.").waitFor();
+  }));
+
+test("a long list of keys comes in pages", () =>
+  on({}, async (page) => {
+    for (let number = 0; number < 30; number += 1) await checks(`many-${number}`, 1);
+    await go(page, "keys?by=decisions&search=many-", "Keys");
+    await page.getByText(/page 1 of [2-9]/).waitFor();
+    assert.equal(await page.locator("tbody tr").count(), 25);
+    await page.getByRole("button", { name: "Next" }).click();
+    await page.getByText(/page 2 of/).waitFor();
   }));
 
 test("tenants have their tiers, and can be found", () =>

@@ -54,7 +54,10 @@ test("pictures", () =>
     await write("quotas/user_1", { tier: "enterprise", reason: "contract 4711" });
     await write("quotas/user_2", { tier: "pro", overrides: [{ rule: "orders", limit: "60/minute", expires_at: "2100-01-01T00:00:00Z" }], reason: "their sale" });
     await go(page, "", "Overview");
-    for (let number = 0; number < SECONDS; number += 1) await second(number);
+    for (let number = 0; number < SECONDS; number += 1) {
+      await second(number);
+      if (number === NOISY_FROM + 15) await write("switches/domains/api/rules/exports", { mode: "shadow", reason: "a report is late", for: "1h" });
+    }
     let isOver = false;
     const goesOn = (async () => {
       for (let number = SECONDS; !isOver; number += 1) await second(number);
@@ -66,6 +69,10 @@ test("pictures", () =>
     await go(page, "rules", "Rules");
     await page.getByRole("rowheader", { name: "per-user" }).waitFor();
     await picture(page, "rules");
+    await go(page, "rule?domain=api&name=per-user", "Rule per-user");
+    await page.getByRole("link", { name: "noisy_neighbour" }).first().waitFor();
+    await picture(page, "rule");
+    await go(page, "rules", "Rules");
     await page.getByRole("button", { name: /^Mode of search-v2/ }).click();
     await page.getByRole("radio", { name: "enforce" }).check();
     await page.screenshot({ path: path.join(PICTURES, "mode.png") });
@@ -76,9 +83,18 @@ test("pictures", () =>
     await go(page, "caller?name=noisy_neighbour", "Caller noisy_neighbour");
     await page.getByText("✕ refused").first().waitFor();
     await page.screenshot({ path: path.join(PICTURES, "caller.png") });
-    await page.setViewportSize({ width: 360, height: 740 });
+    await go(page, "controls", "Controls");
+    await page.getByRole("link", { name: "scraper" }).waitFor();
+    await picture(page, "controls");
+    await go(page, "caller?name=noisy_neighbour", "Caller noisy_neighbour");
+    await page.getByText("✕ refused").first().waitFor();
+    await page.setViewportSize({ width: 390, height: 844 });
     await page.emulateMedia({ colorScheme: "dark" });
     await page.screenshot({ path: path.join(PICTURES, "caller-phone.png") });
+    await go(page, "", "Overview");
+    await page.getByText("allowed").first().waitFor();
+    await page.waitForTimeout(2_000);
+    await page.screenshot({ path: path.join(PICTURES, "overview-phone.png") });
     isOver = true;
     await goesOn;
   }));

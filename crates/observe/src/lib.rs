@@ -17,12 +17,12 @@ pub use decision_log::{
     MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, truncate,
 };
 pub use heavy_hitters::{
-    ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey, SustainedKey,
-    TierFit, TopKey, TopKeys, Window,
+    ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeySearch, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey,
+    SustainedKey, TierFit, TopKey, TopKeys, Window,
 };
 pub use history::{
-    Activity, History, HistoryPoint, LATENCY_WINDOW, LimitResults, MAX_SECONDS, Quantiles, RATE_WINDOW, STEP,
-    Sparkline, TierActivity,
+    Activity, History, HistoryLine, HistoryPoint, HistoryRange, LATENCY_WINDOW, LimitResults, Quantiles, RATE_WINDOW,
+    RefusingRule, RuleLine, STEP, Sparkline, TierActivity,
 };
 pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use observer::{Observer, ObserverConfig};

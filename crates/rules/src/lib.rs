@@ -9,6 +9,7 @@ mod applied;
 mod applies;
 pub mod attribute_text;
 mod attributes;
+mod describe;
 mod difference;
 mod error;
 mod explain;
@@ -37,6 +38,7 @@ pub mod yaml;
 
 pub use address::{is_address, parse_address, resembles_address};
 pub use applied::{AppliedRule, AppliedTerms, MatchedRules};
+pub use describe::Condition;
 pub use difference::{ValueChange, difference};
 pub use error::RequestError;
 pub use explain::RuleMatch;

@@ -8,7 +8,7 @@ import { changes, valueText } from "../pure/changes.ts";
 import { timestamp } from "../pure/format.ts";
 import type { AuditEntry, ListPage } from "../types.ts";
 
-const PAGE_SIZE = 50;
+const PAGE_SIZE = 25;
 const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "token", "access", "control"];
 
 export function audit(app: AppContext): Page {
@@ -37,7 +37,7 @@ export function audit(app: AppContext): Page {
   more.addEventListener("click", () => void load(true));
   void load(false);
   const again = h("button", { type: "button", on: { click: () => void load(false) } }, "Refresh");
-  return { title: "Audit", node: h("div", {}, wrong.node, h("div", { class: "tools" }, kind, name, again), table.node, h("div", { class: "pager" }, more)) };
+  return { title: "Audit", node: h("div", {}, wrong.node, h("div", { class: "tools" }, kind, name, again), h("section", { class: "card" }, table.node, h("div", { class: "pager" }, more))) };
 }
 
 function entries(): Table<AuditEntry> {

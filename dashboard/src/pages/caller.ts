@@ -1,19 +1,19 @@
-// One caller: its quota, its limits, its last decisions, and actions.
+// One caller: what was refused, its limits, its quota, its recent decisions, and actions.
 
 import { ApiError } from "../api.ts";
-import { h, setText } from "../dom.ts";
-import { type AppContext, type Page, domains, poll, missingScope } from "../context.ts";
-import { OUTCOME_STYLES } from "../outcomes.ts";
-import { bar } from "../parts/bar.ts";
+import { h } from "../dom.ts";
+import { type AppContext, type Page, domains, missingScope, poll } from "../context.ts";
+import { openBlock, openUnblock } from "../actions/blocks.ts";
+import { openOverride, openReset, openTier } from "../actions/quota.ts";
+import { card } from "../parts/card.ts";
 import { fault } from "../parts/notice.ts";
-import { Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href, segment } from "../pure/route.ts";
-import { NONE, count, limit, timestamp, since } from "../pure/format.ts";
-import type { Block, Counter, Counters, ListPage, LoggedDecision, Override, QuotaItem } from "../types.ts";
-import { actions } from "./caller/actions.ts";
+import type { Block, Counters, ListPage, QuotaItem, Scope } from "../types.ts";
+import { counterSection } from "./caller/counters.ts";
+import { logSection } from "./caller/log.ts";
+import { quotaSection } from "./caller/quota.ts";
 
 const REFRESH_MS = 3_000;
-const DECISIONS = 50;
 /** Domains that are offered. */
 const MAX_DOMAINS = 20;
 
@@ -23,34 +23,64 @@ export interface CallerData {
   domain: string;
   quota: QuotaItem | undefined;
   block: Block | undefined;
-  counters: Counter[];
 }
 
 export function caller(app: AppContext, route: Route): Page {
   const name = route.query["name"] ?? "";
   const title = `Caller ${name}`;
   if (name === "") return { title: "Caller", node: h("p", {}, "Choose a caller on the page ", h("a", { href: href("keys") }, "Keys"), ".") };
-  const [wrong, quota, counters, log] = [fault(), quotaSection(), counterSection(), logSection(app)];
+  const [wrong, counters, log] = [fault(), counterSection(), logSection(app, name)];
   let data: CallerData | undefined;
   const load = async () => {
     try {
       const domain = data?.domain ?? route.query["domain"] ?? (await firstDomain(app));
-      data = await loadCaller(app, name, domain, counters.show);
+      data = await loadCaller(app, name, domain, (now) => counters.show(now, domain));
       quota.show(data);
       buttons.show(data);
-      await log.load(name, domain);
+      await log.load(domain);
       wrong.set(undefined);
     } catch (error) {
       wrong.set(error);
     }
   };
-  const buttons = actions(app, () => void load());
-  const close = poll(REFRESH_MS, load);
-  const node = h("div", {}, wrong.node, others(app, name, route.query["domain"]),
-    h("section", { class: "card" }, h("h2", {}, "Quota"), quota.node, buttons.node),
-    h("section", { class: "card" }, h("h2", {}, "Limits"), counters.node),
-    h("section", { class: "card" }, h("h2", {}, "Last decisions"), log.node));
+  const changed = () => void load();
+  const [quota, buttons] = [quotaSection(app, changed), actions(app, changed)];
+  const stop = poll(REFRESH_MS, load);
+  const node = h("div", {}, wrong.node, others(app, name, route.query["domain"]), buttons.node,
+    card("Limits", [counters.node]),
+    card("Refusals", [log.chart]),
+    card("Recent decisions", [log.node]),
+    card("Quota", [quota.node]));
+  const close = () => {
+    stop();
+    log.close();
+  };
   return { title, node, close };
+}
+
+function actions(app: AppContext, changed: () => void) {
+  let current: CallerData | undefined;
+  const button = (label: string, scope: Scope, action: (caller: CallerData) => void, style = "") => {
+    const lacking = missingScope(app, scope);
+    return h("button", { type: "button", class: style, disabled: lacking !== undefined, title: lacking, on: { click: () => current && action(current) } }, label);
+  };
+  const block = button("Block…", "emergency", ({ name, domain }) => void openBlock(app, { caller: name, domain }, changed), "harmful");
+  const unblock = button("End the block…", "emergency", ({ block }) => block && openUnblock(app, block, changed));
+  unblock.hidden = true;
+  const lacking = [missingScope(app, "quota"), missingScope(app, "emergency")].filter((one) => one !== undefined);
+  const buttons = h("div", { class: "buttons" },
+    button("Override a limit…", "quota", (caller) => void openOverride(app, caller, undefined, changed)),
+    button("Change the tier…", "quota", (caller) => void openTier(app, caller, changed)),
+    button("Reset counters…", "quota", (caller) => openReset(app, caller, changed)),
+    block, unblock);
+  return {
+    node: h("div", {}, buttons, lacking.length > 0 && h("p", { class: "hint" }, `Some actions are not allowed: ${lacking.join("; ")}.`)),
+    show(now: CallerData) {
+      current = now;
+      block.hidden = now.block?.in_force ?? false;
+      unblock.hidden = !block.hidden;
+    },
+  };
 }
 
 /** The same name in other domains, where there are several that have callers. */
@@ -70,9 +100,8 @@ function others(app: AppContext, name: string, shown: string | undefined): HTMLE
 
 /** The default domain: the first one with callers. */
 async function firstDomain(app: AppContext): Promise<string> {
-  const all = (await domains(app)).filter((domain) => domain.entity !== null);
-  const [one] = all;
-  if (!one) throw new Error("no domain of the rules has an entity");
+  const [one] = (await domains(app)).filter((domain) => domain.entity !== null);
+  if (!one) throw new Error("no domain of the rules has an entity, the attribute that names callers: add `entity: api_key` to the rule file");
   return one.name;
 }
 
@@ -83,7 +112,7 @@ async function loadCaller(app: AppContext, name: string, domain: string, show: (
     findRecord<Block>(app, "blocks", name, domain),
   ]);
   show(counters);
-  return { name, domain, quota, block, counters: counters.counters };
+  return { name, domain, quota, block };
 }
 
 /**
@@ -98,72 +127,4 @@ async function findRecord<T>(app: AppContext, kind: string, name: string, domain
     if (error instanceof ApiError && error.status === 503) return undefined;
     throw error;
   }
-}
-
-function quotaSection() {
-  const [tier, ends, block] = [h("dd", {}, NONE), h("dd", {}, NONE), h("dd", {}, NONE)];
-  const facts = [["Tier", tier], ["Expires", ends], ["Blocked", block]] as const;
-  const overrides = new Table<Override>("Overrides", [
-    textColumn("Override of", (one) => one.rule ?? one.descriptor ?? NONE, { kind: "main" }),
-    textColumn("Limit", limit),
-    textColumn("From", (one) => timestamp(one.effective_at)),
-    textColumn("Until", (one) => (one.expires_at ? timestamp(one.expires_at) : "with the quota")),
-  ], (one) => JSON.stringify(one), "No overrides.");
-  return {
-    node: h("div", {}, h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), value))), overrides.node),
-    show(data: CallerData) {
-      const { quota } = data;
-      setText(tier, quota?.tier ?? "the domain’s default");
-      setText(ends, quota?.expires_at ? timestamp(quota.expires_at) : "never");
-      const active = data.block?.in_force ? data.block : undefined;
-      const until = active?.expires_at ? `until ${timestamp(active.expires_at)}` : "permanently";
-      setText(block, active ? `■ ${active.shadow ? "marked only" : `with ${active.status}`}, ${until}: ${active.reason}` : "no");
-      block.classList.toggle("bad", active !== undefined);
-      overrides.show(quota?.overrides ?? []);
-    },
-  };
-}
-
-function counterSection() {
-  const left = h("ul", { class: "hint" });
-  let at = "";
-  const table = new Table<Counter>("Limits of this caller", [
-    textColumn("Rule", (one) => one.rule, { kind: "main" }),
-    textColumn("Limit", (one) => limit(one.limit)),
-    { title: "Used", kind: "wide", cell: () => {
-      const [part, text] = [bar(), h("small", {})];
-      const set = (one: Counter) => {
-        part.set(one.used / Math.max(1, one.used + one.remaining), one.rule);
-        setText(text, ` ${count(one.used)} used, ${count(one.remaining)} left`);
-      };
-      return { node: h("span", {}, part.node, text), set };
-    } },
-    textColumn("Full again", (one) => (one.used === 0 ? NONE : since(one.resets_at, Date.parse(at)))),
-    textColumn("Resolved by", (one) => one.resolved_by),
-    textColumn("Key", (one) => one.key.join(" · ") || "shared by all callers"),
-  ], (one) => [one.rule, ...one.key].join("\n"), "No limit has this caller in its key.");
-  const show = (counters: Counters) => {
-    at = counters.at;
-    table.show(counters.counters);
-    left.replaceChildren(...counters.left_out.map(({ rule, why }) => h("li", {}, `${rule}: ${why}`)));
-    more.hidden = counters.left_out.length === 0;
-  };
-  const more = h("details", { hidden: true }, h("summary", {}, "Rules that are not shown"), left);
-  return { node: h("div", {}, table.node, more), show };
-}
-
-function logSection(app: AppContext) {
-  const missing = missingScope(app, "audit");
-  if (missing) return { node: h("p", { class: "hint" }, `The decision log is not shown: ${missing}.`), load: async () => {} };
-  const table = new Table<LoggedDecision>("Last decisions", [
-    textColumn("When", (one) => timestamp(one.at), { kind: "time" }),
-    textColumn("Outcome", (one) => `${OUTCOME_STYLES[one.verdict]?.sign ?? ""} ${OUTCOME_STYLES[one.verdict]?.label ?? one.verdict}`, { kind: "brief" }),
-    fixedColumn("Rule", (one) => one.rule ?? NONE),
-    textColumn("Why", (one) => one.why, { kind: "wide" }),
-  ], (one) => JSON.stringify(one), "No decisions are logged: refusals appear within two seconds, other decisions are sampled.");
-  const load = async (name: string, domain: string) => {
-    const log = await app.api.get<{ decisions: LoggedDecision[] }>("/admin/v1/decisions", { caller: name, domain, limit: DECISIONS });
-    table.show(log.decisions);
-  };
-  return { node: table.node, load };
 }

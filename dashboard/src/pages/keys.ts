@@ -1,52 +1,69 @@
-// Keys with the most decisions, the most refusals, or the highest utilisation.
+// Keys with the most refusals, the most decisions, or the highest utilisation.
 
 import { h, setText } from "../dom.ts";
 import { type AppContext, type Page, domains, poll } from "../context.ts";
 import { bar } from "../parts/bar.ts";
+import { keyLink, ruleLink } from "../parts/card.ts";
 import { fault } from "../parts/notice.ts";
+import { Pager } from "../parts/pager.ts";
 import { type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href } from "../pure/route.ts";
 import { NONE, count, plural } from "../pure/format.ts";
 import type { Top, TopKey } from "../types.ts";
 
-const BY: [string, string][] = [["decisions", "most decisions"], ["refusals", "most refusals"], ["utilisation", "nearest to a limit"]];
+const BY: [string, string][] = [["refusals", "most refusals"], ["decisions", "most decisions"], ["utilisation", "nearest to a limit"]];
 const WINDOWS: [string, string][] = [["1m", "last minute"], ["5m", "last 5 minutes"], ["1h", "last hour"]];
-const KEYS = 50;
+/** Keys that are requested, and those of a page. */
+const KEYS = 200;
+const ROWS = 25;
 const REFRESH_MS = 3_000;
 
 export function keys(app: AppContext, route: Route): Page {
   const { query } = route;
   const [wrong, note] = [fault(), h("p", { class: "hint" })];
-  const [by, span] = [choice("By", BY, query["by"]), choice("Over", WINDOWS, query["window"] ?? "5m")];
+  const [by, window] = [choice("By", BY, query["by"]), choice("Over", WINDOWS, query["window"] ?? "5m")];
   const initial = query["domain"];
   const domain = choice("Domain", [["", "any domain"], ...(initial ? [[initial, initial] as [string, string]] : [])], initial);
-  const rule = h("input", { type: "search", value: query["rule"] ?? "", placeholder: "any rule", "aria-label": "Rule", autocomplete: "off" });
-  const table = keyTable();
+  const search = h("input", { type: "search", name: "search", value: query["search"] ?? "", placeholder: "part of a key or rule", "aria-label": "Search keys and rules", autocomplete: "off" });
+  let rule = query["rule"] ?? "";
+  const [table, pager] = [keyTable(), new Pager(ROWS)];
+  const onlyRule = h("button", { type: "button", class: "chip", hidden: rule === "", title: "Show the keys of all rules", on: { click: () => again("") } }, `rule ${rule} ✕`);
   let latest = 0;
+  let all: TopKey[] = [];
+  const show = () => table.show(pager.of(all));
+  pager.onTurn = show;
   const load = async () => {
     const number = ++latest;
     try {
-      const top = await app.api.get<Top>("/admin/v1/top", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim(), limit: KEYS });
+      const top = await app.api.get<Top>("/admin/v1/top", { by: by.value, window: window.value, domain: domain.value, rule, search: search.value.trim(), limit: KEYS });
       if (number !== latest) return;
-      setText(note, describe(top));
-      table.show(top.keys);
+      setText(note, describe(top, by.value));
+      all = top.keys;
+      table.empty = search.value.trim() !== "" ? `No key or rule has “${search.value.trim()}” in its name.` : by.value === "refusals" ? "Nobody was refused." : "Nothing was decided.";
+      show();
       wrong.set(undefined);
     } catch (error) {
       if (number === latest) wrong.set(error);
     }
   };
-  const again = () => {
+  const again = (of = rule) => {
+    rule = of;
+    onlyRule.hidden = rule === "";
+    pager.first();
     // The address can be copied.
-    history.replaceState(null, "", href("keys", { by: by.value, window: span.value, domain: domain.value, rule: rule.value.trim() }));
+    history.replaceState(null, "", href("keys", { by: by.value, window: window.value, domain: domain.value, rule, search: search.value.trim() }));
     void load();
   };
-  for (const control of [by, span, domain, rule]) control.addEventListener("change", again);
-  void domains(app).then((all) => {
-    domain.append(...all.filter(({ name }) => name !== initial).map(({ name }) => h("option", { value: name }, name)));
+  for (const control of [by, window, domain]) control.addEventListener("change", () => again());
+  search.addEventListener("input", () => again());
+  void domains(app).then((known) => {
+    domain.append(...known.filter(({ name }) => name !== initial).map(({ name }) => h("option", { value: name }, name)));
+    domain.hidden = known.length < 2;
   }, wrong.set);
   const close = poll(REFRESH_MS, load);
-  const find = finder();
-  const node = h("div", {}, wrong.node, find, h("div", { class: "tools" }, by, span, domain, rule), note, table.node);
+  const node = h("div", {}, wrong.node,
+    h("div", { class: "tools" }, search, by, window, domain, onlyRule, finder()),
+    note, h("section", { class: "card" }, table.node, pager.node));
   return { title: "Keys", node, close };
 }
 
@@ -56,18 +73,18 @@ function choice(label: string, options: [string, string][], chosen: string | und
 
 /** Finds a caller that is not listed. */
 function finder(): HTMLElement {
-  const input = h("input", { type: "search", name: "caller", required: true, placeholder: "caller", "aria-label": "Find a caller", autocomplete: "off" });
+  const input = h("input", { type: "search", name: "caller", required: true, placeholder: "exact name of a caller", "aria-label": "Find a caller", autocomplete: "off" });
   const submit = (event: Event) => {
     event.preventDefault();
     location.hash = href("caller", { name: input.value.trim() });
   };
-  return h("form", { class: "tools", on: { submit } }, input, h("button", { type: "submit" }, "Show caller"));
+  return h("form", { class: "finder", on: { submit } }, input, h("button", { type: "submit" }, "Show caller"));
 }
 
-function describe(top: Top): string {
-  const error = top.error > 0 ? `; counts are at most ${count(top.error)} too high` : "";
+function describe(top: Top, by: string): string {
+  const error = top.error > 0 ? `; a count is at most ${count(top.error)} too high` : "";
   const hashed = top.keys_shown ? "" : " Keys are hashed: the scope “audit” is required to see them.";
-  return `${count(top.total)} counted on ${plural(top.servers, "server")}${error}.${hashed}`;
+  return `${count(top.total)} ${by === "refusals" ? "refusals" : "decisions"} on ${plural(top.servers, "server")}${error}. A key has a row for each rule that counts by it.${hashed}`;
 }
 
 function keyTable(): Table<TopKey> {
@@ -75,10 +92,10 @@ function keyTable(): Table<TopKey> {
     textColumn(title, (key) => (key[of] === null ? NONE : count(key[of])), { kind: "number" });
   return new Table<TopKey>("Top keys", [
     textColumn("Rank", (key) => String(key.rank), { kind: "number" }),
-    fixedColumn("Key", (key) => (key.caller && !key.caller.startsWith("#") ? h("a", { href: href("caller", { name: key.caller, domain: key.domain }) }, key.key) : key.key || "shared by all callers"), { kind: "main" }),
-    fixedColumn("Rule", (key) => [h("a", { href: href("keys", { domain: key.domain, rule: key.rule }) }, key.rule), h("small", {}, ` ${key.domain}`)]),
-    number("Decisions", "decisions"),
+    fixedColumn("Key", (key) => keyLink(key.domain, key.key, key.caller), { kind: "main" }),
+    fixedColumn("Rule", (key) => [ruleLink(key.domain, key.rule), h("small", {}, ` ${key.domain}`)]),
     number("Refusals", "refusals"),
+    number("Decisions", "decisions"),
     { title: "Used", kind: "bar", cell: () => {
       const [part, none] = [bar(), h("span", {}, NONE)];
       const set = (key: TopKey) => {
@@ -88,5 +105,5 @@ function keyTable(): Table<TopKey> {
       };
       return { node: h("span", {}, part.node, none), set };
     } },
-  ], (key) => [key.domain, key.rule, key.key].join("\n"), "No keys.");
+  ], (key) => [key.domain, key.rule, key.key].join("\n"), "Loading keys.");
 }

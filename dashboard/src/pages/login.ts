@@ -3,6 +3,7 @@
 import { type Api, ApiError, errorText } from "../api.ts";
 import { h } from "../dom.ts";
 import { field } from "../parts/dialog.ts";
+import { mark } from "../parts/icon.ts";
 import { fault } from "../parts/notice.ts";
 import type { Me } from "../types.ts";
 
@@ -28,5 +29,5 @@ export function login(api: Api, why: string | undefined, accepted: (me: Me) => v
   };
   const hint = "Create one with `tollgate token create`. It is stored for this tab only, until the tab is closed.";
   if (why) wrong.set(new Error(why));
-  return h("form", { class: "card login", on: { submit } }, h("h1", { tabindex: -1 }, "Tollgate"), field("Token", input, hint), wrong.node, h("div", { class: "buttons" }, button));
+  return h("form", { class: "card login", on: { submit } }, h("h1", { tabindex: -1 }, mark(36), "Tollgate"), field("Token", input, hint), wrong.node, h("div", { class: "buttons" }, button));
 }

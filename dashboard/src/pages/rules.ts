@@ -3,14 +3,15 @@
 import { h, setText } from "../dom.ts";
 import { type AppContext, type Page, poll, missingScope } from "../context.ts";
 import { bar } from "../parts/bar.ts";
+import { ruleLink } from "../parts/card.ts";
 import { fault } from "../parts/notice.ts";
 import { Pager } from "../parts/pager.ts";
 import { sparkline } from "../parts/sparkline.ts";
 import { type Column, Table, textColumn } from "../parts/table.ts";
-import { type Route, href } from "../pure/route.ts";
+import type { Route } from "../pure/route.ts";
 import { count, percent, rate, plural } from "../pure/format.ts";
 import type { Activity, RuleRow, RulesEvent } from "../types.ts";
-import { MODES, switchMode } from "./rules/mode.ts";
+import { MODES, switchMode } from "../actions/mode.ts";
 
 /** Rows per request, and in all. */
 const PAGE_SIZE = 500;
@@ -38,7 +39,7 @@ export function rules(app: AppContext, route: Route): Page {
   const arrange = () => {
     shown = table.sorted(all.rows.filter(matches));
     setText(summary, `${plural(shown.length, "rule")}${shown.length === all.rows.length ? "" : ` of ${all.rows.length}`}`);
-    table.empty = all.rows.length === 0 ? "There are no rules." : "No matching rules.";
+    table.empty = all.rows.length === 0 ? "There are no rules. Start the server with --rules FILE, or write one by API: docs/rules.md has examples." : "No matching rules.";
     refresh();
   };
   const refresh = () => table.show(pager.of(shown));
@@ -87,7 +88,7 @@ export function rules(app: AppContext, route: Route): Page {
   const node = h("div", {}, wrong.node,
     h("div", { class: "tools" }, search, mode, summary),
     missing && h("p", { class: "hint" }, `Modes can't be switched here: ${missing}.`),
-    table.node, pager.node);
+    h("section", { class: "card" }, table.node, pager.node));
   return { title: "Rules", node, withRules: true, close };
 }
 
@@ -167,8 +168,7 @@ function ruleTable(app: AppContext, changed: () => void): Table<RuleRow> {
 }
 
 function ruleCell(row: RuleRow) {
-  const link = h("a", { href: href("keys", { domain: row.domain, rule: row.rule }), title: "The keys of this rule" }, row.rule);
-  return { node: h("span", {}, link, h("small", {}, ` ${row.domain}${row.key.length > 0 ? ` · by ${row.key.join(", ")}` : " · shared by all callers"}`)) };
+  return { node: h("span", {}, ruleLink(row.domain, row.rule), h("small", {}, ` ${row.domain}${row.key.length > 0 ? ` · by ${row.key.join(", ")}` : " · shared by all callers"}`)) };
 }
 
 /** A single limit inline; limits by tier in a list that opens. */

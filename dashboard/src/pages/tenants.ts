@@ -1,45 +1,36 @@
-// Tiers, tenants with overrides, blocks and emergencies.
+// Tiers, and tenants with a tier or overrides of their own, which can be changed here.
 
-import { type Child, h, setText } from "../dom.ts";
+import { type Child, fill, h, setText } from "../dom.ts";
 import { type AppContext, type Page, domains, missingScope, poll } from "../context.ts";
+import { type Caller, openOverride, openRemoveOverride, openRemoveQuota, openTier, overrideName } from "../actions/quota.ts";
 import { bar } from "../parts/bar.ts";
-import { fault } from "../parts/notice.ts";
+import { card } from "../parts/card.ts";
+import { field, openDialog, text } from "../parts/dialog.ts";
+import { icon } from "../parts/icon.ts";
+import { fault, warn } from "../parts/notice.ts";
 import { Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href } from "../pure/route.ts";
 import { NONE, count, limit, timestamp, rate } from "../pure/format.ts";
-import type { Block, Emergency, ListPage, QuotaItem, TierRow } from "../types.ts";
+import type { Domain, ListPage, QuotaItem, TierRow } from "../types.ts";
 
 const REFRESH_MS = 5_000;
-const QUOTAS = 50;
-const BLOCKS = 100;
-const EMERGENCIES = 100;
+const QUOTAS = 25;
 
 export function tenants(app: AppContext, route: Route): Page {
-  const [wrong, tiers, emergencies] = [fault(), tierTable(), emergencyTable()];
-  const [quotas, blocks] = [quotaSection(app, route), blockSection(app)];
+  const [wrong, tiers] = [fault(), tierTable()];
   const close = poll(REFRESH_MS, async () => {
     try {
-      tiers.show((await app.api.get<{ tiers: TierRow[] }>("/admin/v1/tiers")).tiers);
-      const [declared] = await Promise.all([
-        app.api.get<ListPage<Emergency>>("/admin/v1/emergencies", { limit: EMERGENCIES }),
-        blocks.load(),
-      ]);
-      emergencies.show(declared.items);
+      const all = (await app.api.get<{ tiers: TierRow[] }>("/admin/v1/tiers")).tiers;
+      // A domain that limits all callers alike has no tiers worth listing.
+      tiers.show(all.filter((one) => one.limited || (one.callers ?? 0) > 0));
       wrong.set(undefined);
     } catch (error) {
       wrong.set(error);
     }
   });
-  const node = h("div", {}, wrong.node,
-    section("Tiers", tiers.node),
-    section("Tenants and their overrides", quotas.node),
-    section("Blocks", blocks.node),
-    section("Emergencies", emergencies.node));
+  const quotas = quotaSection(app, route);
+  const node = h("div", {}, wrong.node, card("Tiers", [tiers.node]), card("Tenants", [quotas.node], { tools: quotas.add }));
   return { title: "Tenants", node, close };
-}
-
-function section(title: string, ...children: Child[]): HTMLElement {
-  return h("section", { class: "card" }, h("h2", {}, title), children);
 }
 
 function tierTable(): Table<TierRow> {
@@ -54,20 +45,21 @@ function tierTable(): Table<TierRow> {
     textColumn("Allowed/s", (one) => rate(one.rates.allow), { kind: "number" }),
     textColumn("Refused/s", (one) => rate(one.rates.deny), { kind: "number" }),
     textColumn("Would refuse/s", (one) => rate(one.rates.would_deny), { kind: "number" }),
-  ], (one) => `${one.domain}\n${one.tier}`, "No tiers.");
+  ], (one) => `${one.domain}\n${one.tier}`, "No rule has limits by tier. Write `limit: {free: 100/minute, pro: 1000/minute}` in a rule to use tiers.");
 }
 
 /** The quotas of a domain, filtered by prefix and tier. */
-function quotaSection(app: AppContext, route: Route) {
+function quotaSection(app: AppContext, route: Route): { node: HTMLElement; add?: Child } {
   const missing = missingScope(app, "quota", "audit");
   if (missing) return { node: h("p", { class: "hint" }, `Tenants are not shown: ${missing}.`) };
   const wrong = fault();
-  const domain = h("select", { "aria-label": "Domain" });
-  const tier = h("select", { "aria-label": "Tier" });
-  const prefix = h("input", { type: "search", value: route.query["prefix"] ?? "", placeholder: "name prefix", "aria-label": "Search tenants", autocomplete: "off" });
+  const [domain, tier] = [h("select", { "aria-label": "Domain", hidden: true }), h("select", { "aria-label": "Tier", hidden: true })];
+  const prefix = h("input", { type: "search", value: route.query["prefix"] ?? "", placeholder: "beginning of a name", "aria-label": "Search tenants", autocomplete: "off" });
   const where = h("span", { class: "hint", role: "status" });
-  const [first, next] = [h("button", { type: "button" }, "First page"), h("button", { type: "button" }, "Next")];
-  const table = quotaTable();
+  const [first, next] = [h("button", { type: "button", disabled: true }, "First page"), h("button", { type: "button", disabled: true }, "Next")];
+  const pages = h("div", { class: "pager", hidden: true }, first, where, next);
+  const table = quotaTable(app, () => void load());
+  let named: Domain[] = [];
   let [after, following]: [string | null, string | null] = [null, null];
   let latest = 0;
   const load = async () => {
@@ -81,6 +73,7 @@ function quotaSection(app: AppContext, route: Route) {
       following = page.next;
       next.disabled = following === null;
       first.disabled = after === null;
+      pages.hidden = next.disabled && first.disabled;
       setText(where, page.items.length > 0 ? `${page.items[0]!.api_key} … ${page.items.at(-1)!.api_key}` : "");
       wrong.set(undefined);
     } catch (error) {
@@ -96,64 +89,70 @@ function quotaSection(app: AppContext, route: Route) {
   first.addEventListener("click", () => from(null));
   next.addEventListener("click", () => from(following));
   void domains(app).then((all) => {
-    const named = all.filter((one) => one.entity !== null);
+    named = all.filter((one) => one.entity !== null);
+    if (named.length === 0) {
+      table.empty = "No domain has an entity, the attribute that names callers: add `entity: api_key` to a rule file to have tenants.";
+      prefix.hidden = true;
+      return;
+    }
     domain.append(...named.map(({ name }) => h("option", { value: name, selected: name === route.query["domain"] }, name)));
+    domain.hidden = named.length < 2;
     const chosen = () => {
-      const known = named.find(({ name }) => name === domain.value);
-      tier.replaceChildren(h("option", { value: "" }, "any tier"), ...(known?.tiers ?? []).map((name) => h("option", { value: name }, name)));
+      const tiers = named.find(({ name }) => name === domain.value)?.tiers ?? [];
+      tier.replaceChildren(h("option", { value: "" }, "any tier"), ...tiers.map((name) => h("option", { value: name }, name)));
+      tier.hidden = tiers.length < 2;
       from(null);
     };
     domain.addEventListener("change", chosen);
     chosen();
   }, wrong.set);
-  const tools = h("div", { class: "tools" }, domain, tier, prefix);
-  return { node: h("div", {}, tools, wrong.node, table.node, h("div", { class: "pager" }, first, where, next)) };
+  const lacking = missingScope(app, "quota");
+  const add = h("button", { type: "button", disabled: lacking !== undefined, title: lacking, on: { click: () => addTenant(app, domain.value) } }, "Add a tenant…");
+  return { node: h("div", {}, h("div", { class: "tools" }, domain, tier, prefix), wrong.node, table.node, pages, lacking && h("p", { class: "hint" }, `Quotas can't be changed here: ${lacking}.`)), add };
 }
 
-function quotaTable(): Table<QuotaItem> {
+/** A tenant is a caller with a quota: its page has the buttons. */
+function addTenant(app: AppContext, domain: string): void {
+  openDialog({
+    title: "Add a tenant",
+    body: [field("Caller", h("input", { name: "name", required: true, autocomplete: "off" }), "The value of the domain’s entity, such as an API key. Its tier and overrides are next.")],
+    confirm: "Next",
+    run: async (fields) => {
+      const name = text(fields, "name");
+      setTimeout(() => void openTier(app, { name, domain, quota: undefined }, () => (location.hash = href("caller", { name, domain }))).catch(warn), 0);
+    },
+  });
+}
+
+function quotaTable(app: AppContext, changed: () => void): Table<QuotaItem> {
+  const lacking = missingScope(app, "quota");
+  const caller = (item: QuotaItem): Caller => ({ name: item.api_key, domain: item.domain, quota: item });
+  const small = (label: string, sign: "edit" | "remove", run: () => void) =>
+    h("button", { type: "button", class: "small", disabled: lacking !== undefined, title: lacking ?? label, "aria-label": label, on: { click: run } }, icon(sign));
   return new Table<QuotaItem>("Tenants", [
     fixedColumn("Caller", (one) => (one.api_key.includes("*") ? one.api_key : h("a", { href: href("caller", { name: one.api_key, domain: one.domain }) }, one.api_key)), { kind: "main" }),
-    textColumn("Tier", (one) => one.tier ?? NONE),
+    { title: "Tier", cell: () => {
+      const node = h("span", { class: "row-actions" });
+      return { node, set: (item) => fill(node, item.tier ?? "default", small(`Change the tier of ${item.api_key}`, "edit", () => void openTier(app, caller(item), changed))) };
+    } },
     { title: "Overrides", kind: "wide", cell: () => {
-      const list = h("ul", { class: "plain" });
-      const set = (item: QuotaItem) => list.replaceChildren(...(item.overrides ?? []).map((one) => {
-        const ends = one.expires_at ?? item.expires_at;
-        return h("li", {}, `${one.rule ?? one.descriptor}: ${limit(one)}${ends ? `, until ${timestamp(ends)}` : ""}`);
-      }));
-      return { node: list, set };
+      const node = h("div", {});
+      const set = (item: QuotaItem) => fill(node,
+        h("ul", { class: "plain" }, (item.overrides ?? []).map((one) => {
+          const ends = one.expires_at ?? item.expires_at;
+          return h("li", { class: "row-actions" }, h("span", {}, `${overrideName(one)}: ${limit(one)}${ends ? `, until ${timestamp(ends)}` : ""}`),
+            small(`Change the override of ${overrideName(one)}`, "edit", () => void openOverride(app, caller(item), one, changed)),
+            small(`Remove the override of ${overrideName(one)}`, "remove", () => openRemoveOverride(app, caller(item), one, changed)));
+        })),
+        h("button", { type: "button", class: "quiet", disabled: lacking !== undefined, title: lacking, on: { click: () => void openOverride(app, caller(item), undefined, changed) } }, "Add an override…"));
+      return { node, set };
     } },
     textColumn("Expires", (one) => (one.expires_at ? timestamp(one.expires_at) : "never")),
     textColumn("Changed", (one) => `${timestamp(one.updated_at)} by ${one.updated_by}`),
-  ], (one) => one.api_key, "No tenants with their own quota.");
-}
-
-/** The first blocks of all domains. */
-function blockSection(app: AppContext) {
-  const missing = missingScope(app, "emergency", "audit");
-  if (missing) return { node: h("p", { class: "hint" }, `Blocks are not shown: ${missing}.`), load: async () => {} };
-  const table = blockTable();
-  const load = async () => table.show((await app.api.get<ListPage<Block>>("/admin/v1/blocks", { limit: BLOCKS })).items);
-  return { node: table.node, load };
-}
-
-function blockTable(): Table<Block> {
-  return new Table<Block>("Blocks", [
-    fixedColumn("Caller or range", (one) => (one.range || one.name.includes("*") || !one.domain ? one.name : h("a", { href: href("caller", { name: one.name, domain: one.domain }) }, one.name)), { kind: "main" }),
-    textColumn("Domain", (one) => one.domain ?? "all"),
-    textColumn("Effect", (one) => (one.shadow ? "marked only" : `refused with ${one.status}`)),
-    textColumn("Expires", (one) => `${one.expires_at ? timestamp(one.expires_at) : "never"}${one.in_force ? "" : " (expired)"}`),
-    textColumn("Reason", (one) => one.reason, { kind: "wide" }),
-  ], (one) => `${one.domain}\n${one.name}`, "No blocks.");
-}
-
-function emergencyTable(): Table<Emergency> {
-  const emergencyLimit = (one: Emergency) => (one.percent === undefined || one.percent === null ? limit(one) : `${one.percent} % of each limit`);
-  return new Table<Emergency>("Emergencies", [
-    textColumn("Name", (one) => one.name, { kind: "main" }),
-    textColumn("Callers", (one) => one.callers ?? "*"),
-    textColumn("Rule", (one) => one.rule ?? "all"),
-    textColumn("Limit", emergencyLimit),
-    textColumn("Expires", (one) => `${timestamp(one.expires_at)}${one.in_force ? "" : " (expired)"}`),
-    textColumn("Reason", (one) => one.reason, { kind: "wide" }),
-  ], (one) => `${one.domain}\n${one.name}`, "No emergencies.");
+    { title: "Action", cell: (first) => {
+      let item = first;
+      const button = h("button", { type: "button", disabled: lacking !== undefined, title: lacking, on: { click: () => openRemoveQuota(app, caller(item), changed) } }, "Remove…");
+      return { node: button, set: (now) => void (item = now) };
+    } },
+  ], (one) => `${one.api_key}\n${one.generation}`, "No tenants with their own quota.");
 }

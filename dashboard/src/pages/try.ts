@@ -3,6 +3,7 @@
 import { type Child, h } from "../dom.ts";
 import { type AppContext, type Page, domains } from "../context.ts";
 import { bar } from "../parts/bar.ts";
+import { ruleLink } from "../parts/card.ts";
 import { field } from "../parts/dialog.ts";
 import { fault } from "../parts/notice.ts";
 import { Table, fixedColumn, textColumn } from "../parts/table.ts";
@@ -60,23 +61,25 @@ export function tryIt(app: AppContext): Page {
 
 function shown(explained: Explained): HTMLElement {
   const table = new Table<ExplainedRule>("Result of each rule", [
-    textColumn("Rule", (rule) => rule.name, { kind: "main" }),
-    textColumn("Applies", (rule) => ({ applies: "✓ applies", unlimited: "∞ unlimited", misses: "– does not match" })[rule.fate]),
+    fixedColumn("Rule", (rule) => ruleLink(explained.domain, rule.name), { kind: "main" }),
+    textColumn("Applies", (rule) => ({ applies: "✓ applies", unlimited: "∞ unlimited", misses: "– does not apply" })[rule.fate]),
     fixedColumn("Counters", (rule) => [rule.why ?? "", rule.counters.map(counter)], { kind: "wide" }),
   ], (rule) => rule.name, "The domain has no rules.");
   // Rules that apply come first.
   const rank = { applies: 0, unlimited: 1, misses: 2 };
   table.show([...explained.rules].sort((one, other) => rank[one.fate] - rank[other.fate]));
-  const verdict = explained.allowed ? "● It would pass." : "✕ It would be refused.";
-  const more: Child = explained.more > 0 && h("p", { class: "hint" }, `${plural(explained.more, "other rule")} that do not match are not shown.`);
+  const none = explained.rules.every((rule) => rule.fate === "misses");
+  const verdict = none ? "● No rule applies: it would pass uncounted." : explained.allowed ? "● It would pass." : "✕ It would be refused.";
+  const more: Child = explained.more > 0 && h("p", { class: "hint" }, `${plural(explained.more, "other rule")} that do not apply are not shown.`);
   return h("section", { class: "card" }, h("h2", { class: explained.allowed ? "good" : "bad" }, verdict), table.node, more);
 }
 
 function counter(one: ExplainedCounter): HTMLElement {
   const meter = bar();
-  const all = Math.max(one.limit, one.remaining, 1);
+  // A bucket gives out its burst, which may be more than its limit.
+  const all = Math.max(one.burst ?? one.limit, one.remaining, 1);
   meter.set(1 - one.remaining / all, one.key.join(" · "));
   const room = one.has_room ? "has room" : one.mode === "shadow" ? "would refuse (shadow)" : "has no room";
-  const text = `${one.key.join(" · ") || "shared by all callers"}: ${count(one.remaining)} left of ${count(one.limit)} in ${one.window}, takes ${count(one.units)}, ${room} (${one.mode}, ${one.algorithm})`;
+  const text = `${one.key.join(" · ") || "shared by all callers"}: ${count(one.remaining)} left of ${one.burst === undefined ? `${count(one.limit)} in ${one.window}` : `a burst of ${count(one.burst)}, refilled by ${count(one.limit)} in ${one.window}`}, takes ${count(one.units)}, ${room} (${one.mode}, ${one.algorithm})`;
   return h("div", { class: "counter" }, meter.node, h("small", {}, text));
 }

@@ -9,6 +9,9 @@ const TILE = 8;
 
 type Pen = CanvasRenderingContext2D;
 
+/** What a fill stands for. */
+export type Fill = Outcome;
+
 const STROKES: Record<Pattern, (pen: Pen) => void> = {
   plain: () => {},
   diagonal: (pen) => lines(pen, [-2, 2, 2, -2], [0, 8, 8, 0], [6, 10, 10, 6]),
@@ -35,7 +38,7 @@ function paint(canvas: HTMLCanvasElement, outcome: Outcome): void {
   pen.setTransform(canvas.width / TILE, 0, 0, canvas.height / TILE, 0, 0);
   pen.fillStyle = colour(outcome);
   pen.fillRect(0, 0, TILE, TILE);
-  pen.fillStyle = pen.strokeStyle = colour("ground");
+  pen.fillStyle = pen.strokeStyle = colour("card");
   pen.globalAlpha = 0.75;
   pen.lineWidth = 1.4;
   STROKES[OUTCOME_STYLES[outcome].pattern](pen);

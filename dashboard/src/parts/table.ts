@@ -49,6 +49,7 @@ export class Table<T> {
   readonly #rows: KeyedList<T>;
   readonly #heads = new Map<string, HTMLElement>();
   readonly #empty: HTMLElement;
+  readonly #table: HTMLElement;
 
   /** `empty` is shown if there are no rows. */
   constructor(
@@ -62,13 +63,14 @@ export class Table<T> {
     this.#empty = h("p", { class: "empty" }, empty);
     // Narrow screens show rows as blocks, which would lose the table semantics: so the roles are explicit.
     const head = h("tr", { role: "row" }, columns.map((column) => this.#head(column)));
-    const table = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
-    this.node = h("div", { class: "table" }, table, this.#empty);
+    this.#table = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
+    this.node = h("div", { class: "table" }, this.#table, this.#empty);
   }
 
   show(items: T[]): void {
     this.#rows.show(items);
     this.#empty.hidden = items.length > 0;
+    this.#table.hidden = items.length === 0;
   }
 
   /** Replaces the text for no rows. */

@@ -80,3 +80,15 @@ export function limit(of: { requests_per_unit?: number; unit?: string; limit?: s
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${whole.format(number)} ${number === 1 ? one : many}`;
 }
+
+/** The time of day with milliseconds, in UTC. */
+export function clock(milliseconds: number): string {
+  return new Date(milliseconds).toISOString().slice(11, 23);
+}
+
+/** A stretch of time: `14:32:17.120`, `14:32:17.120 – 19.480`. */
+export function span(from: number, to: number): string {
+  const [first, last] = [clock(from), clock(to)];
+  if (from === to) return first;
+  return first.slice(0, 6) === last.slice(0, 6) ? `${first} – ${last.slice(6)}` : `${first} – ${last}`;
+}

@@ -1,7 +1,7 @@
 // Routes live behind the `#`, so that the server needs only one page.
 
 /** The pages, in the order of the menu. */
-export const PAGES = ["overview", "rules", "keys", "tenants", "try", "audit", "caller"] as const;
+export const PAGES = ["overview", "rules", "keys", "tenants", "controls", "try", "audit", "caller", "rule"] as const;
 export type PageName = (typeof PAGES)[number];
 
 /** A page and its parameters. */
@@ -29,7 +29,7 @@ export function href(page: PageName, query: Record<string, string | null | undef
  * Browsers resolve `.` and `..` even when escaped, and would request another path.
  */
 export function segment(name: string): string {
-  if (name === "" || name === "." || name === "..") throw new Error(`a caller named “${name}” can't be requested here`);
+  if (name === "" || name === "." || name === "..") throw new Error(`the name “${name}” can't be requested here`);
   return encodeURIComponent(name);
 }
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { MAX_CHANGES, changes, valueText } from "../../build/changes.js";
+import { MAX_CHANGES, changes, valueText } from "../../build/pure/changes.js";
 
 const lines = (before, after) => changes(before, after).map((one) => `${one.path}: ${valueText(one.before)} > ${valueText(one.after)}`);
 

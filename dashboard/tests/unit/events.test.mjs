@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { MAX_WAIT, MAX_CHARACTERS, EventParser, retryDelay } from "../../build/events.js";
+import { MAX_WAIT, MAX_CHARACTERS, EventParser, retryDelay } from "../../build/pure/events.js";
 
 const TEXT = ": here\n\nevent: overview\ndata: {\"at\": 1}\n\r\ndata: one\r\ndata:two\r\n\r\nevent: nothing\n\nevent: rules\ndata: {}\n\n";
 const EVENTS = [

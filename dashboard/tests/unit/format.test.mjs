@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { count, limit, timestamp, percent, rate, since, plural, duration, took } from "../../build/format.js";
+import { count, limit, timestamp, percent, rate, since, plural, duration, took } from "../../build/pure/format.js";
 
 const rows = (write, table) => () => {
   for (const [value, text] of table) assert.equal(write(value), text, `of ${value}`);

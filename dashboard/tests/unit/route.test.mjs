@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { href, parse, segment } from "../../build/route.js";
+import { href, parse, segment } from "../../build/pure/route.js";
 
 test("a place is what it was when it was written", () => {
   const name = "<b>&=?#/ü";

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tollgate::{Adjustment, AdjustmentReport, Limit, Reading, RequestError, RuleName, Source, Timestamp};
+use tollgate::{Adjustment, AdjustmentReport, Algorithm, Limit, Reading, RequestError, RuleName, Source, Timestamp};
 use tollgate_control::{Change, Precondition, RecordName, WriteOutcome};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
@@ -210,6 +210,7 @@ async fn show_counters(
         .map(|(name, counter)| {
             let mut one = one(name, &counter.key, &counter.limit, &counter.reading, peeked.at);
             one["resolved_by"] = json!(counter.by.name());
+            one["mode"] = json!(mode(domain, name));
             one
         })
         .collect();
@@ -224,11 +225,21 @@ async fn show_counters(
     }))
 }
 
+/// The mode of the rule.
+fn mode(domain: &Domain, name: &RuleName) -> Option<String> {
+    let rule = domain.rules().iter().find(|rule| rule.name() == name.name)?;
+    Some(rule.mode().name().replace(':', ""))
+}
+
 fn one(name: &RuleName, key: &[String], limit: &Limit, reading: &Reading, at: Timestamp) -> Value {
+    let mut shown = names::limit(limit);
+    if let Algorithm::Bucket { burst, .. } = limit.algorithm() {
+        shown["burst"] = json!(burst);
+    }
     json!({
         "rule": name.name,
         "key": key,
-        "limit": names::limit(limit),
+        "limit": shown,
         "used": limit.quota().saturating_sub(reading.remaining),
         "remaining": reading.remaining,
         "resets_at": Rfc3339(at.after(reading.reset_after)),

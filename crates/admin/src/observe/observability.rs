@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate::{KeyPrivacy, Span, Timestamp};
 use tollgate_observe::{KeyFilter, KeyName, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, Window};
 
+use super::events::EventKind;
 use super::fleet::Fleet;
 use super::sampler::Sampler;
 use crate::decisions::{DecisionSink, Decisions, DecisionsConfig};
@@ -96,10 +97,16 @@ impl Observability {
         let observer = Arc::new(Observer::new(observer, key_privacy.clone()));
         let name = server_name.unwrap_or_else(hostname);
         let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows, max_bytes };
+        let sampler = Sampler::new(started_at);
+        sampler.events.add(
+            started_at,
+            EventKind::Start,
+            format!("{name} started, version {}", env!("CARGO_PKG_VERSION")),
+        );
         Observability {
             decisions: Decisions::new(observer.clone(), sink, decisions),
             observer,
-            sampler: Sampler::new(started_at),
+            sampler,
             name,
             region,
             started_at,

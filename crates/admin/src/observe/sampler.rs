@@ -10,7 +10,9 @@ use tollgate::Timestamp;
 use tollgate_observe::{History, Observer};
 use tollgate_store::guarded::{Circuit, Level};
 
+use super::events::{EventKind, ServerEvents};
 use crate::observe::Observability;
+use crate::rule_source::ReloadStatus;
 use crate::store_of_record::ControlPlane;
 use tollgate_net::Closing;
 use tollgate_store::Counters;
@@ -20,6 +22,10 @@ use tollgate_store::Counters;
 pub struct Sampler {
     history: Mutex<History>,
     store: Mutex<Arc<StoreHealth>>,
+    /// The reload that was last seen.
+    reload: Mutex<Option<ReloadStatus>>,
+    /// What happened to this server.
+    pub events: ServerEvents,
     /// The number of samples so far.
     samples: watch::Sender<u64>,
 }
@@ -47,6 +53,8 @@ impl Sampler {
         Sampler {
             history: Mutex::new(History::new(begin)),
             store: Mutex::new(Arc::new(StoreHealth { circuits: memory_circuits(), ..StoreHealth::default() })),
+            reload: Mutex::default(),
+            events: ServerEvents::default(),
             samples: watch::Sender::new(0),
         }
     }
@@ -59,8 +67,30 @@ impl Sampler {
         self.history().sample(observer, now);
         let before = self.store();
         let health = StoreHealth::from_counters(limiter.store(), &before, now);
+        if health.level != before.level {
+            self.events.add(now, EventKind::Store, format!("the counter store is {}", health.level.name()));
+        }
+        self.observe_reload(control.rules().reloads().borrow().clone(), now);
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(health);
         self.samples.send_modify(|samples| *samples += 1);
+    }
+
+    /// Adds an event if rules were reloaded since the last sample, or could not be.
+    fn observe_reload(&self, status: ReloadStatus, now: Timestamp) {
+        let mut last = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.replace(status.clone());
+        // The rules that a server starts with are not reloaded.
+        let (failed, reloaded) = match &before {
+            None => (status.error.is_some(), false),
+            Some(before) => (status.error != before.error, status.generation != before.generation),
+        };
+        if reloaded {
+            let text = format!("rules of generation {} are in force", status.generation);
+            self.events.add(status.at.unwrap_or(now), EventKind::Reload, text);
+        }
+        if let Some(error) = status.error.filter(|_| failed) {
+            self.events.add(now, EventKind::ReloadFailed, error);
+        }
     }
 
     /// The decision history. No decision waits for this lock.

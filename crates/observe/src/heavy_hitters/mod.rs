@@ -36,7 +36,7 @@ use sustained::Streaks;
 pub use key_name::KeyName;
 pub use summary::{KeyTerms, Summary};
 pub use sustained::{SustainedKey, TierFit};
-pub use top::{KeyFilter, RankBy, SummaryKey, TopKey, TopKeys};
+pub use top::{KeyFilter, KeySearch, RankBy, SummaryKey, TopKey, TopKeys};
 
 /// The heaviest keys of the last hour.
 #[derive(Debug)]

@@ -21,6 +21,17 @@ pub struct KeyFilter<'f> {
     pub domain: Option<&'f str>,
     /// Only keys of this rule.
     pub rule: Option<&'f str>,
+    /// Only keys with this text, in lower case.
+    pub search: Option<KeySearch<'f>>,
+}
+
+/// A text that a key or its rule has.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySearch<'f> {
+    /// In lower case.
+    pub text: &'f str,
+    /// Whether keys are searched too, or only the names of rules: keys must not be guessed by those who can't see them.
+    pub in_keys: bool,
 }
 
 /// A ranking of keys.
@@ -78,7 +89,16 @@ impl RankBy {
 
 impl KeyFilter<'_> {
     fn matches(&self, name: &KeyName) -> bool {
-        self.domain.is_none_or(|domain| name.domain() == domain) && self.rule.is_none_or(|rule| name.rule() == rule)
+        self.domain.is_none_or(|domain| name.domain() == domain)
+            && self.rule.is_none_or(|rule| name.rule() == rule)
+            && self.search.is_none_or(|search| search.matches(name))
+    }
+}
+
+impl KeySearch<'_> {
+    fn matches(&self, name: &KeyName) -> bool {
+        name.rule().to_lowercase().contains(self.text)
+            || self.in_keys && name.clear_key().to_lowercase().contains(self.text)
     }
 }
 

@@ -1,8 +1,10 @@
-//! Recent decision rates: one point per second over all decisions, and a coarser line per rule.
+//! Decision rates over time: of all decisions for a day, the older the coarser, and a coarser line per rule.
 //!
 //! The owner calls [`History::sample`] once a second. Decisions never touch the history. Time is an argument.
 
+mod buckets;
 mod rules;
+mod series;
 #[cfg(test)]
 mod tests;
 
@@ -16,20 +18,22 @@ use crate::observer::Observer;
 use crate::outcome::DecisionOutcome;
 use crate::tally::{CountKind, Peak, RowCounts, TallyRow};
 use rules::RuleHistories;
+use series::{Counted, Series};
 
-pub use rules::{Activity, LimitResults, Sparkline, TierActivity};
+pub use rules::{Activity, LimitResults, RefusingRule, RuleLine, Sparkline, TierActivity};
+pub use series::{HistoryLine, HistoryRange};
 
-/// Decision rates and latencies of the last minutes.
+/// Decision rates and latencies of the last day.
 #[derive(Debug)]
 pub struct History {
-    /// Oldest first.
-    seconds: VecDeque<HistoryPoint>,
+    /// One for each range.
+    series: [Series; HistoryRange::ALL.len()],
     /// The max recent samples of all counters, oldest first. Never empty.
     samples: VecDeque<CounterSample>,
     rules: RuleHistories,
 }
 
-/// The decisions of one second.
+/// The decisions of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryPoint {
     /// Decisions per second, by outcome.
@@ -75,8 +79,6 @@ struct RowSample {
 
 /// The interval of a history point.
 pub const STEP: Span = Span::from_secs(1);
-/// The number of history points that are retained.
-pub const MAX_SECONDS: usize = 300;
 /// Rates are averages over this time.
 pub const RATE_WINDOW: Span = Span::from_secs(10);
 /// Latency quantiles cover this time.
@@ -91,7 +93,8 @@ impl History {
     pub fn new(begin: Timestamp) -> History {
         let (decision, store) = (LatencySnapshot::default(), LatencySnapshot::default());
         let first = CounterSample { at: begin, took: Span::ZERO, totals: [0; RULINGS], decision, store };
-        History { seconds: VecDeque::new(), samples: VecDeque::from([first]), rules: RuleHistories::default() }
+        let series = HistoryRange::ALL.map(Series::new);
+        History { series, samples: VecDeque::from([first]), rules: RuleHistories::default() }
     }
 
     /// Takes a sample of the observer's counters.
@@ -114,14 +117,22 @@ impl History {
             decision: observer.decision_latency().snapshot(),
             store: observer.store_latency().snapshot(),
         };
-        let since = sample.decision.since(&last.decision);
-        let second = HistoryPoint { rates: rates(&last.totals, &totals, took), took: Quantiles::from_snapshot(&since) };
-        // A late sample covers several seconds: each gets the average.
-        for _ in 0..rounded_steps(took, STEP).min(MAX_SECONDS) {
-            push(&mut self.seconds, second, MAX_SECONDS);
-        }
+        // Totals may shrink when rules are removed.
+        let counts = std::array::from_fn(|at| totals[at].saturating_sub(last.totals[at]));
+        let counted = Counted { counts, before: &last.decision, after: &sample.decision, took };
+        self.series.iter_mut().for_each(|series| series.sample(now, &counted));
         push(&mut self.samples, sample, MAX_SAMPLES);
-        self.rules.sample(&rows, took);
+        self.rules.sample(&rows, now, took);
+    }
+
+    /// Takes the points of an earlier run of this server.
+    pub fn restore(&mut self, lines: impl IntoIterator<Item = HistoryLine>) {
+        let (now, before) = (self.at(), self.samples.back().map(|last| last.decision.clone()).unwrap_or_default());
+        for line in lines {
+            if let Some(at) = HistoryRange::ALL.iter().position(|range| range.step() == line.step) {
+                self.series[at].restore(line, now, &before);
+            }
+        }
     }
 
     /// The time of the last sample.
@@ -151,9 +162,14 @@ impl History {
         Quantiles::from_snapshot(&last.store.since(&first.store))
     }
 
-    /// All retained points, oldest first. The last one ended at the last sample.
-    pub fn seconds(&self) -> impl ExactSizeIterator<Item = &HistoryPoint> {
-        self.seconds.iter()
+    /// The points of a range.
+    pub fn line(&self, range: HistoryRange) -> HistoryLine {
+        self.series[range as usize].line()
+    }
+
+    /// The newest second and its beginning; `None` before the first sample.
+    pub fn second(&self) -> Option<(Timestamp, HistoryPoint)> {
+        self.series[HistoryRange::TenMinutes as usize].newest()
     }
 
     /// The activity of a rule; all zeros if it is unknown.
@@ -164,6 +180,16 @@ impl History {
     /// The sparkline of a rule.
     pub fn sparkline(&self, domain: &str, rule: &str) -> Sparkline {
         self.rules.sparkline(domain, rule)
+    }
+
+    /// A rule over time; `None` if too many rules have had traffic to retain the range for each.
+    pub fn rule_line(&self, domain: &str, rule: &str, range: HistoryRange) -> Option<RuleLine> {
+        self.rules.line(domain, rule, range)
+    }
+
+    /// The rules that refused most in the last minute, or would have, the first ones.
+    pub fn refusing(&self, max: usize) -> Vec<RefusingRule> {
+        self.rules.refusing(max)
     }
 
     /// The activity of each tier of a domain, summed over its rules with limits by tier. Unordered.

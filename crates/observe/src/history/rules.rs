@@ -3,23 +3,24 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 
-use tollgate::Span;
+use tollgate::{Span, Timestamp};
 
-use super::{RATE_WINDOW, RowSample, STEP, per_second, push, rounded_steps};
+use super::buckets::{Advance, Buckets, Line};
+use super::{HistoryRange, RATE_WINDOW, RowSample, STEP, per_second, push};
 use crate::tally::{CountKind, Peak, RowCounts, RowName};
 
 /// Histories by domain, then by rule. There are no more than the tally has rows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RuleHistories {
     domains: HashMap<Box<str>, HashMap<Box<str>, RuleHistory>>,
     /// The number of samples so far.
     samples: u64,
     /// The time that each of the last samples covers.
     took: VecDeque<Span>,
-    /// The time that the unfinished step covers so far.
-    gathered: Span,
-    /// The number of points so far.
-    points: usize,
+    /// The time axis of each range.
+    axes: [Buckets; RANGES],
+    /// Rules with lines of all ranges.
+    long: usize,
 }
 
 /// Decisions by the result of one limit.
@@ -66,15 +67,46 @@ pub struct Sparkline {
     pub would_deny: Vec<f64>,
 }
 
+/// A rule over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleLine {
+    /// The beginning of the first point.
+    pub from: Timestamp,
+    /// The time of each point.
+    pub step: Span,
+    /// Decisions per second, oldest first; `None` in a gap.
+    pub points: Vec<Option<LimitResults<f64>>>,
+}
+
+/// A rule that refuses, or would.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusingRule {
+    /// Its domain.
+    pub domain: String,
+    /// Its name.
+    pub rule: String,
+    /// Decisions per second in the last minute.
+    pub rates: LimitResults<f64>,
+}
+
 #[derive(Debug, Default)]
 struct RuleHistory {
     tiers: Vec<TierHistory>,
     /// Before the oldest point all rates were zero.
-    points: VecDeque<[f32; RESULTS]>,
-    /// Counts of the unfinished step.
-    gathered: [u64; RESULTS],
+    lines: [RecentLine; RANGES],
+    /// Counts since the last sample.
+    counted: [u64; RESULTS],
+    /// Whether it has lines of all ranges, or only of the first.
+    is_long: bool,
     /// The last sample that had this rule.
     last_sample: u64,
+}
+
+/// A line and the counts of its newest bucket.
+#[derive(Debug, Default)]
+struct RecentLine {
+    line: Line<[f32; RESULTS]>,
+    counts: [f64; RESULTS],
 }
 
 #[derive(Debug)]
@@ -91,18 +123,31 @@ struct TierHistory {
 const RESULTS: usize = 3;
 /// Samples that a rate covers.
 const RATE_SAMPLES: usize = (RATE_WINDOW.as_micros() / STEP.as_micros()) as usize;
-/// The interval of a sparkline point.
-pub(super) const POINT: Span = Span::from_secs(5);
-/// The number of sparkline points.
+const RANGES: usize = HistoryRange::ALL.len();
+/// The interval and the number of points of each range.
+const AXES: [(Span, usize); RANGES] =
+    [(Span::from_secs(5), 120), (Span::from_secs(60), 120), (Span::from_secs(600), 144)];
+/// The number of sparkline points: five minutes.
 pub(super) const MAX_POINTS: usize = 60;
+/// Points of the last minute.
+const MINUTE_POINTS: usize = 12;
+/// Rules that have lines of all ranges. Others have ten minutes.
+pub(super) const MAX_LONG_LINES: usize = 1_000;
 
 impl Sparkline {
     /// The interval of a point.
-    pub const STEP: Span = POINT;
+    pub const STEP: Span = AXES[0].0;
+}
+
+impl Default for RuleHistories {
+    fn default() -> RuleHistories {
+        let axes = AXES.map(|(step, max)| Buckets::new(step, max));
+        RuleHistories { domains: HashMap::new(), samples: 0, took: VecDeque::new(), axes, long: 0 }
+    }
 }
 
 impl RuleHistories {
-    pub(super) fn sample(&mut self, rows: &[RowSample], took: Span) {
+    pub(super) fn sample(&mut self, rows: &[RowSample], now: Timestamp, took: Span) {
         self.samples += 1;
         push(&mut self.took, took, RATE_SAMPLES);
         let (samples, place) = (self.samples, self.samples as usize % RATE_SAMPLES);
@@ -110,13 +155,9 @@ impl RuleHistories {
             self.rule(row.row.name()).sample(row, samples, place);
         }
         self.drop_removed();
-        self.gathered = Span::from_micros(self.gathered.as_micros() + took.as_micros());
-        // Half a sample of tolerance.
-        if self.gathered.as_micros() + STEP.as_micros() / 2 >= POINT.as_micros() {
-            let took = mem::take(&mut self.gathered);
-            let steps = rounded_steps(took, POINT).min(MAX_POINTS);
-            self.points = (self.points + steps).min(MAX_POINTS);
-            self.domains.values_mut().flat_map(HashMap::values_mut).for_each(|rule| rule.point(took, steps));
+        let advances: [Advance; RANGES] = std::array::from_fn(|at| self.axes[at].advance(now, took));
+        for rule in self.domains.values_mut().flat_map(HashMap::values_mut) {
+            rule.apply(&self.axes, &advances, took, &mut self.long);
         }
     }
 
@@ -129,13 +170,52 @@ impl RuleHistories {
     }
 
     pub(super) fn sparkline(&self, domain: &str, rule: &str) -> Sparkline {
-        let points = self.find(domain, rule).map(|rule| &rule.points);
-        let len = points.map_or(0, VecDeque::len);
-        let line = |result: usize| {
-            let nothing = std::iter::repeat_n(0.0, self.points.saturating_sub(len));
-            nothing.chain(points.into_iter().flatten().map(|point| f64::from(point[result]))).collect()
-        };
-        Sparkline { allow: line(0), deny: line(1), would_deny: line(2) }
+        let line = self.points(self.find(domain, rule), HistoryRange::TenMinutes);
+        let recent = || line.iter().skip(line.len().saturating_sub(MAX_POINTS)).map(|point| point.unwrap_or_default());
+        Sparkline {
+            allow: recent().map(|point| point.allow).collect(),
+            deny: recent().map(|point| point.deny).collect(),
+            would_deny: recent().map(|point| point.would_deny).collect(),
+        }
+    }
+
+    pub(super) fn line(&self, domain: &str, rule: &str, range: HistoryRange) -> Option<RuleLine> {
+        let rule = self.find(domain, rule);
+        let has_traffic = rule.is_some_and(|rule| !rule.lines[0].line.0.is_empty() || rule.is_long);
+        if range != HistoryRange::TenMinutes && has_traffic && !rule.is_some_and(|rule| rule.is_long) {
+            return None;
+        }
+        let (points, axis) = (self.points(rule, range), &self.axes[range as usize]);
+        Some(RuleLine { from: axis.from(points.len()), step: axis.step, points })
+    }
+
+    pub(super) fn refusing(&self, max: usize) -> Vec<RefusingRule> {
+        let rules = self.domains.iter().flat_map(|(domain, rules)| rules.iter().map(move |rule| (domain, rule)));
+        let mut refusing: Vec<RefusingRule> = rules
+            .filter_map(|(domain, (name, rule))| {
+                let rates = rule.lines[0].last_minute();
+                let refuses = rates.deny > 0.0 || rates.would_deny > 0.0;
+                refuses.then(|| RefusingRule { domain: domain.to_string(), rule: name.to_string(), rates })
+            })
+            .collect();
+        refusing.sort_by(|one, other| {
+            let rank = |rule: &RefusingRule| (rule.rates.deny, rule.rates.would_deny);
+            let [(deny, would), (other_deny, other_would)] = [rank(one), rank(other)];
+            let by_rate = other_deny.total_cmp(&deny).then(other_would.total_cmp(&would));
+            by_rate.then_with(|| (&one.domain, &one.rule).cmp(&(&other.domain, &other.rule)))
+        });
+        refusing.truncate(max);
+        refusing
+    }
+
+    /// The points of a rule since the first sample: before its own first point all rates were zero.
+    fn points(&self, rule: Option<&RuleHistory>, range: HistoryRange) -> Vec<Option<LimitResults<f64>>> {
+        let line = rule.map(|rule| &rule.lines[range as usize].line.0);
+        let len = line.map_or(0, VecDeque::len);
+        let nothing =
+            std::iter::repeat_n(Some(LimitResults::default()), self.axes[range as usize].len.saturating_sub(len));
+        let known = line.into_iter().flatten().map(|point| point.map(|point| to_results(point.map(f64::from))));
+        nothing.chain(known).collect()
     }
 
     pub(super) fn tiers(&self, domain: &str) -> Vec<TierActivity> {
@@ -159,10 +239,13 @@ impl RuleHistories {
     /// Drops the histories of removed rows.
     fn drop_removed(&mut self) {
         let samples = self.samples;
+        self.long = 0;
         for rules in self.domains.values_mut() {
             rules.retain(|_, rule| {
                 rule.tiers.retain(|tier| tier.last_sample == samples);
-                rule.last_sample == samples
+                let is_present = rule.last_sample == samples;
+                self.long += usize::from(is_present && rule.is_long);
+                is_present
             });
         }
         self.domains.retain(|_, rules| !rules.is_empty());
@@ -198,22 +281,59 @@ impl RuleHistory {
         for (result, (total, before)) in tier.totals.iter().zip(before).enumerate() {
             let new = total.saturating_sub(before);
             tier.recent[place][result] = u32::try_from(new).unwrap_or(u32::MAX);
-            self.gathered[result] += new;
+            self.counted[result] += new;
         }
     }
 
-    /// Completes a step. Rules without traffic store no points.
-    fn point(&mut self, took: Span, steps: usize) {
-        let gathered = mem::take(&mut self.gathered);
-        if self.points.is_empty() && gathered == [0; RESULTS] {
-            return;
+    /// Adds the counts since the last sample to its lines. Rules without traffic store no points.
+    fn apply(&mut self, axes: &[Buckets; RANGES], advances: &[Advance; RANGES], took: Span, long: &mut usize) {
+        let counted = mem::take(&mut self.counted);
+        if counted != [0; RESULTS] && !self.is_long && *long < MAX_LONG_LINES {
+            (self.is_long, *long) = (true, *long + 1);
         }
-        let point = gathered.map(|count| per_second(count, took) as f32);
-        (0..steps).for_each(|_| push(&mut self.points, point, MAX_POINTS));
-        if self.points.iter().all(|point| *point == [0.0; RESULTS]) {
-            self.points = VecDeque::new();
+        let ranges = if self.is_long { RANGES } else { 1 };
+        for ((line, axis), advance) in self.lines.iter_mut().zip(axes).zip(advances).take(ranges) {
+            line.apply(axis, *advance, took, counted);
+        }
+        if self.is_long && self.lines.iter().all(|line| line.line.0.is_empty()) {
+            (self.is_long, *long) = (false, *long - 1);
         }
     }
+}
+
+impl RecentLine {
+    fn apply(&mut self, axis: &Buckets, advance: Advance, took: Span, counted: [u64; RESULTS]) {
+        if self.line.0.is_empty() && counted == [0; RESULTS] {
+            return;
+        }
+        // The first traffic of a rule begins its newest bucket.
+        let advance = match advance {
+            Advance::Same if self.line.0.is_empty() => Advance::Next { dropped: 0, gap: 0, filled: 1 },
+            advance => advance,
+        };
+        match advance {
+            Advance::Same => self.counts.iter_mut().zip(counted).for_each(|(sum, count)| *sum += count as f64),
+            Advance::Next { .. } => self.counts = counted.map(|count| count as f64 * axis.share(took)),
+        }
+        let point = self.counts.map(|count| axis.rate(count) as f32);
+        self.line.apply(advance, axis.max, point);
+        let is_idle = advance != Advance::Same && point == [0.0; RESULTS];
+        if is_idle && self.line.0.iter().all(|point| point.is_none_or(|point| point == [0.0; RESULTS])) {
+            self.line = Line::default();
+        }
+    }
+
+    /// Averages over the last minute.
+    fn last_minute(&self) -> LimitResults<f64> {
+        let recent = self.line.0.iter().rev().take(MINUTE_POINTS).flatten();
+        let mut sums = [0.0; RESULTS];
+        recent.for_each(|point| sums.iter_mut().zip(point).for_each(|(sum, rate)| *sum += f64::from(*rate)));
+        to_results(sums.map(|sum| sum / MINUTE_POINTS as f64))
+    }
+}
+
+fn to_results([allow, deny, would_deny]: [f64; RESULTS]) -> LimitResults<f64> {
+    LimitResults { allow, deny, would_deny }
 }
 
 impl Activity {

@@ -56,8 +56,14 @@ impl Bench {
         self.history.sample(&self.observer, self.now);
     }
 
-    fn allowed(&self) -> Vec<f64> {
-        self.history.seconds().map(|second| second.rates[DecisionOutcome::Allow as usize]).collect()
+    fn seconds(&self) -> Vec<Option<HistoryPoint>> {
+        self.history.line(HistoryRange::TenMinutes).points
+    }
+
+    /// Allowed decisions per second; `None` in a gap.
+    fn allowed(&self, range: HistoryRange) -> Vec<Option<f64>> {
+        let points = self.history.line(range).points.into_iter();
+        points.map(|point| point.map(|point| point.rates[DecisionOutcome::Allow as usize])).collect()
     }
 }
 
@@ -72,7 +78,7 @@ fn each_second_has_its_own_rates_and_the_last_ten_have_theirs() {
         bench.check("pro", number);
         bench.pass(1_000);
     }
-    let rates: Vec<f64> = bench.history.seconds().map(|second| second.rates.iter().sum()).collect();
+    let rates: Vec<f64> = bench.seconds().iter().flatten().map(|second| second.rates.iter().sum()).collect();
     assert_eq!(rates, (1..=12).map(f64::from).collect::<Vec<_>>());
     // 3 + 4 + … + 12, of which two passed the rule that is tried long ago.
     assert_eq!(bench.history.rates(), [0.0, 0.0, 7.5, 0.0, 0.0, 0.0, 0.0]);
@@ -84,18 +90,47 @@ fn each_second_has_its_own_rates_and_the_last_ten_have_theirs() {
 fn nothing_is_known_before_the_first_look() {
     let history = History::new(BEGIN);
     assert_eq!((history.at(), history.totals(), history.rates()), (BEGIN, [0; 7], [0.0; 7]));
-    assert_eq!((history.decision_latency(), history.seconds().len()), (None, 0));
+    assert_eq!((history.decision_latency(), history.second()), (None, None));
     assert_eq!(history.rule("api", "per-user"), Activity::default());
     assert_eq!(history.sparkline("api", "per-user"), Sparkline::default());
 }
 
 #[test]
-fn seconds_are_bounded() {
+fn every_range_is_bounded() {
     let mut bench = bench();
     bench.check("free", 1);
-    (0..MAX_SECONDS + 1).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.allowed(), [0.0; MAX_SECONDS]);
+    let hours = 25 * 3_600;
+    (0..hours).for_each(|_| bench.pass(1_000));
+    for range in HistoryRange::ALL {
+        let line = bench.history.line(range);
+        assert_eq!(line.points.len(), range.points(), "{range:?}");
+        assert_eq!(line.from, bench.now.before(Span::from_micros(range.step().as_micros() * range.points() as u64)));
+        assert_eq!(bench.allowed(range), vec![Some(0.0); range.points()]);
+    }
     assert_eq!(bench.history.samples.len(), MAX_SAMPLES);
+}
+
+#[test]
+fn coarser_points_are_averages_of_finer_ones() {
+    let mut bench = bench();
+    for second in 0..70 {
+        if second < 10 || second == 65 {
+            bench.check("pro", 1);
+        }
+        bench.observer.decision_latency().record(if second == 3 { 1_000_000 } else { 5_000 }, 1);
+        bench.pass(1_000);
+    }
+    // The first two of each rule in shadow mode are allowed.
+    let ten = bench.allowed(HistoryRange::TwoHours);
+    assert_eq!((ten.len(), ten[0], ten[1]), (7, Some(0.2), Some(0.0)));
+    let minutes = bench.history.line(HistoryRange::Day);
+    assert_eq!((minutes.from, minutes.points.len()), (BEGIN, 2));
+    let first = minutes.points[0].unwrap();
+    assert_eq!(first.rates.iter().sum::<f64>(), 10.0 / 60.0);
+    let took = first.took.unwrap();
+    assert!(took.p50 < 6_000 && took.p999 >= 1_000_000 && took.count >= 60, "{took:?}");
+    // The minute that has begun covers ten seconds so far.
+    assert_eq!(minutes.points[1].unwrap().rates.iter().sum::<f64>(), 0.1);
 }
 
 #[test]
@@ -103,14 +138,49 @@ fn one_who_looks_late_sees_what_several_seconds_came_to() {
     let mut bench = bench();
     bench.check("pro", 2);
     bench.pass(3_000);
-    let third = [2.0 / 3.0; 3];
-    assert_eq!(bench.allowed(), third);
-    // A clock that is set back, and one that is set forward by a year.
+    assert_eq!(bench.allowed(HistoryRange::TenMinutes), [Some(2.0 / 3.0); 3]);
+    // A little early and a little late is neither a gap nor a spike.
+    for millis in [1_400, 1_000, 700, 900, 1_000] {
+        bench.pass(millis);
+    }
+    assert_eq!(bench.allowed(HistoryRange::TenMinutes).len(), 8);
+    assert!(bench.seconds().iter().all(Option::is_some));
+    // A clock that is set forward by an hour: a minute of it is believed.
+    bench.pass(3_600_000);
+    let line = bench.allowed(HistoryRange::TenMinutes);
+    assert_eq!((line.len(), line.iter().flatten().count()), (600, 60));
+    // A clock that is set back: what has not been yet is dropped.
     bench.now = BEGIN;
-    bench.pass(0);
-    assert_eq!(bench.allowed().len(), 4);
-    bench.pass(365 * 86_400_000);
-    assert_eq!(bench.allowed().len(), 64);
+    bench.pass(1_000);
+    assert_eq!(bench.allowed(HistoryRange::TenMinutes).len(), 1);
+    assert_eq!(bench.history.second().unwrap().0, BEGIN);
+}
+
+#[test]
+fn a_restart_is_a_gap() {
+    let mut before = bench();
+    before.check("pro", 2);
+    (0..20).for_each(|_| before.pass(1_000));
+    let saved = HistoryRange::ALL.map(|range| before.history.line(range));
+    let mut after = bench();
+    after.now = BEGIN.after(Span::from_secs(30));
+    after.history = History::new(after.now);
+    after.history.restore(saved.clone());
+    after.pass(1_000);
+    let seconds = after.seconds();
+    assert_eq!((seconds.len(), seconds[0].is_some()), (31, true));
+    assert_eq!(seconds.iter().filter(|second| second.is_none()).count(), 10);
+    assert_eq!(after.history.line(HistoryRange::TenMinutes).from, BEGIN);
+    assert_eq!(after.history.line(HistoryRange::Day).points.len(), 1);
+    // A day later nothing of the first range is left, and an earlier clock believes nothing.
+    for (now, len) in [(BEGIN.after(Span::from_secs(86_400)), 1), (BEGIN.before(Span::from_secs(60)), 1)] {
+        let mut other = bench();
+        other.now = now;
+        other.history = History::new(now);
+        other.history.restore(saved.clone());
+        other.pass(1_000);
+        assert_eq!(other.seconds().len(), len);
+    }
 }
 
 #[test]
@@ -122,7 +192,7 @@ fn times_are_those_of_the_last_minute() {
     assert_eq!(bench.history.store_latency(), None);
     bench.observer.decision_latency().record(5_000, 8);
     bench.pass(1_000);
-    let seconds: Vec<_> = bench.history.seconds().map(|second| second.took.unwrap()).collect();
+    let seconds: Vec<_> = bench.seconds().iter().map(|second| second.unwrap().took.unwrap()).collect();
     assert!(seconds[0].p50 >= 1_000_000 && (5_000..6_000).contains(&seconds[1].p999), "{seconds:?}");
     let minute = bench.history.decision_latency().unwrap();
     assert_eq!(minute.count, 16);
@@ -131,7 +201,7 @@ fn times_are_those_of_the_last_minute() {
     assert_eq!(bench.history.decision_latency().unwrap().count, 8, "the first second is over a minute ago");
     bench.pass(1_000);
     assert_eq!(bench.history.decision_latency(), None);
-    assert_eq!(bench.history.seconds().last().unwrap().took, None);
+    assert_eq!(bench.history.second().unwrap().1.took, None);
 }
 
 #[test]
@@ -164,9 +234,9 @@ fn a_rule_is_the_sum_of_its_tiers() {
 fn a_line_has_a_point_every_five_seconds() {
     let mut bench = bench();
     bench.check("pro", 10);
-    (0..4).for_each(|_| bench.pass(1_000));
-    assert_eq!(bench.history.sparkline("api", "per-user"), Sparkline::default());
     bench.pass(1_000);
+    assert_eq!(bench.history.sparkline("api", "per-user").allow, [10.0], "the newest point is an average so far");
+    (0..4).for_each(|_| bench.pass(1_000));
     bench.check("free", 5);
     (0..5).for_each(|_| bench.pass(1_000));
     let line = bench.history.sparkline("api", "per-user");
@@ -175,6 +245,37 @@ fn a_line_has_a_point_every_five_seconds() {
     assert_eq!(bench.history.sparkline("api", "nobody").allow, [0.0; 2], "as long as the others");
     (0..5 * MAX_POINTS).for_each(|_| bench.pass(1_000));
     assert_eq!(bench.history.sparkline("api", "per-user").allow, [0.0; MAX_POINTS]);
+}
+
+#[test]
+fn a_rule_has_a_line_of_each_range() {
+    let mut bench = bench();
+    bench.check("free", 5);
+    (0..90).for_each(|_| bench.pass(1_000));
+    let line = |range| bench.history.rule_line("api", "per-user", range).unwrap();
+    let minutes = line(HistoryRange::TwoHours);
+    assert_eq!((minutes.from, minutes.step, minutes.points.len()), (BEGIN, Span::from_secs(60), 2));
+    assert_eq!(minutes.points[0].unwrap().deny, f64::from(2.0f32 / 60.0));
+    assert_eq!(line(HistoryRange::Day).points.len(), 1);
+    assert_eq!(
+        bench.history.rule_line("api", "nobody", HistoryRange::Day).unwrap().points,
+        [Some(LimitResults::default())]
+    );
+}
+
+#[test]
+fn rules_are_ranked_by_their_refusals_of_the_last_minute() {
+    let mut bench = bench();
+    bench.check("free", 15);
+    bench.pass(1_000);
+    (0..59).for_each(|_| bench.pass(1_000));
+    let refusing = bench.history.refusing(5);
+    let names: Vec<_> = refusing.iter().map(|rule| (&*rule.rule, rule.rates.deny > 0.0)).collect();
+    assert_eq!(names, [("per-user", true), ("tried", false)]);
+    assert!((refusing[0].rates.deny - 12.0 / 60.0).abs() < 1e-6, "{refusing:?}");
+    assert_eq!(bench.history.refusing(1).len(), 1);
+    (0..60).for_each(|_| bench.pass(1_000));
+    assert_eq!(bench.history.refusing(5), []);
 }
 
 #[test]

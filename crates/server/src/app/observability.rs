@@ -12,6 +12,7 @@ use super::component::{Foundation, Tasks};
 use crate::config::{DecisionLogPlace, ServerSettings};
 use tollgate_admin::data_dir::DataDir;
 use tollgate_admin::decisions::{DecisionSink, FilesConfig};
+use tollgate_admin::observe::history_file::HistoryFile;
 use tollgate_admin::observe::{Observability, ObservabilityConfig, fleet, sampler};
 use tollgate_admin::store_of_record::ControlPlane;
 use tollgate_observe::{LogConfig, SampleRate};
@@ -31,7 +32,16 @@ pub(super) fn build(
 ) -> Result<Arc<Observability>, String> {
     let sink = sink(foundation.settings, db, foundation.data.as_deref())?;
     let config = config(foundation.settings, privacy, waits);
-    Ok(Arc::new(Observability::new(config, sink, SystemClock::default().now())))
+    let observability = Arc::new(Observability::new(config, sink, SystemClock::default().now()));
+    if let Some(file) = history_file(foundation) {
+        file.restore(&observability);
+    }
+    Ok(observability)
+}
+
+/// The file of the history, if there is a data directory.
+pub(super) fn history_file(foundation: &Foundation<'_>) -> Option<HistoryFile> {
+    foundation.data.as_deref().map(|data| HistoryFile::in_directory(data.path()))
 }
 
 /// Adds the tasks that sample, log and exchange with other servers. The returned future removes this server from their list.
@@ -43,6 +53,10 @@ pub(super) fn run(
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let (sampled, sampling) = (observability.clone(), control.clone());
     tasks.add(move |closing| sampler::run(sampled, sampling, closing));
+    if let Some(file) = history_file(foundation) {
+        let (saved, health) = (observability.clone(), foundation.health.clone());
+        tasks.add(move |closing| file.save_periodically(saved, health, closing));
+    }
     let (shared, sharer) = (observability.clone(), control.clone());
     tasks.add(move |closing| fleet::run(shared, sharer, closing));
     let (decisions, health) = (observability.decisions.clone(), foundation.health.clone());

@@ -8,7 +8,8 @@ use tokio::runtime::Runtime;
 use tollgate::{Clock as _, Limiter, Span, SystemClock};
 use tollgate_admin::data_dir::{DataDir, OpenError};
 use tollgate_admin::decisions::Decisions;
-use tollgate_admin::observe::fleet;
+use tollgate_admin::observe::history_file::HistoryFile;
+use tollgate_admin::observe::{Observability, fleet};
 use tollgate_admin::rule_source::LayerHandle;
 use tollgate_admin::{Admin, metrics};
 use tollgate_net::workers::Endpoint;
@@ -60,6 +61,8 @@ pub(super) struct SavedCounters {
     limiter: Arc<Limiter<Counters>>,
     snapshots: Option<Snapshots>,
     outage: Option<OutageState>,
+    history: Option<HistoryFile>,
+    observability: Arc<Observability>,
     /// Locked until all is written.
     _data: Option<Arc<DataDir>>,
 }
@@ -120,6 +123,7 @@ impl Components {
             Arc::clone(&observability),
         );
 
+        let history = observability::history_file(&foundation);
         let mut endpoints = EndpointBuilder::new(&foundation);
         let grpc = endpoints.bind("grpc", &settings.grpc.listen, grpc);
         let http = endpoints.bind("http", &settings.http.listen, http);
@@ -135,7 +139,14 @@ impl Components {
             health: foundation.health,
             tasks,
             deregistration,
-            saved: SavedCounters { limiter, snapshots, outage, _data: foundation.data },
+            saved: SavedCounters {
+                limiter,
+                snapshots,
+                outage,
+                history,
+                observability: Arc::clone(&observability),
+                _data: foundation.data,
+            },
             shared,
             agreement,
             decisions: observability.decisions.clone(),
@@ -145,8 +156,13 @@ impl Components {
 }
 
 impl SavedCounters {
-    /// Writes the last snapshot of the counters, or the last state for an outage.
+    /// Writes the history and the last snapshot of the counters, or the last state for an outage.
     pub(super) fn save(&self) {
+        if let Some(history) = &self.history
+            && let Err(error) = history.save(&self.observability)
+        {
+            tracing::error!(%error, "saving the history failed");
+        }
         if let (Some(outage), Some(store)) = (&self.outage, self.limiter.store().shared())
             && let Err(error) = outage.save(store)
         {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{http, new_server, repository_path};
 use serde_json::{Value, json};
-use tollgate_testing::{Server, programs};
+use tollgate_testing::{Redis, Server, eventually, programs};
 
 /// A few rules of every mode, for the traffic of the tests. Logs have no windows that could end meanwhile.
 const RULES: &str = "
@@ -35,6 +35,9 @@ rules:
   - {name: login, key: [remote_address], match: {endpoint: \"POST /login\"}, limit: 5/5m, policy: security}
   - {name: everyone, key: [], limit: 10000/second, algorithm: token_bucket}
 ";
+
+/// The dashboard stays small: it is in the binary, and people open it over slow lines.
+const MAX_BYTES: usize = 200_000;
 
 const TOKEN: &str = "tg_the-token-of-the-dashboards-tests-0123456789";
 
@@ -82,8 +85,10 @@ fn the_dashboard_is_in_the_binary_and_its_assets_are_cached() {
     assert!(!page.body.contains("<style") && !page.body.contains("<script>"), "{}", page.body);
     let assets: Vec<&str> = page.body.split('"').filter(|text| text.starts_with("/assets/")).collect();
     assert!(assets.len() >= 3, "{assets:?}");
+    let mut bytes = page.body.len();
     for path in assets {
         let asset = http::get(&server.url("admin", path));
+        bytes += asset.body.len();
         assert_eq!(asset.status, 200, "{path}");
         assert_eq!(asset.headers["cache-control"], "public, max-age=31536000, immutable");
         let kind = match path.rsplit('.').next() {
@@ -98,6 +103,7 @@ fn the_dashboard_is_in_the_binary_and_its_assets_are_cached() {
             assert_eq!(again.status(), 304, "{path}");
         }
     }
+    assert!(bytes <= MAX_BYTES, "the dashboard has {bytes} bytes");
     assert_eq!(http::get(&server.url("admin", "/assets/nothing.js")).status, 404);
 }
 
@@ -110,6 +116,42 @@ fn the_dashboard_works_in_a_browser() {
     node.env("GUARDED", guarded.url("admin", ""));
     node.env("TOKEN", TOKEN).env("READER", reader["token"].as_str().unwrap());
     assert_success(node);
+}
+
+#[test]
+fn a_lost_store_is_the_first_thing_to_see() {
+    let mut redis = Redis::start();
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).args(&["--store", &redis.url()]).start();
+    redis.kill();
+    let level = || http::get(&server.url("admin", "/admin/v1/overview")).json()["store"]["level"].clone();
+    assert!(eventually(|| (level() != "normal").then_some(())).is_some(), "{}", server.log());
+    assert_success(node("outage.mjs", &server));
+}
+
+#[test]
+fn history_and_events_survive_a_restart() {
+    let mut server = new_server().rules(RULES).listen(&["http", "admin"]).start();
+    let counted = |server: &Server| {
+        let history = http::get(&server.url("admin", "/admin/v1/history?range=2h")).json();
+        history["allow"].as_array().unwrap().iter().filter_map(Value::as_f64).sum::<f64>()
+    };
+    let starts = |server: &Server| {
+        let events = http::get(&server.url("admin", "/admin/v1/events")).json();
+        events["items"].as_array().unwrap().iter().filter(|event| event["kind"] == "start").count()
+    };
+    http::post(&server.url("http", "/v1/ratelimit/check"), r#"{"attributes":{"user_id":"x"}}"#);
+    assert!(eventually(|| (counted(&server) > 0.0).then_some(())).is_some());
+    assert_eq!(starts(&server), 1);
+    assert!(server.stop().success());
+    let mut server = server.restart().listen(&["http", "admin"]).start();
+    assert!(counted(&server) > 0.0);
+    assert_eq!(starts(&server), 2);
+    // A damaged file is not a reason not to start.
+    assert!(server.stop().success());
+    fs::write(server.home().join("data/history.json"), "{").unwrap();
+    let server = server.restart().listen(&["http", "admin"]).start();
+    assert_eq!((counted(&server), starts(&server)), (0.0, 1));
+    assert!(server.log().contains("the history of earlier runs can't be read"), "{}", server.log());
 }
 
 #[test]

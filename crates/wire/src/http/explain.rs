@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tollgate::{CounterStatus, ExplainedRule, Explanation, Limiter, Mode, RuleMatch};
+use tollgate::{Algorithm, CounterStatus, ExplainedRule, Explanation, Limiter, Mode, RuleMatch};
 use utoipa::ToSchema;
 
 use super::HttpState;
@@ -58,6 +58,10 @@ pub(super) struct ExplainedCounterBody {
     key: Vec<String>,
     /// Units per window.
     limit: u64,
+    /// The most units that a bucket gives out at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    burst: Option<u64>,
     /// `1m`, `30s`, `month`; `concurrent` for requests in flight.
     window: String,
     /// The algorithm of the limit.
@@ -161,6 +165,10 @@ impl ExplainedCounterBody {
         ExplainedCounterBody {
             key: counter.key.clone(),
             limit: counter.limit.quota(),
+            burst: match counter.limit.algorithm() {
+                Algorithm::Bucket { burst, .. } => Some(burst),
+                _ => None,
+            },
             window: tollgate_http::response::window(&counter.limit).into_owned(),
             algorithm: counter.limit.algorithm().name().to_owned(),
             mode: counter.mode.name().to_owned(),

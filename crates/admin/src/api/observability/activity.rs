@@ -38,7 +38,7 @@ struct ActivityPage<'r> {
 }
 
 #[derive(Serialize)]
-struct ActivityRow<'r> {
+pub(super) struct ActivityRow<'r> {
     #[serde(flatten)]
     numbers: RuleNumbers<'r>,
     key: Vec<&'r str>,
@@ -129,7 +129,7 @@ pub(super) fn all(rules: &Ruleset) -> impl Iterator<Item = (&Domain, &Rule)> {
 }
 
 impl<'r> ActivityRow<'r> {
-    fn new(domain: &'r Domain, rule: &'r Rule, history: &History) -> ActivityRow<'r> {
+    pub(super) fn new(domain: &'r Domain, rule: &'r Rule, history: &History) -> ActivityRow<'r> {
         let mut activity = history.rule(domain.name(), rule.name());
         // In the order of the domain, placeholders last.
         let place = |tier: &TierActivity| domain.tiers().iter().position(|other| other.name == tier.tier);

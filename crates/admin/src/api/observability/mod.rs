@@ -5,11 +5,14 @@
 
 pub(super) mod activity;
 pub(super) mod decisions;
+pub(super) mod events;
 pub(super) mod explain;
+pub(super) mod history;
 pub(super) mod items;
 pub(super) mod live;
 pub(super) mod me;
 pub(super) mod overview;
+pub(super) mod rule;
 mod shares;
 pub(super) mod sustained;
 pub(super) mod tiers;
@@ -57,7 +60,10 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/admin/v1/top", get(top::show))
         .route("/admin/v1/sustained", get(sustained::show))
         .route("/admin/v1/overview", get(overview::show))
+        .route("/admin/v1/history", get(history::show))
+        .route("/admin/v1/events", get(events::list))
         .route("/admin/v1/live", get(live::follow))
+        .route("/admin/v1/domains/{domain}/rules/{rule}", get(rule::show))
         .route("/admin/v1/activity", get(activity::list))
         .route("/admin/v1/tiers", get(tiers::list))
         .route("/admin/v1/explain", post(explain::explain_request))

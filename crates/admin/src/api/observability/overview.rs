@@ -7,10 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
-use tollgate_observe::{DecisionOutcome, History, Quantiles, STEP};
+use tollgate_observe::{DecisionOutcome, HistoryRange, Quantiles, RefusingRule};
 use tollgate_records::Rfc3339;
 
-use super::{AdminState, hundredths, items, seconds};
+use super::history::{line_json, nanos_to_seconds, second_json};
+use super::{AdminState, ResultsBody, hundredths, items, seconds};
 use crate::api::extract::{EmptyQuery, Query};
 use crate::api::{ApiResult, RequestContext};
 use crate::scopes::AccessScope;
@@ -18,7 +19,12 @@ use crate::scopes::AccessScope;
 /// Components that are listed even while healthy.
 const COMPONENTS: [&str; 4] = ["control", "data", "rules", "store"];
 
-/// Show an overview of the server: rates, latency, store, rules, health, and the last five minutes
+/// Rules that are listed because they refuse.
+const MAX_REFUSING: usize = 5;
+
+/// Show an overview of the server: rates, latency, store, rules, health, and the last ten minutes
+///
+/// `refusing` has the rules that refused most in the last minute, or would have.
 #[utoipa::path(
     get, path = "/admin/v1/overview", operation_id = "overview", tag = "seeing",
     responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
@@ -31,7 +37,12 @@ pub(crate) async fn show(
     context.require(AccessScope::Read)?;
     let mut overview = overview(&state);
     overview["servers"] = items::servers(&state).into();
-    overview["history"] = history(&state.observability.sampler.history());
+    let (line, at, refusing) = {
+        let history = state.observability.sampler.history();
+        (history.line(HistoryRange::TenMinutes), history.at(), history.refusing(MAX_REFUSING))
+    };
+    overview["history"] = line_json(&line, at);
+    overview["refusing"] = refusing.into_iter().map(|rule| refusing_json(&state, rule)).collect();
     Ok(Json(overview).into_response())
 }
 
@@ -39,13 +50,16 @@ pub(crate) async fn show(
 pub(super) fn overview(state: &AdminState) -> Value {
     let (observability, now) = (&state.observability, state.control.now());
     // From one sample, under one lock.
-    let (at, totals, rates, decision, store) = {
+    let (at, second, totals, rates, decision, store) = {
         let history = observability.sampler.history();
-        (history.at(), history.totals(), history.rates(), history.decision_latency(), history.store_latency())
+        let latencies = (history.decision_latency(), history.store_latency());
+        (history.at(), history.second(), history.totals(), history.rates(), latencies.0, latencies.1)
     };
     json!({
         // The difference of two overviews covers exactly the time between their `at`.
         "at": Rfc3339(at),
+        // The newest point of the history.
+        "second": second_json(second),
         "server": {
             "name": observability.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -81,11 +95,6 @@ fn latency(quantiles: Option<Quantiles>) -> Value {
     json!({"p50": nanos_to_seconds(p50), "p99": nanos_to_seconds(p99), "p999": nanos_to_seconds(p999), "count": count})
 }
 
-/// Nanoseconds as seconds.
-fn nanos_to_seconds(nanos_to_seconds: u64) -> f64 {
-    nanos_to_seconds as f64 / 1e9
-}
-
 fn store_json(state: &AdminState) -> Value {
     let store = state.observability.sampler.store();
     let circuits = store.circuits.iter();
@@ -119,20 +128,10 @@ fn health(state: &AdminState) -> Vec<Value> {
     parts.into_iter().map(|(part, why)| json!({"part": part, "degraded": why.is_some(), "why": why})).collect()
 }
 
-/// The history, second by second.
-fn history(history: &History) -> Value {
-    let rates = |outcome: DecisionOutcome| -> Value {
-        history.seconds().map(|second| hundredths(second.rates[outcome as usize])).collect()
-    };
-    let latency = |of: fn(Quantiles) -> u64| -> Value {
-        history.seconds().map(|second| second.took.map(|took| nanos_to_seconds(of(took)))).collect()
-    };
-    let mut series: Map<String, Value> =
-        DecisionOutcome::ALL.into_iter().map(|outcome| (outcome.name().to_owned(), rates(outcome))).collect();
-    series.insert("p50".to_owned(), latency(|took| took.p50));
-    series.insert("p99".to_owned(), latency(|took| took.p99));
-    series.insert("p999".to_owned(), latency(|took| took.p999));
-    series.insert("step_seconds".to_owned(), seconds(STEP).into());
-    series.insert("to".to_owned(), json!(Rfc3339(history.at())));
-    series.into()
+fn refusing_json(state: &AdminState, RefusingRule { domain, rule, rates }: RefusingRule) -> Value {
+    let rules = state.limiter().rules();
+    let of = rules.domains().iter().find(|other| other.name() == domain);
+    let found = of.and_then(|of| of.rules().iter().find(|other| other.name() == rule));
+    let mode = found.map(|rule| rule.mode().name().replace(':', ""));
+    json!({"domain": domain, "rule": rule, "mode": mode, "rates": ResultsBody::rates(rates)})
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tollgate_control::RecordFilter;
 use tollgate_observe::Activity;
 use tollgate_records::RecordKind;
-use tollgate_rules::Domain;
+use tollgate_rules::{Domain, Rule};
 
 use super::{AdminState, ResultsBody};
 use crate::api::extract::{EmptyQuery, Query};
@@ -24,6 +24,8 @@ const MAX_COUNTED: usize = 100;
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Show the activity of tiers, summed over rules with limits by tier, and their number of callers
+///
+/// `limited` is whether a rule has a limit of its own for the tier.
 #[utoipa::path(
     get, path = "/admin/v1/tiers", operation_id = "tiers", tag = "seeing",
     responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
@@ -51,6 +53,7 @@ pub(crate) async fn list(
                 "domain": domain.name(),
                 "tier": tier.name,
                 "default": number == domain.default_tier(),
+                "limited": domain.rules().iter().any(|rule| has_own_limit(rule, number)),
                 "callers": callers.next().flatten(),
                 "utilisation": activity.utilisation(),
                 "rates": ResultsBody::rates(activity.rates),
@@ -58,6 +61,12 @@ pub(crate) async fn list(
         }
     }
     Ok(Json(json!({"tiers": tiers})).into_response())
+}
+
+/// Whether a rule distinguishes tiers, and has a limit for this one.
+fn has_own_limit(rule: &Rule, tier: usize) -> bool {
+    let Ok(tier) = u16::try_from(tier) else { return false };
+    rule.is_by_tier() && (rule.limit(tier).is_some() || rule.is_unlimited(tier))
 }
 
 /// The number of quota records of each tier, in order; `None` if it could not be counted in time.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate_observe::{KeyFilter, RankBy, TopKey, Window};
+use tollgate_observe::{KeyFilter, KeySearch, RankBy, TopKey, Window};
 use tollgate_records::Rfc3339;
 use utoipa::IntoParams;
 
@@ -30,6 +30,8 @@ pub(crate) struct TopQuery {
     domain: Option<String>,
     /// Only this rule; `block` has blocked callers.
     rule: Option<String>,
+    /// Part of a key or of the name of a rule, case-insensitive. Without the scope `audit`, of the name of a rule only.
+    search: Option<String>,
     /// The number of keys.
     #[param(minimum = 1, maximum = 200, default = 20)]
     limit: Option<usize>,
@@ -62,7 +64,10 @@ pub(crate) async fn show(
     let (keys, now) = (keys_for(&context), state.control.now());
     // Merging lists takes a while: not on an async thread.
     let key_json = tokio::task::spawn_blocking(move || {
-        let filter = KeyFilter { domain: query.domain.as_deref(), rule: query.rule.as_deref() };
+        let text = query.search.map(|text| text.to_lowercase());
+        let in_keys = keys == KeyVisibility::Plain;
+        let search = text.as_deref().map(|text| KeySearch { text, in_keys });
+        let filter = KeyFilter { domain: query.domain.as_deref(), rule: query.rule.as_deref(), search };
         let (top, servers) = state.observability.top(by, window, filter, limit, now);
         let key_json: Vec<_> = (1..).zip(&top.keys).map(|(rank, key)| key_json(&state, rank, key, keys)).collect();
         json!({
@@ -98,7 +103,7 @@ fn key_json(state: &AdminState, rank: usize, key: &TopKey, keys: KeyVisibility) 
 }
 
 /// Parses a query parameter with fixed values.
-fn parse_choice<T: Copy>(
+pub(super) fn parse_choice<T: Copy>(
     parameter: &str,
     value: Option<&str>,
     default: T,

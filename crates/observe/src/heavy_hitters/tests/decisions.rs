@@ -72,9 +72,9 @@ fn every_limit_that_had_a_say_counts_and_the_one_that_refused_refuses() {
     assert_eq!(watched.ranking(RankBy::Decisions, KeyFilter::default()), all);
     assert_eq!(watched.ranking(RankBy::Refusals, KeyFilter::default()), all[..1]);
     assert_eq!(watched.ranking(RankBy::Utilisation, KeyFilter::default()), [all[0], all[1], all[3], all[2]]);
-    let filter = KeyFilter { domain: None, rule: Some("per-user") };
+    let filter = KeyFilter { rule: Some("per-user"), ..KeyFilter::default() };
     assert_eq!(watched.ranking(RankBy::Decisions, filter), [all[0], all[3]]);
-    let filter = KeyFilter { domain: Some("other"), rule: None };
+    let filter = KeyFilter { domain: Some("other"), ..KeyFilter::default() };
     assert!(watched.ranking(RankBy::Decisions, filter).is_empty());
     let top = |by| watched.observer.heavy_hitters().top(by, Window::Minute, KeyFilter::default(), 1, watched.now());
     assert_eq!((top(RankBy::Decisions).total, top(RankBy::Refusals).total), (14, 2));
@@ -116,9 +116,9 @@ rules:
     for (user, path) in [("ann", "/"), ("bob", "/"), ("ann", "/a")] {
         watched.check(&[("user", user), ("path", path)]);
     }
-    let ranking = watched.ranking(RankBy::Decisions, KeyFilter { domain: None, rule: Some("per-path") });
+    let ranking = watched.ranking(RankBy::Decisions, KeyFilter { rule: Some("per-path"), ..KeyFilter::default() });
     assert_eq!(ranking, ["per-path / - 2 0 200", "per-path /a - 1 0 100"]);
-    assert_eq!(watched.ranking(RankBy::Decisions, KeyFilter { domain: None, rule: Some("both") }).len(), 3);
+    assert_eq!(watched.ranking(RankBy::Decisions, KeyFilter { rule: Some("both"), ..KeyFilter::default() }).len(), 3);
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Traced {
         for (measure, by) in [RankBy::Decisions, RankBy::Refusals].into_iter().enumerate() {
             let total: u64 = truth.values().map(|truth| truth[measure]).sum();
             for rule in [None, Some(0), Some(1), Some(2)] {
-                let filter = KeyFilter { domain: Some("api"), rule: rule.map(|rule: usize| RULES[rule]) };
+                let filter = KeyFilter { domain: Some("api"), rule: rule.map(|rule: usize| RULES[rule]), search: None };
                 let top = self.heavy_hitters.top(by, window, filter, usize::MAX, now);
                 assert_eq!(top.total, total);
                 assert!(top.error <= total / ERROR_ONE_IN, "{} of {total}", top.error);

@@ -164,10 +164,9 @@ async fn rules_are_reported_with_what_they_do() {
     assert_eq!(per_key["limits"], json!([{"tier": "free", "limit": "10/365d"}, {"tier": "pro", "limit": "1000/365d"}]));
     assert_eq!(per_key["totals"], json!({"allow": 8, "deny": 0, "would_deny": 0}));
     let [allow, deny] = some(&per_key["sparkline"], ["allow", "deny"]);
-    assert_eq!(
-        (allow.as_array().unwrap().last().unwrap(), deny.as_array().unwrap().last().unwrap()),
-        (&json!(1.6), &json!(0.0))
-    );
+    let highest = |line: &Value| line.as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).fold(0.0, f64::max);
+    // Points are aligned to the clock: eight decisions are in one of one to five seconds.
+    assert!((1.6..=8.0).contains(&highest(&allow)) && highest(&deny) == 0.0, "{allow}");
     assert_eq!(per_key["sparkline"]["step_seconds"], json!(5.0));
     let tiers = per_key["tiers"].as_array().unwrap();
     assert_eq!(
@@ -245,6 +244,7 @@ async fn tiers_are_reported_with_their_callers_and_what_they_do() {
             [json!("shop"), json!("pro"), json!(false), json!(2), json!(0.5)],
         ]
     );
+    assert!(tiers.iter().all(|tier| tier["limited"] == true));
     assert!(tiers[0]["rates"]["deny"].as_f64().unwrap() > 0.0 && tiers[1]["rates"]["allow"].as_f64().unwrap() > 0.0);
 }
 
@@ -275,6 +275,9 @@ async fn whoever_may_not_read_sees_nothing() {
         ("GET", ACTIVITY),
         ("GET", "/admin/v1/tiers"),
         ("GET", "/admin/v1/live"),
+        ("GET", "/admin/v1/history"),
+        ("GET", "/admin/v1/events"),
+        ("GET", "/admin/v1/domains/shop/rules/orders"),
         ("POST", "/admin/v1/explain"),
     ] {
         let answer: Answered = bench.ask_as(&[AccessScope::Quota, AccessScope::Audit], (method, path), &[], "").await;

@@ -1,12 +1,12 @@
 // Switches the mode of a rule: enforce, shadow, off, or as in its file.
 
-import { h } from "../../dom.ts";
-import { type AppContext, missingScope } from "../../context.ts";
-import { lasting, openDialog, reason, text } from "../../parts/dialog.ts";
-import { notify } from "../../parts/notice.ts";
-import { segment } from "../../pure/route.ts";
-import { count, rate } from "../../pure/format.ts";
-import type { RuleRow } from "../../types.ts";
+import { h } from "../dom.ts";
+import { type AppContext, missingScope } from "../context.ts";
+import { lasting, openDialog, reason, text } from "../parts/dialog.ts";
+import { notify } from "../parts/notice.ts";
+import { segment } from "../pure/route.ts";
+import { count, rate } from "../pure/format.ts";
+import type { RuleRow } from "../types.ts";
 
 export const MODES = ["enforce", "shadow", "off"];
 
