@@ -15,15 +15,16 @@ import type { Events, RuleDetail, ServerEvent, Top, TopKey } from "../types.ts";
 import { versionSection } from "./rule/versions.ts";
 
 const REFRESH_MS = 3_000;
-const KEYS = 10;
+const KEYS = 6;
 /** A switch takes effect when the rules are recompiled. */
 const COMPILE_MS = 1_000;
 
+/** What happens while the store is unavailable, unless the rule has an `on_failure` of its own. */
 const POLICIES: Record<string, string> = {
-  comfort: "comfort: if the counter can't be read, requests pass",
-  security: "security: if the counter can't be read, requests are refused",
-  cost: "cost: if the counter can't be read, a share of the limit is counted locally",
-  quota: "quota: a budget, decided by the store alone",
+  comfort: "comfort: without the store, this server counts by itself",
+  security: "security: without the store, requests are refused",
+  cost: "cost: without the store, unpaid tiers are refused, and this server counts the others by itself",
+  quota: "quota: without the store, requests are refused",
 };
 
 export function rule(app: AppContext, route: Route): Page {
@@ -72,13 +73,13 @@ export function rule(app: AppContext, route: Route): Page {
     const to = from + line.allow.length * step;
     chart.set({ from, step, range: span, lines: [line.deny, line.would_deny, line.allow], marks: marks(events, to - span, to, span / 60) });
   };
-  const refuses = () => (detail?.activity.rates.deny ?? 0) > 0;
   const load = async () => {
     try {
-      const [now, top, changed] = await Promise.all([
-        app.api.get<RuleDetail>(`/admin/v1/domains/${segment(domain)}/rules/${segment(name)}`, { range }),
+      const now = await app.api.get<RuleDetail>(`/admin/v1/domains/${segment(domain)}/rules/${segment(name)}`, { range });
+      const refuses = now.activity.rates.deny > 0;
+      const [top, changed] = await Promise.all([
         // A rule that refuses nobody has keys too.
-        app.api.get<Top>("/admin/v1/top", { by: refuses() ? "refusals" : "decisions", window: "5m", domain, rule: name, limit: KEYS }),
+        app.api.get<Top>("/admin/v1/top", { by: refuses ? "refusals" : "decisions", window: "5m", domain, rule: name, limit: KEYS }),
         app.api.get<Events>("/admin/v1/events", { limit: 200 }),
         versions.load(),
       ]);
@@ -124,8 +125,7 @@ export function rule(app: AppContext, route: Route): Page {
 function termTable(): Table<RuleDetail["terms"][number]> {
   return new Table<RuleDetail["terms"][number]>("Limits by tier", [
     textColumn("Tier", (one) => one.tier, { kind: "main" }),
-    textColumn("Limit", (one) => one.limit, { kind: "wide" }),
-    textColumn("Burst", (one) => (one.burst === null ? NONE : count(one.burst)), { kind: "number" }),
+    textColumn("Limit, algorithm, burst", (one) => one.limit, { kind: "wide" }),
   ], (one) => one.tier, "No limits.");
 }
 

@@ -24,9 +24,12 @@ export function facts<T>(rows: [string, (now: T) => string, ((now: T) => boolean
   return { node, set };
 }
 
-/** The name of a rule, which leads to its page. */
+/** The server lists blocked callers under this name. */
+const BLOCK = "block";
+
+/** The name of a rule, which leads to its page; blocks are among the controls. */
 export function ruleLink(domain: string, rule: string): HTMLElement {
-  return h("a", { href: href("rule", { domain, name: rule }) }, rule);
+  return h("a", { href: rule === BLOCK ? href("controls") : href("rule", { domain, name: rule }) }, rule);
 }
 
 /** The name of a caller, which leads to its page, or the key as it is: hashed keys have no page. */

@@ -58,7 +58,11 @@ function stack(name: string, height: number, lines: { fill: Fill; label: string 
       width: 1,
       points: { show: false },
     })),
-    arrange: (values) => upward.map(({ at }) => sum(values.slice(0, at + 1))),
+    // What does not occur has no line, not even along the axis.
+    arrange: (values) => upward.map(({ at }) => {
+      const occurs = at === lines.length - 1 || (values[at] ?? []).some((value) => value !== null && value > 0);
+      return sum(values.slice(0, at + 1)).map((value) => (occurs ? value : null));
+    }),
     reads: (values, index) => {
       const parts = lines.map((line, at): [string, number] => [line.label, values[at]?.[index] ?? 0]).filter(([, number], at) => number > 0 || at === 0);
       return parts.map(([label, number]) => `${label} ${rate(number)}/s`).join(", ");

@@ -155,7 +155,7 @@ fn history_and_events_survive_a_restart() {
 }
 
 #[test]
-#[ignore = "takes the screenshots of the docs, with two minutes of traffic: make pictures"]
+#[ignore = "takes the screenshots of the docs, with four minutes of traffic: make pictures"]
 fn pictures_are_taken() {
     let open = new_server().rules(SHOP).listen(&["http", "admin"]).start();
     let mut node = node("pictures.mjs", &open);

@@ -82,8 +82,8 @@ export function sustainedTable(): Table<Sustained> {
   return new Table<Sustained>("Sustained use above 80 % of a limit", [
     fixedColumn("Key", (one) => keyLink(one.domain, one.key, one.caller), { kind: "main" }),
     fixedColumn("Rule", (one) => [ruleLink(one.domain, one.rule), h("small", {}, ` ${one.domain}`)]),
-    textColumn("Tier", (one) => one.tier),
-    textColumn("Fitting tier", (one) => (one.fits ? `${one.fits} (${count(one.fits_limit ?? 0)})` : "no tier")),
+    textColumn("Tier", (one) => one.tier, { kind: "brief" }),
+    textColumn("Fitting tier", (one) => (one.fits ? `${one.fits} (${count(one.fits_limit ?? 0)})` : "no tier"), { kind: "brief" }),
     textColumn("Details", (one) => one.says, { kind: "wide" }),
   ], (one) => [one.domain, one.rule, one.key].join("\n"), "No caller has been near a limit for so long.");
 }
