@@ -22,6 +22,9 @@ pub struct HistoryFile {
     path: PathBuf,
 }
 
+/// What is restored.
+type Restored = (Vec<HistoryLine>, Vec<ServerEvent>);
+
 /// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedHistory {
@@ -121,7 +124,7 @@ impl HistoryFile {
     }
 
     /// `None` if there is no file.
-    fn read(&self) -> Result<Option<(Vec<HistoryLine>, Vec<ServerEvent>)>, String> {
+    fn read(&self) -> Result<Option<Restored>, String> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -153,7 +156,7 @@ impl SavedHistory {
         SavedHistory { version: VERSION, outcomes: outcomes(), lines: lines.collect(), events: events.collect() }
     }
 
-    fn load(self) -> Result<(Vec<HistoryLine>, Vec<ServerEvent>), String> {
+    fn load(self) -> Result<Restored, String> {
         if self.version != VERSION || self.outcomes != outcomes() {
             return Err(format!("it is of another version of Tollgate ({})", self.version));
         }
