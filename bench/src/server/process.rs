@@ -34,6 +34,7 @@ impl Server {
             match (words.next(), words.next()) {
                 (Some("ready"), _) => break,
                 (Some(wire), Some(address)) => {
+                    let address = address.trim_start_matches("http://").trim_end_matches('/');
                     server.addresses.insert(wire.to_owned(), address.to_owned());
                 }
                 _ => {}

@@ -53,6 +53,11 @@ const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// The page refers to the files, so it is always revalidated.
 const CACHE_REVALIDATE: &str = "no-cache";
 
+/// Whether the binary has the dashboard.
+pub(super) fn is_built() -> bool {
+    find(ASSETS, "/").is_some()
+}
+
 pub(super) fn routes() -> Router {
     router(ASSETS)
 }

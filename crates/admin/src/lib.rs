@@ -53,6 +53,11 @@ pub struct Admin {
     router: Router,
 }
 
+/// Whether the dashboard is in this binary.
+pub fn has_dashboard() -> bool {
+    dashboard::is_built()
+}
+
 /// The list of pages.
 const PAGES: &str = "\
 Tollgate

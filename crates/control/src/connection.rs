@@ -170,8 +170,8 @@ impl Connection {
     /// takes them. `false` if the sink ended the read.
     pub(crate) async fn read(&mut self, statement: &Statement<'_>, sink: &mut impl RecordSink) -> Result<bool, Fault> {
         each_row!(self, statement, row => {
-            let Some(record) = read_record(row)? else { continue };
-            sink.push(record);
+            let Some((record, written_at)) = read_record(row)? else { continue };
+            sink.push_written(record, written_at);
             if sink.is_full() && !sink.flush().await {
                 return Ok(false);
             }

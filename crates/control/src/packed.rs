@@ -3,6 +3,7 @@
 //! Each row passes from SQLite's thread to ours, value by value, which takes longer than reading it. A million records would take
 //! seconds; packed into a few thousand texts they take one.
 
+use tollgate_core::Timestamp;
 use tollgate_records::{Record, RecordKind};
 
 use crate::connection::Connection;
@@ -24,8 +25,8 @@ pub(crate) async fn read(
     loop {
         let mut statement = Statement::new(
             "SELECT count(*), coalesce(max(id), 0), group_concat(record, '') FROM (SELECT rowid AS id, \
-             printf('%d,%d,%d,%d,%s:%s%s%s%s', octet_length(kind), octet_length(domain), octet_length(name), generation, \
-             coalesce(octet_length(document), '-'), kind, domain, name, document) AS record \
+             printf('%d,%d,%d,%d,%d,%s:%s%s%s%s', octet_length(kind), octet_length(domain), octet_length(name), generation, \
+             updated_at, coalesce(octet_length(document), '-'), kind, domain, name, document) AS record \
              FROM records WHERE rowid > ",
         );
         statement.push("? AND ", [last.into()]);
@@ -44,8 +45,8 @@ pub(crate) async fn read(
             let corrupt = || Fault::Corrupt("a packed row of records is damaged".to_owned());
             let (record, others) = unpack_first(rest).ok_or_else(corrupt)?;
             rest = others;
-            let Some(record) = record else { continue };
-            sink.push(record);
+            let Some((record, written_at)) = record else { continue };
+            sink.push_written(record, written_at);
             if sink.is_full() && !sink.flush().await {
                 return Ok(false);
             }
@@ -56,9 +57,9 @@ pub(crate) async fn read(
     }
 }
 
-/// Splits the first record off: `LENGTH,LENGTH,LENGTH,GENERATION,LENGTH:` and then kind, domain, name and document of these lengths. The
-/// length of a missing document is `-`. The record is `None` if its kind is unknown.
-fn unpack_first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
+/// Splits the first record off, and when it was written: `LENGTH,LENGTH,LENGTH,GENERATION,TIME,LENGTH:` and then kind, domain, name and
+/// document of these lengths. The length of a missing document is `-`. The record is `None` if its kind is unknown.
+fn unpack_first(text: &str) -> Option<(Option<(Record<'_>, Timestamp)>, &str)> {
     let (head, mut rest) = text.split_once(':')?;
     let mut fields = head.split(',');
     let mut take = |length: &str| {
@@ -70,11 +71,12 @@ fn unpack_first(text: &str) -> Option<(Option<Record<'_>>, &str)> {
     let domain = take(fields.next()?)?.into();
     let name = take(fields.next()?)?.into();
     let generation = fields.next()?.parse().ok()?;
+    let written_at = Timestamp::from_micros(fields.next()?.parse::<i64>().ok()?.max(0).unsigned_abs());
     let document = match fields.next()? {
         "-" => None,
         length => Some(take(length)?.into()),
     };
-    Some((kind.map(|kind| Record { kind, domain, name, generation, document }), rest))
+    Some((kind.map(|kind| (Record { kind, domain, name, generation, document }, written_at)), rest))
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ mod tests {
         let (mut seen, mut rest) = (Vec::new(), text);
         while !rest.is_empty() {
             let (record, others) = unpack_first(rest)?;
-            seen.extend(record.map(|record| format!("{record:?}")));
+            seen.extend(record.map(|(record, at)| format!("{} {record:?}", at.as_micros())));
             rest = others;
         }
         Some(seen)
@@ -97,8 +99,8 @@ mod tests {
         let one = Record { kind: RecordKind::Quota, domain, name, generation: 7, document: Some("{}".into()) };
         let (domain, name) = ("".into(), "5,".into());
         let deleted = Record { kind: RecordKind::Rule, domain, name, generation: 12, document: None };
-        let text = "5,4,2,7,2:quotaa,b:ü{}4,0,2,12,-:rule5,7,1,1,9,2:noveltydn{}";
-        assert_eq!(unpack(text), Some(vec![format!("{one:?}"), format!("{deleted:?}")]));
+        let text = "5,4,2,7,100,2:quotaa,b:ü{}4,0,2,12,-5,-:rule5,7,1,1,9,3,2:noveltydn{}";
+        assert_eq!(unpack(text), Some(vec![format!("100 {one:?}"), format!("0 {deleted:?}")]));
         assert_eq!(unpack(""), Some(Vec::new()));
     }
 
@@ -106,11 +108,12 @@ mod tests {
     fn damaged_text_is_rejected() {
         for text in [
             "5",
-            "5,1,1,1,2:quotadn{",
-            "5,1,1,1:quotadn",
-            "x,1,1,1,-:quotadn",
-            "5,1,1,x,-:quotadn",
-            "5,1,1,1,-:quotaüü",
+            "5,1,1,1,9,2:quotadn{",
+            "5,1,1,1,9:quotadn",
+            "x,1,1,1,9,-:quotadn",
+            "5,1,1,x,9,-:quotadn",
+            "5,1,1,1,x,-:quotadn",
+            "5,1,1,1,9,-:quotaüü",
         ] {
             assert_eq!(unpack(text), None, "{text}");
         }

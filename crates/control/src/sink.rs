@@ -1,5 +1,6 @@
 //! Where records go that are read in bulk.
 
+use tollgate_core::Timestamp;
 use tollgate_records::{Record, RecordKind};
 
 use crate::error::Fault;
@@ -13,6 +14,11 @@ pub trait RecordSink: Send {
 
     /// Takes one record.
     fn push(&mut self, record: Record<'_>);
+
+    /// Takes one record that was written at this time.
+    fn push_written(&mut self, record: Record<'_>, _written_at: Timestamp) {
+        self.push(record);
+    }
 
     /// Whether it takes no more before a [flush](RecordSink::flush).
     fn is_full(&self) -> bool;
@@ -53,12 +59,12 @@ impl<F: FnMut(Record<'_>) + Send> RecordSink for ForEach<F> {
 }
 
 /// The columns that [`read_record`] reads, in this order.
-pub(crate) const RECORD_COLUMNS: &str = "kind, domain, name, generation, document";
+pub(crate) const RECORD_COLUMNS: &str = "kind, domain, name, generation, document, updated_at";
 
-/// The record in a row. None if only a newer Tollgate knows its kind.
-pub(crate) fn read_record(row: Row<'_>) -> Result<Option<Record<'_>>, Fault> {
+/// The record in a row, and when it was written. None if only a newer Tollgate knows its kind.
+pub(crate) fn read_record(row: Row<'_>) -> Result<Option<(Record<'_>, Timestamp)>, Fault> {
     let Some(kind) = RecordKind::parse(row.text(0)?) else { return Ok(None) };
     let (domain, name) = (row.text(1)?.into(), row.text(2)?.into());
     let document = row.optional_text(4)?.map(Into::into);
-    Ok(Some(Record { kind, domain, name, generation: row.number(3)?, document }))
+    Ok(Some((Record { kind, domain, name, generation: row.number(3)?, document }, row.timestamp(5)?)))
 }

@@ -1,5 +1,6 @@
 //! The command `tollgate serve`, which is also the default command.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,9 +21,24 @@ key of the file (grpc_tls_cert). A flag overrides a variable, a variable overrid
 ADDR is host:port, unix:PATH or off. TIME is 250ms, 10s, 5m or 1h30m. SIZE is 64KiB, 1MiB or bytes. \
 The values of a list are separated by commas, or the flag is repeated.";
 
+/// The name under which the binary replaces envoyproxy/ratelimit, whose deployments start `/bin/ratelimit`.
+const RATELIMIT: &str = "ratelimit";
+const ENVOY_ENV: &str = "TOLLGATE_ENVOY_ENV";
+
+/// The environment, in which the name of the program stands for `--envoy-env`.
+fn with_name(program: &Path, mut variables: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let is_set = variables.iter().any(|(name, _)| name == ENVOY_ENV);
+    if !is_set && program.file_name().is_some_and(|name| name == RATELIMIT) {
+        variables.push((ENVOY_ENV.into(), "1".into()));
+    }
+    variables
+}
+
 /// Reads the settings, then starts the server or prints them.
 fn run(matches: &ArgMatches) -> ExitCode {
-    let loaded = match config::load(matches, std::env::vars_os(), Path::new("")) {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let variables = with_name(Path::new(&program), std::env::vars_os().collect());
+    let loaded = match config::load(matches, variables, Path::new("")) {
         Ok(loaded) => loaded,
         Err(problems) => {
             problems.iter().for_each(print_error);
@@ -34,4 +50,22 @@ fn run(matches: &ArgMatches) -> ExitCode {
         return write_output(&loaded.print(), 0);
     }
     app::run(loaded.settings, loaded.warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_ratelimit_it_reads_that_environment() {
+        let added = |program: &str, variables: &[(&str, &str)]| {
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let all = with_name(Path::new(program), variables);
+            all.into_iter().map(|(_, value)| value.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(added("/bin/ratelimit", &[]), ["1"]);
+        assert_eq!(added("/bin/ratelimit", &[(ENVOY_ENV, "0")]), ["0"]);
+        assert_eq!(added("/bin/tollgate", &[("PORT", "80")]), ["80"]);
+        assert_eq!(added("", &[]), [""; 0]);
+    }
 }

@@ -256,7 +256,7 @@ impl Server {
         status.unwrap_or_else(|| panic!("the server did not end:\n{}", self.log()))
     }
 
-    /// Reads a line of what it prints at the start: `grpc  127.0.0.1:4711  …`.
+    /// Reads a line of what it prints at the start: `grpc  127.0.0.1:4711  …`, `admin  http://127.0.0.1:4712/  …`.
     fn read_startup(&mut self, line: &str) {
         self.startup_output.push_str(line);
         self.startup_output.push('\n');
@@ -264,6 +264,8 @@ impl Server {
         if let (Some(name), Some(address)) = (words.next(), words.next())
             && LISTENERS.contains(&name)
         {
+            let url = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
+            let address = url.and_then(|url| url.strip_suffix('/')).unwrap_or(address);
             self.addresses.insert(name.to_owned(), address.to_owned());
         }
     }

@@ -2,6 +2,7 @@
 
 mod last_good;
 mod layer;
+mod measure;
 mod pending;
 mod reload;
 mod removed;
@@ -18,8 +19,9 @@ use tollgate_rules::{RuleFile, RuleFiles};
 
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
-use tollgate_telemetry::metrics::RulesMetrics;
+use tollgate_telemetry::metrics::{Metrics, RulesMetrics};
 
+use measure::ChangeTimes;
 use pending::{FilesSeen, PendingFiles};
 use removed::RemovedRules;
 use writes::FileWrites;
@@ -44,6 +46,7 @@ pub struct RuleReloader {
     /// What the file system reports of writes to the files.
     writes: FileWrites,
     pending: PendingFiles,
+    times: ChangeTimes,
 }
 
 /// The health component of rules.
@@ -57,9 +60,10 @@ impl RuleReloader {
         limiter: Arc<Limiter<Counters>>,
         last_good: Option<LastGood>,
         health: Arc<Health>,
-        metrics: RulesMetrics,
+        metrics: &Metrics,
     ) -> RuleReloader {
         let clock = SystemClock::default();
+        let (metrics, times) = (metrics.rules().clone(), ChangeTimes::new(metrics.changes().clone(), clock.now()));
         let generation = limiter.rules().generation();
         if errors.is_empty() {
             metrics.reloaded(clock.now());
@@ -69,7 +73,7 @@ impl RuleReloader {
             source.reloaded(ReloadStatus { generation, error: Some(error), at: None });
         }
         let (writes, pending) = Default::default();
-        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock, writes, pending }
+        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock, writes, pending, times }
     }
 
     /// Reads the files and the layer, and installs them if they changed and are valid. `forced`: even if they did not change.
@@ -77,10 +81,21 @@ impl RuleReloader {
     /// Returns when to call this again, if changed files may be incomplete. Meanwhile a new layer takes effect above the files in
     /// force.
     fn reload_at(&mut self, forced: bool, now: Timestamp) -> Option<Timestamp> {
+        // Before the layer is read, which then has these changes.
+        self.times.add(self.source.layer.take_written());
+        let layer = self.source.layer.current();
+        let again = self.reload_under(&layer, forced, now);
+        if let Some(good) = self.source.in_force() {
+            self.times.layer_in_force(&layer, &good.layer, self.clock.now());
+        }
+        again
+    }
+
+    fn reload_under(&mut self, layer: &Arc<Layer>, forced: bool, now: Timestamp) -> Option<Timestamp> {
         // Before the files are read: what is reported later may be missing in them.
         let completed = self.writes.take_completed();
         let files = self.source.read();
-        let state = SourceState::new(&files, self.source.layer.current());
+        let state = SourceState::new(&files, layer.clone());
         let has_new_files = state.files != self.state.files;
         if has_new_files {
             if completed || forced {
@@ -88,17 +103,18 @@ impl RuleReloader {
             }
             let seen = FilesSeen { digest: state.files, open: self.writes.last_open() };
             if let Some(again) = self.pending.wait_until(seen, now) {
-                self.fall_back(&state.layer);
+                self.fall_back(layer);
                 return Some(again);
             }
         } else {
             self.pending.end();
+            self.times.unchanged(now);
             if state.is_same(&self.state) && !forced {
                 return None;
             }
         }
-        let (sources, layer) = (files.sources.clone(), state.layer.clone());
-        let compiled = self.source.compile(files, &layer, self.generation + 1);
+        let sources = files.sources.clone();
+        let compiled = self.source.compile(files, layer, self.generation + 1);
         let removed = match &compiled {
             Ok((rules, _)) if has_new_files => RemovedRules::between(&self.limiter.rules(), rules),
             _ => None,
@@ -106,7 +122,7 @@ impl RuleReloader {
         if removed.is_some()
             && let Some(again) = self.pending.confirm_at(now)
         {
-            self.fall_back(&layer);
+            self.fall_back(layer);
             return Some(again);
         }
         self.pending.end();
@@ -118,7 +134,10 @@ impl RuleReloader {
                 }
                 // A new layer alone does not change the stored files.
                 let is_stored = self.source.are_in_force(&sources) && !forced;
-                self.install(rules, sources.clone(), layer);
+                self.install(rules, sources.clone(), layer.clone());
+                if has_new_files {
+                    self.times.files_in_force(&sources, self.clock.now());
+                }
                 self.source.wait_for(None, &[]);
                 self.in_force(&warnings);
                 if let Some(last_good) = self.last_good.as_ref().filter(|_| !self.source.paths.is_empty() && !is_stored)
@@ -129,7 +148,7 @@ impl RuleReloader {
             Err(problems) => {
                 let error = report_invalid(&problems, &self.health, &self.metrics);
                 self.source.wait_for(Some(sources), &problems);
-                self.fall_back(&layer);
+                self.fall_back(layer);
                 self.source.failed(self.generation, error);
             }
         }

@@ -71,7 +71,7 @@ impl Bench {
         let (state, errors) = self.started.take().unwrap();
         let (source, limiter, health) = (self.source.clone(), self.limiter.clone(), self.health.clone());
         let last_good = Some(LastGood::new(&self.data));
-        RuleReloader::new(source, state, &errors, limiter, last_good, health, Metrics::new().rules().clone())
+        RuleReloader::new(source, state, &errors, limiter, last_good, health, &Metrics::new())
     }
 
     fn write(&self, file: &str) {

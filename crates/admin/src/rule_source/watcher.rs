@@ -36,7 +36,7 @@ const BURST_PERIOD: Duration = Duration::from_millis(30);
 /// but waits at most this many times.
 const MAX_BURST_PERIODS: usize = 10;
 /// Parent directories of the rules that are watched.
-const MAX_PARENTS: usize = 16;
+pub(super) const MAX_PARENTS: usize = 16;
 
 impl Waker {
     /// Requests a reload, even of unchanged files.

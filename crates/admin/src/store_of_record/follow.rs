@@ -8,9 +8,11 @@ use std::time::Duration;
 use tollgate::{Adjustment, Timestamp};
 use tollgate_control::{DbError, FeedPosition, RecordSink};
 use tollgate_records::{Effect, Record, RecordKind};
+use tollgate_telemetry::metrics::WrittenChange;
 
 use super::feed::{MAX_BYTES, MAX_LINES};
 use super::load::{BATCH, LoadedRecords, NOTHING_KNOWN};
+use super::measure::WrittenChanges;
 use super::stream::RecordLine;
 use super::{COMPONENT, ControlPlane, TokenRecords};
 use tollgate_net::Closing;
@@ -33,6 +35,7 @@ pub(super) struct Changes<'c> {
     tokens: Vec<(String, Option<String>)>,
     /// Callers whose counters are reset: domain and name.
     resets: Vec<(String, String)>,
+    written: WrittenChanges,
 }
 
 impl ControlPlane {
@@ -74,7 +77,7 @@ impl ControlPlane {
                 }
             };
             tokio::select! {
-                () = end => self.replace_layer(),
+                () = end => self.replace_layer(Vec::new()),
                 changed = in_force.changed() => if changed.is_err() { return },
                 () = closing.begun() => return,
             }
@@ -128,7 +131,7 @@ impl ControlPlane {
     fn put_in_force(&self, changes: &mut Changes<'_>, at: &FeedPosition) {
         self.controls().advance_to(at.generation);
         if changes.layer {
-            self.replace_layer();
+            self.replace_layer(changes.written.take_layer());
         }
         if !changes.tokens.is_empty() {
             self.tokens.send_modify(|tokens| {
@@ -142,6 +145,7 @@ impl ControlPlane {
                 *tokens = Arc::new(changed);
             });
         }
+        self.measure(changes.written.take_rest());
         self.in_force.send_replace(at.generation);
         match (&self.copy, changes.too_many) {
             (Some(copy), true) => copy.reset(),
@@ -170,9 +174,10 @@ impl ControlPlane {
         at
     }
 
-    pub(super) fn replace_layer(&self) {
+    /// Replaces the layer, which these changes made what it is.
+    pub(super) fn replace_layer(&self, written: Vec<WrittenChange>) {
         let layer = self.controls().layer(self.now());
-        if self.layer.replace(layer) {
+        if self.layer.replace_written(layer, written) {
             tracing::info!("the layer above the rule files changed");
         }
     }
@@ -233,6 +238,7 @@ impl Changes<'_> {
             layer: false,
             tokens: Vec::new(),
             resets: Vec::new(),
+            written: WrittenChanges::default(),
         }
     }
 }
@@ -264,6 +270,13 @@ impl RecordSink for Changes<'_> {
             }
             Effect::Tenants { .. } | Effect::Nothing => {}
         }
+    }
+
+    fn push_written(&mut self, record: Record<'_>, written_at: Timestamp) {
+        if written_at >= self.control.began && !self.control.pending.covers(&record) {
+            self.written.add(record.kind, record.generation, written_at);
+        }
+        self.push(record);
     }
 
     fn is_full(&self) -> bool {

@@ -14,6 +14,7 @@ mod follow;
 mod load;
 mod local_copy;
 mod maintenance;
+mod measure;
 mod pending;
 mod pending_sync;
 mod stream;
@@ -34,7 +35,7 @@ use tokio::sync::mpsc;
 use tollgate_records::lines;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
-use tollgate_telemetry::metrics::ControlMetrics;
+use tollgate_telemetry::metrics::{ChangeMetrics, ControlMetrics};
 
 #[cfg(test)]
 pub(crate) use expired::{EXPIRED_RETENTION, MAX_SWEEP_WRITES};
@@ -77,6 +78,9 @@ pub struct ControlPlane {
     feed: Feed,
     health: Arc<Health>,
     metrics: ControlMetrics,
+    changes: ChangeMetrics,
+    /// When this server began to follow: what was written before is not measured.
+    began: Timestamp,
 }
 
 /// The documents of tokens' records, by name.
@@ -89,6 +93,7 @@ pub struct ControlPlaneParts {
     pub layer: LayerHandle,
     pub health: Arc<Health>,
     pub metrics: ControlMetrics,
+    pub changes: ChangeMetrics,
     pub clock: Box<dyn Clock>,
 }
 
@@ -99,7 +104,7 @@ impl ControlPlane {
     /// Installs what was loaded.
     pub fn new(loaded: Loaded, parts: ControlPlaneParts) -> Arc<ControlPlane> {
         let Loaded { db, controls, tokens, knows_tokens, at, copy, is_known, pending, trouble, unconfirmed } = loaded;
-        let ControlPlaneParts { limiter, rules, layer, health, metrics, clock } = parts;
+        let ControlPlaneParts { limiter, rules, layer, health, metrics, changes, clock } = parts;
         limiter.install_tenants(controls.tenants().clone());
         metrics.set_generation(at.generation, controls.tenants().len());
         if db.is_some() {
@@ -113,6 +118,7 @@ impl ControlPlane {
             limiter,
             rules,
             layer,
+            began: clock.now(),
             clock,
             in_force: watch::Sender::new(at.generation),
             feed: Feed::new(at.clone()),
@@ -127,6 +133,7 @@ impl ControlPlane {
             unconfirmed: Mutex::default(),
             health,
             metrics,
+            changes,
         };
         if let Some(unconfirmed) = unconfirmed {
             control.hold(unconfirmed);
@@ -149,6 +156,7 @@ impl ControlPlane {
             layer,
             health: health.clone(),
             metrics: metrics.control().clone(),
+            changes: metrics.changes().clone(),
             clock: Box::new(tollgate::SystemClock::default()),
         };
         ControlPlane::new(loaded, parts)

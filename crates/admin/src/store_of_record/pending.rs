@@ -16,6 +16,7 @@ use tollgate_control::{RecordName, WriteError};
 use tollgate_records::{Controls, Effect, Record, RecordKind, Rfc3339};
 use tollgate_store::BulletinEntry;
 
+use super::measure::WrittenChanges;
 use super::{Author, ControlPlane, ControlWriteError};
 use crate::data_dir;
 
@@ -274,17 +275,19 @@ impl ControlPlane {
     /// Puts a change in force above the records.
     pub(super) fn adopt(&self, change: PendingChange) -> Result<(), String> {
         let effect = self.controls().apply(&change.record(self.generation()))?;
+        let written = WrittenChanges::one(change.kind, change.at.0);
         self.pending.add(change);
         self.show_pending();
-        self.after_pending(effect);
+        self.after_pending(effect, written);
         Ok(())
     }
 
     /// Services that follow this server get what is in force now with a new snapshot.
-    pub(super) fn after_pending(&self, effect: Effect) {
+    pub(super) fn after_pending(&self, effect: Effect, mut written: WrittenChanges) {
         if effect == Effect::Layer {
-            self.replace_layer();
+            self.replace_layer(written.take_layer());
         }
+        self.measure(written.take_rest());
         self.feed.reset(self.feed.at());
     }
 

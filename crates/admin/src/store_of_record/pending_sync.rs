@@ -15,6 +15,7 @@ use tollgate_records::{Record, Rfc3339};
 use tollgate_store::BulletinEntry;
 
 use super::ControlPlane;
+use super::measure::WrittenChanges;
 use super::pending::{BULLETIN, BULLETIN_TIMEOUT, PendingChange};
 
 /// How often servers ask each other, and the store of record.
@@ -145,7 +146,8 @@ impl ControlPlane {
         };
         if !self.pending.covers(&record) {
             let effect = self.apply(&record);
-            self.after_pending(effect);
+            // Its record is measured when it is read.
+            self.after_pending(effect, WrittenChanges::default());
         }
         self.publish(change, DONE, true).await;
         // If this fails, the follower tries again.

@@ -1,6 +1,7 @@
 //! The banner on standard output: addresses of the listeners, and a first request to try.
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 
 use super::parts::Components;
 use crate::config::{LogFormat, ServerSettings, StoreSettings};
@@ -36,6 +37,15 @@ fn store(settings: &ServerSettings) -> String {
     }
 }
 
+/// The address of the admin listener as a browser takes it. A socket in the file system has none.
+fn admin_url(address: &str, settings: &ServerSettings) -> String {
+    let scheme = if settings.admin.listen.tls.is_some() { "https" } else { "http" };
+    match address.parse::<SocketAddr>() {
+        Ok(address) => format!("{scheme}://{address}/"),
+        Err(_) => address.to_owned(),
+    }
+}
+
 fn write(components: &Components, settings: &ServerSettings) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "tollgate {}", env!("CARGO_PKG_VERSION"))?;
@@ -44,8 +54,13 @@ fn write(components: &Components, settings: &ServerSettings) -> io::Result<()> {
             "grpc" => "Envoy's rate limit protocol, health, reflection",
             "http" if cfg!(feature = "openapi") => "checks as JSON, /openapi.json",
             "http" => "checks as JSON",
-            "admin" => "the dashboard, /metrics, health",
+            "admin" if tollgate_admin::has_dashboard() => "the dashboard, /metrics, health",
+            "admin" => "/metrics, health; no dashboard in this binary",
             _ => "CL.THROTTLE for Redis clients",
+        };
+        let address = match *listener {
+            "admin" => admin_url(address, settings),
+            _ => address.clone(),
         };
         writeln!(out, "  {listener:<6} {address:<22} {purpose}")?;
     }

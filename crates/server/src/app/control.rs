@@ -69,6 +69,7 @@ pub(super) fn build(
         layer: rules.layer.clone(),
         health: foundation.health.clone(),
         metrics: foundation.metrics.control().clone(),
+        changes: foundation.metrics.changes().clone(),
         clock: Box::new(SystemClock::default()),
     };
     let control = ControlPlane::new(loaded, parts);

@@ -48,8 +48,8 @@ impl LoadedRules {
     /// The follower of the rules, not started yet.
     pub(super) fn follow(self, foundation: &Foundation<'_>, limiter: Arc<Limiter<Counters>>) -> RulesFollower {
         let LoadedRules { source, last_good, state, errors, .. } = self;
-        let (health, metrics) = (foundation.health.clone(), foundation.metrics.rules().clone());
-        let follower = RuleReloader::new(source, state, &errors, limiter, last_good, health, metrics);
+        let health = foundation.health.clone();
+        let follower = RuleReloader::new(source, state, &errors, limiter, last_good, health, &foundation.metrics);
         RulesFollower { follower, poll: foundation.settings.rules.poll }
     }
 }

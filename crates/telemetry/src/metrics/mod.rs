@@ -4,6 +4,7 @@
 //! has happened, so that an alert can distinguish "zero" from "missing". Labels have small fixed sets of values, or are names of
 //! rules and tiers up to a bound; only the ten keys in `ratelimit_top_denied` are values of callers.
 
+mod changes;
 mod control;
 pub mod encode;
 mod families;
@@ -29,6 +30,7 @@ use sources::MetricSources;
 
 use crate::UnmatchedChecks;
 
+pub use changes::{ChangeKind, ChangeMetrics, WrittenChange};
 pub use control::ControlMetrics;
 pub use receipts::ReceiptMetrics;
 pub use repairs::{Repair, Repairs};
@@ -44,6 +46,7 @@ pub struct Metrics {
     traces: TraceMetrics,
     receipts: ReceiptMetrics,
     control: ControlMetrics,
+    changes: ChangeMetrics,
     log_lines_lost: Counter,
     admin_logins_failed: Counter,
     unmatched_checks: Arc<UnmatchedChecks>,
@@ -155,6 +158,7 @@ impl Metrics {
         let rules = families::rules(prefix);
         let (snapshots, traces) = (families::snapshots(prefix), families::traces(prefix));
         let (receipts, control) = (ReceiptMetrics::register(prefix), ControlMetrics::register(prefix));
+        let changes = ChangeMetrics::register(prefix);
         prefix.register_collector(Box::new(prefixed.clone()));
         Arc::new(Metrics {
             registry,
@@ -165,6 +169,7 @@ impl Metrics {
             traces,
             receipts,
             control,
+            changes,
             log_lines_lost,
             admin_logins_failed,
             unmatched_checks: Arc::default(),
@@ -221,6 +226,10 @@ impl Metrics {
 
     pub fn control(&self) -> &ControlMetrics {
         &self.control
+    }
+
+    pub fn changes(&self) -> &ChangeMetrics {
+        &self.changes
     }
 
     /// The counter of lost log lines.

@@ -151,3 +151,20 @@ fn open_metrics_is_negotiated() {
     assert!(text.ends_with("# EOF\n") && text.contains("# TYPE tollgate_decisions counter\n"), "{text}");
     assert!(Exposition::OpenMetrics.content_type().starts_with("application/openmetrics-text; version=1.0.0"));
 }
+
+#[test]
+fn changes_are_measured_by_kind_from_the_write_on() {
+    let (metrics, at) = (Metrics::new(), Timestamp::from_secs);
+    let change = |kind, written| WrittenChange { kind, at: at(written) };
+    metrics.changes().in_force(change(ChangeKind::Quota, 1_000), at(1_003));
+    metrics.changes().in_force(change(ChangeKind::Quota, 1_000), at(1_100));
+    // Written by a clock that is ahead.
+    metrics.changes().in_force(change(ChangeKind::Switch, 1_005), at(1_003));
+    let samples = scraped(&metrics);
+    let within = |kind: &str, le: &str| {
+        samples[&format!("tollgate_change_in_force_seconds_bucket{{le=\"{le}\",kind=\"{kind}\"}}")]
+    };
+    assert_eq!(["1.0", "5.0", "60.0", "300.0"].map(|le| within("quota", le)), [0.0, 1.0, 1.0, 2.0]);
+    assert_eq!((within("switch", "0.01"), within("files", "+Inf")), (1.0, 0.0));
+    assert_eq!(samples["tollgate_change_in_force_seconds_sum{kind=\"quota\"}"], 103.0);
+}

@@ -97,11 +97,11 @@ impl Bench {
             layer,
             health: health.clone(),
             metrics: metrics.control().clone(),
+            changes: metrics.changes().clone(),
             clock: Box::new(clock.clone()),
         };
         let control = ControlPlane::new(loaded, parts);
-        let reloader =
-            RuleReloader::new(rules, started.state, &[], limiter, None, health.clone(), metrics.rules().clone());
+        let reloader = RuleReloader::new(rules, started.state, &[], limiter, None, health.clone(), &metrics);
         let auth = Auth::local(&control, &metrics);
         let state = super::observability::AdminState::new(
             observability.clone(),

@@ -78,6 +78,7 @@ fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
         layer,
         health: health.clone(),
         metrics: metrics.control().clone(),
+        changes: metrics.changes().clone(),
         clock: Box::new(clock.clone()),
     };
     let control = ControlPlane::new(loaded, parts);

@@ -96,6 +96,8 @@ fn every_query_has_a_result_for_a_server_with_traffic() {
         let traffic = ServerTraffic::start(scope, &server, &stopped);
         let up = || prometheus.numbers("up{job=\"tollgate\"}").contains(&1.0).then_some(());
         eventually(up).expect("Prometheus does not scrape");
+        // A change, for the panels about changes.
+        server.write_rules(&RULES.replace("free: 5/second", "free: 6/second"));
         let mut empty = queries(&board());
         assert!(empty.len() > 30);
         eventually(|| {

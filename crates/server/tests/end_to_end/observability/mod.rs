@@ -2,6 +2,7 @@
 //! under load.
 
 mod alerts;
+mod changes;
 mod dashboard;
 mod prometheus;
 mod traffic;
@@ -27,14 +28,19 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
 fn alerts_dashboards_and_docs_name_existing_metrics() {
     let page = read("docs/metrics.md");
     let existing = metrics_in(&page);
-    let files =
-        ["deploy/observability/alerts.yaml", "deploy/observability/grafana/tollgate.json", "docs/observability.md"];
+    let files = [
+        "deploy/observability/alerts.yaml",
+        "deploy/observability/slo.yaml",
+        "deploy/observability/grafana/tollgate.json",
+        "docs/observability.md",
+        "docs/slo.md",
+    ];
     for file in files {
         let text = read(file);
         // A name before an ellipsis represents several metrics.
         let named = metrics_in(&text).into_iter().filter(|name| !name.ends_with('_'));
         for metric in named {
-            let of_histogram = metric.strip_suffix("_bucket").unwrap_or(metric);
+            let of_histogram = ["_bucket", "_count"].iter().find_map(|end| metric.strip_suffix(end)).unwrap_or(metric);
             assert!(existing.contains(of_histogram), "{file} names {metric}, which is not in docs/metrics.md");
         }
     }

@@ -28,7 +28,14 @@ impl Prometheus {
         let config = replace(&config, "evaluation_interval: 15s", "evaluation_interval: 1s");
         let config = replace(&config, "127.0.0.1:8070", address);
         fs::write(home.path().join("prometheus.yaml"), config).unwrap();
-        fs::write(home.path().join("alerts.yaml"), read("deploy/observability/alerts.yaml")).unwrap();
+        for file in ["alerts.yaml", "slo.yaml"] {
+            let rules = read(&format!("deploy/observability/{file}"));
+            // Groups with an interval of their own, too.
+            let rules = ["15s", "1m", "5m"].iter().fold(rules, |rules, interval| {
+                rules.replace(&format!("    interval: {interval}\n"), "    interval: 1s\n")
+            });
+            fs::write(home.path().join(file), rules).unwrap();
+        }
         let listen = format!("127.0.0.1:{}", free_port());
         let mut command = Command::new("prometheus");
         command.current_dir(home.path()).args(["--config.file=prometheus.yaml", "--storage.tsdb.path=data"]);

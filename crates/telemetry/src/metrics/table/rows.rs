@@ -226,6 +226,29 @@ Counter tollgate_admin_logins_failed_total []
     "A few from one address are a program with an old token; many are somebody who guesses ([security.md](security.md))"
 }
 
+"Changes" "
+How long a change takes from being written to being in force on this server: from the time of its record in the store of
+record, or from the change of the file. Several records of one kind in one write are one change. Both ends are clocks of
+servers, which must agree (NTP); a change from a clock ahead of this one took no time. What was written before the server
+started is not measured, nor what a server loads as a whole. The objectives are in [slo.md](slo.md).
+
+| `kind` | |
+| --- | --- |
+| `files` | rule files: rules, and the limits of tiers |
+| `rule` | a rule by API, and its state |
+| `quota` | the tier and the overrides of a caller |
+| `block`, `emergency`, `switch` | blocks, emergencies, switches |
+| `token` | tokens of the admin API |
+
+```promql
+histogram_quantile(0.99, sum by (kind, le) (rate(tollgate_change_in_force_seconds_bucket[1h])))
+```
+" {
+Histogram tollgate_change_in_force_seconds [kind]
+    "Time from a change being written to it being in force on this server, by kind: files, rule, quota, block, emergency, switch, token"
+    "Above 5 s: the server reaches the store of record late, or files are found by polling only. Above 60 s: it was cut off"
+}
+
 "Connections" "
 `listener` is a wire or `admin`.
 " {
