@@ -19,41 +19,36 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: setup dashboard-if-possible ## Start the server on built-in example rules
+run: setup ## Start the server on built-in example rules
 	cargo run --release -p tollgate-server -- serve
 
-# Made again when a source is newer than what was built. What is built is in the binary when that is built next.
+# What is built is in git, so that a server can be built without npm, and is in the binary when that is built next.
 dashboard_tools := dashboard/node_modules/.package-lock.json
-dashboard_built := dashboard/dist/index.html
-dashboard_sources := $(shell find dashboard/src -type f) $(wildcard dashboard/*.json dashboard/*.html dashboard/*.js)
 
 .PHONY: dashboard
-dashboard: ## Build the dashboard, which is embedded in the binary
-	@scripts/setup.sh dashboard
-	@$(MAKE) --silent $(dashboard_built)
+dashboard: dashboard-tools ## Build dashboard/dist, which is embedded in the binary; commit it with its sources
+	@cd dashboard && npm run --silent build -- --logLevel warn
 
-.PHONY: dashboard-if-possible
-dashboard-if-possible:
-	@if ! command -v npm >/dev/null; then echo "npm is missing: the server starts without its dashboard (make dashboard brings both)"; \
-	elif ! $(MAKE) --silent $(dashboard_built); then echo "the dashboard could not be built: the server starts without it"; fi
+.PHONY: dashboard-tools
+dashboard-tools:
+	@scripts/setup.sh dashboard
+	@$(MAKE) --silent $(dashboard_tools)
 
 $(dashboard_tools): dashboard/package.json dashboard/package-lock.json
 	@cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(dashboard_built): $(dashboard_tools) $(dashboard_sources)
-	@cd dashboard && npm run --silent build -- --logLevel warn
-
 .PHONY: test-dashboard
-test-dashboard: dashboard ## Test the dashboard's logic; the server's tests run it in a browser
+test-dashboard: dashboard-tools ## Test the dashboard's logic, and that dashboard/dist is built from its sources
 	@cd dashboard && npm test --silent
+	@scripts/test-dashboard.sh
 
 .PHONY: pictures
-pictures: setup-tests dashboard ## Take the pictures of docs/pictures/ from the dashboard of a real server
+pictures: setup-tests dashboard-tools ## Take the pictures of docs/pictures/ from the dashboard of a real server
 	cargo test -p tollgate-server --test end_to_end -- --ignored dashboard::
 
 .PHONY: demo
-demo: setup dashboard-if-possible ## Start a server with example traffic
+demo: setup ## Start a server with example traffic
 	cargo build --release -p tollgate-server
 	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh || test $$? = 130
 
@@ -87,7 +82,7 @@ test-long: setup-tests test-dashboard ## Run all tests with longer random runs, 
 		cargo clippy --quiet -p tollgate-server --profile test --no-default-features --features $$feature -- $(deny_warnings); done
 
 .PHONY: test-fast
-test-fast: setup-tests dashboard ## Run the tests except those named slow_…, without lints
+test-fast: setup-tests dashboard-tools ## Run the tests except those named slow_…, without lints
 	cargo test --all-features --lib --bins --tests -- --skip slow_
 
 .PHONY: lint

@@ -29,8 +29,8 @@ const NOT_BUILT: &str = "<!doctype html>
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>Tollgate</title>
 <h1>Tollgate</h1>
-<p>This binary was built without its dashboard. To include it, install Node.js with npm, run <code>make dashboard</code> in the
-source tree, and rebuild the binary; <code>make run</code> does all of this.</p>
+<p>This binary was built without its dashboard: without the feature <code>dashboard</code>, or without the folder
+<code>dashboard/dist</code>, which <code>make dashboard</code> makes.</p>
 <p>The other pages of this listener are listed at <a href=\"/pages\">/pages</a>.</p>
 </html>
 ";
