@@ -74,7 +74,7 @@ test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
 	@$(MAKE) --silent perf
 
 .PHONY: test-long
-test-long: setup-tests test-dashboard ## Run all tests with longer random runs, and those of builds without optional features
+test-long: setup-tests test-dashboard test-dist ## Run all tests with longer random runs, and those of builds without optional features
 	SCRIPT_CLAIMS=120000 cargo test --all-features --no-fail-fast --lib --bins --examples --tests -- \
 		--include-ignored --skip pictures_are_taken
 	cargo test -p tollgate-server -p tollgate-control -p tollgate-telemetry --no-default-features --lib --bins
@@ -149,6 +149,27 @@ $(throttlecrab):
 $(ratelimit):
 	@GOBIN=$(peers) go install github.com/envoyproxy/ratelimit/src/service_cmd@$(ratelimit_version) && \
 		mv $(peers)/service_cmd $@ || echo "envoyproxy/ratelimit could not be built, and is not measured"
+
+# Static binaries: both processors, or those of DIST_ARCHS=x86_64.
+.PHONY: dist
+dist: setup ## Build static binaries and tarballs in target/dist-out, for DIST_ARCHS="x86_64 aarch64"
+	@scripts/setup.sh dist $(DIST_ARCHS)
+	@scripts/dist.sh $(DIST_ARCHS)
+
+.PHONY: image
+image: dist image-only ## Build the container image tollgate:VERSION, also as a file in target/dist-out
+
+.PHONY: image-only
+image-only:
+	@scripts/setup.sh image
+	@scripts/image.sh
+
+.PHONY: test-dist
+test-dist: ## Build the tarball and the image for this machine, and try both as a new user would
+	@$(MAKE) --silent dist DIST_ARCHS=$(shell uname -m)
+	@scripts/test-dist.sh
+	@$(MAKE) --silent image-only
+	@scripts/test-image.sh
 
 .PHONY: proto
 proto: setup ## Generate crates/proto/src/generated/ from crates/proto/proto/

@@ -6,6 +6,9 @@
 #   setup.sh bench  also what the server is measured with: Redis and its load, and protoc, which a peer is built with
 #   setup.sh dashboard
 #                   also Node.js and npm, which the dashboard is built with
+#   setup.sh dist [ARCH…]
+#                   also what static binaries are built with: targets of Rust, musl, and for another processor zig, from PyPI
+#   setup.sh image  also what the container image is built and started with
 #   setup.sh perf   also valgrind, which counts instructions
 #   setup.sh proto  also protoc, which generates the code of crates/proto
 #   setup.sh site   also Python, which prepares the pages of the documentation's site
@@ -58,7 +61,7 @@ try "$@" || { apt-get update -qq </dev/null && try "$@"; } || exit 1
 # Nor one that starts with the machine.
 if [ -d /run/systemd/system ]; then
   for package; do
-    case $package in nginx | caddy | redis-server | postgresql | prometheus) systemctl disable --quiet $package </dev/null || : ;; esac
+    case $package in nginx | caddy | redis-server | postgresql | prometheus | prometheus-alertmanager) systemctl disable --quiet $package </dev/null || : ;; esac
   done
 fi
 EOF
@@ -89,6 +92,7 @@ test_packages() {
   need redis-cli redis-tools
   need curl curl
   need promtool prometheus
+  need amtool prometheus-alertmanager
   need protoc protobuf-compiler
   # Debian keeps its programs by version, and not where a shell looks.
   [ -n "$(echo /usr/lib/postgresql/*/bin/initdb | grep -v '\*')" ] || need initdb postgresql
@@ -113,6 +117,33 @@ test_tools() {
   echo "$PWD $(cat scripts/test-tools.txt)" >$venv/installed
 }
 
+# A static binary for this machine's processor needs musl and its C compiler; one for another needs a compiler for that, which zig is.
+dist_tools() {
+  command -v musl-gcc >/dev/null || install musl-tools 'musl, which static binaries contain'
+  if command -v rustup >/dev/null; then
+    for arch in x86_64 aarch64; do
+      rustup target list --installed | grep -qx $arch-unknown-linux-musl || {
+        say "installing Rust's $arch-unknown-linux-musl"
+        rustup --quiet target add $arch-unknown-linux-musl
+      }
+    done
+  fi
+  # Only this machine's processor: zig is not needed.
+  [ "$*" = "$(uname -m)" ] && return 0
+  tools=target/venv-dist
+  if [ "$(cat $tools/installed 2>/dev/null)" = "$PWD $(cat scripts/dist-tools.txt)" ]; then return 0; fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || install python3-venv 'a Python with virtual environments'
+  say "installing zig into $tools (about 300 MB, once)"
+  rm -rf $tools
+  mkdir -p target
+  if ! { python3 -m venv $tools && $tools/bin/pip install --quiet --no-input -r scripts/dist-tools.txt; } >target/venv-dist.log 2>&1; then
+    tail -n 5 target/venv-dist.log >&2
+    say "zig could not be installed; target/venv-dist.log has the whole story. Without it: make dist DIST_ARCHS=$(uname -m)"
+    exit 1
+  fi
+  echo "$PWD $(cat scripts/dist-tools.txt)" >$tools/installed
+}
+
 if ! command -v cargo >/dev/null; then
   say "cargo is missing. Install Rust from https://rustup.rs, then try again."
   exit 1
@@ -127,6 +158,18 @@ case "${1-}" in
     command -v taskset >/dev/null || install util-linux taskset
     ;;
   dashboard) dashboard_packages ;;
+  dist)
+    shift
+    dist_tools "$@"
+    ;;
+  image)
+    missing=
+    need buildah buildah
+    need podman podman
+    need runc runc
+    [ -s /etc/ssl/certs/ca-certificates.crt ] || need update-ca-certificates ca-certificates
+    install_missing 'what container images are built with'
+    ;;
   perf) command -v valgrind >/dev/null || install valgrind valgrind ;;
   proto) command -v protoc >/dev/null || install protobuf-compiler protoc ;;
   site) command -v python3 >/dev/null || install python3 python3 ;;
