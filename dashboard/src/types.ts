@@ -66,7 +66,7 @@ export interface Overview {
   health: { part: string; degraded: boolean; why: string | null }[];
   log: { written: number; dropped: number };
   /** Requests that no rule applies to, where the server counts them. */
-  unmatched?: { share: number };
+  unmatched?: { share: number; attributes?: string[] };
 }
 
 /** A rule that refused in the last minute, or would have. */

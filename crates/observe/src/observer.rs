@@ -8,7 +8,7 @@ use crate::decision_log::{DecisionLog, LogConfig};
 use crate::heavy_hitters::{HeavyHitters, SustainedKey};
 use crate::latency::LatencyHistogram;
 use crate::outcome::{DecisionOutcome, DecisionResult};
-use crate::stripe::is_one_in;
+use crate::stripe::{StripedCounters, is_one_in};
 use crate::tally::{Tally, TallyLimits};
 
 /// Observes every decision and maintains the statistics.
@@ -19,6 +19,8 @@ pub struct Observer {
     decision: LatencyHistogram,
     store: LatencyHistogram,
     log: DecisionLog,
+    /// Decisions without a rule.
+    unmatched: StripedCounters<1>,
     config: ObserverConfig,
 }
 
@@ -59,6 +61,7 @@ impl Observer {
             decision: LatencyHistogram::default(),
             store: LatencyHistogram::default(),
             log: DecisionLog::new(config.log, privacy),
+            unmatched: StripedCounters::new(),
             config,
         }
     }
@@ -100,6 +103,12 @@ impl Observer {
         &self.store
     }
 
+    /// The number of requests that passed because no rule applied.
+    pub fn unmatched(&self) -> u64 {
+        let [unmatched] = self.unmatched.sums();
+        unmatched
+    }
+
     /// The decision log.
     pub fn log(&self) -> &DecisionLog {
         &self.log
@@ -119,6 +128,9 @@ impl Witness for Observer {
             self.heavy_hitters.count(event, result);
         }
         self.log.record(event, result);
+        if event.is_unmatched() {
+            self.unmatched.local().add(0, 1);
+        }
         if let Some(took) = event.timing {
             let weight = u64::from(self.config.time_one_in.max(1));
             self.decision.record(took.total, weight);

@@ -68,18 +68,17 @@ impl Server {
             keepalive_timeout: Duration::from_secs(3_600),
             body_timeout: Duration::from_secs(60),
         };
-        Arc::new(Grpc::new(Arc::new(Envoy::new(gate("grpc"), ResponseExtras::default())), others, config))
+        let extras = ResponseExtras { client: Some(style()), ..ResponseExtras::default() };
+        Arc::new(Grpc::new(Arc::new(Envoy::new(gate("grpc"), extras)), others, config))
     }
 
     pub(crate) fn http(&self) -> Arc<Http> {
         let Ok(receipts) = Receipts::ephemeral() else { unreachable!("the system has randomness") };
-        let style =
-            ResponseStyle { dialects: Dialects::default(), jitter: Jitter::Off, scope_values: ScopeValues::Shortened };
         HttpConfig {
             gate: gate("http"),
             receipts,
             health: Arc::new(Health::default()),
-            style,
+            style: style(),
             authorize: AuthorizeSettings::default(),
             normalization: PathNormalization::default(),
             timeouts: HttpTimeouts { idle: Duration::from_secs(3_600), body: Duration::from_secs(60) },
@@ -93,6 +92,11 @@ impl Server {
     pub(crate) fn resp(&self) -> Arc<Resp> {
         Resp::new(gate("resp"), Duration::from_secs(60))
     }
+}
+
+/// Responses as the binary has them, without randomness.
+fn style() -> ResponseStyle {
+    ResponseStyle { dialects: Dialects::default(), jitter: Jitter::Off, scope_values: ScopeValues::Shortened }
 }
 
 /// A gate as the binary has it: decisions are observed.

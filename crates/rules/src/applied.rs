@@ -30,6 +30,14 @@ pub struct MatchedRules {
     pub block: Option<Block>,
 }
 
+impl MatchedRules {
+    /// Whether no rule applied.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.applied.is_empty() && self.unlimited.is_empty() && self.not_held == 0
+    }
+}
+
 /// A rule that applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppliedRule {

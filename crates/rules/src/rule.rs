@@ -10,11 +10,13 @@ use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
-use crate::scope::ENDPOINT;
 use crate::tenants::Selector;
 use other_scopes::OtherScopes;
 
 pub(crate) use other_scopes::same_states;
+
+/// The attribute with the method and the path of a request.
+pub(crate) const ENDPOINT: &str = "endpoint";
 
 /// A compiled rule.
 #[derive(Debug)]

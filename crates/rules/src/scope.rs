@@ -5,10 +5,7 @@ use tollgate_core::Request;
 use tollgate_core::key::{HashSecret, Value};
 
 use crate::address::counted;
-use crate::rule::Rule;
-
-/// The attribute with the method and the path of a request.
-pub(crate) const ENDPOINT: &str = "endpoint";
+use crate::rule::{ENDPOINT, Rule};
 
 /// Not a secret: it only has to be the same everywhere.
 const PARTITION: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7061_7274_6974_6e31);

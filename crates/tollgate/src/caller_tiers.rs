@@ -30,7 +30,7 @@ impl CallerTiers {
     pub(crate) fn record(&self, domain: usize, caller: &str, tier: u16, at: Timestamp) {
         let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
         let (slot, tag) = self.place(domain, caller);
-        let value = tag | u64::from(tier) << MINUTE_BITS | minute(at);
+        let value = tag | (u64::from(tier) << MINUTE_BITS) | minute(at);
         // Nearly always it is the same: a read leaves the cache line shared.
         if slots[slot].load(Ordering::Relaxed) != value {
             slots[slot].store(value, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl CallerTiers {
 }
 
 fn minute(at: Timestamp) -> u64 {
-    at.as_micros() / MINUTE & ((1 << MINUTE_BITS) - 1)
+    (at.as_micros() / MINUTE) & ((1 << MINUTE_BITS) - 1)
 }
 
 #[cfg(test)]

@@ -176,13 +176,8 @@ impl Decision {
     /// Whether the request passed because no rule applied to it.
     #[inline]
     pub fn is_unmatched(&self) -> bool {
-        let MatchedRules { applied, unlimited, not_held, .. } = &self.matched;
-        applied.is_empty() && unlimited.is_empty() && *not_held == 0 && self.is_first_pass()
-    }
-
-    /// A replay of a decision by other rules has no limits either.
-    fn is_first_pass(&self) -> bool {
-        self.verdict.allowed && self.settlement.replay == Replay::First
+        // A replay of a decision by other rules has no limits either.
+        self.matched.is_empty() && self.verdict.allowed && self.settlement.replay == Replay::First
     }
 
     /// How many concurrency limits did not apply because the caller can't release slots.

@@ -63,6 +63,12 @@ impl<'s, 'a> DecisionEvent<'s, 'a> {
         &self.rules.domains()[self.matched.domain]
     }
 
+    /// Whether the request passed because no rule applied to it.
+    #[inline]
+    pub fn is_unmatched(&self) -> bool {
+        self.matched.is_empty() && self.verdict.allowed && self.settlement.replay == Replay::First
+    }
+
     /// The limit at this index of the claim.
     pub fn limit(&self, at: usize) -> Option<LimitEvent<'s, 'a>> {
         let applied = self.matched.applied.get(at)?;

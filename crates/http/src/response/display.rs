@@ -7,6 +7,15 @@ use tollgate_core::{Algorithm, Limit, Span};
 /// The window of a limit: `1m`, `30s`, `1d`; for a bucket the time in which its burst refills; the calendar unit, such as
 /// `month`; `concurrent` for limits of requests in flight.
 pub fn window(limit: &Limit) -> Cow<'static, str> {
+    span_text(limit, rounded_refill_time(limit))
+}
+
+/// The period of a limit, in the same form.
+pub fn period(limit: &Limit) -> Cow<'static, str> {
+    span_text(limit, limit.period().span())
+}
+
+fn span_text(limit: &Limit, span: Span) -> Cow<'static, str> {
     const UNITS: [(&str, u64); 6] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
     if limit.algorithm() == Algorithm::Concurrency {
@@ -15,7 +24,7 @@ pub fn window(limit: &Limit) -> Cow<'static, str> {
     if let Some(calendar) = limit.period().as_calendar() {
         return Cow::Borrowed(calendar.unit().name());
     }
-    let micros = rounded_refill_time(limit).as_micros();
+    let micros = span.as_micros();
     let whole = UNITS.into_iter().find(|(_, length)| micros.is_multiple_of(*length));
     let (unit, length) = whole.unwrap_or(("us", 1));
     Cow::Owned(format!("{}{unit}", micros / length))

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue};
 use tollgate_core::Span;
 
 pub use blocked::{ABNORMAL_USAGE, MARKED, is_marked};
-pub use display::{truncate, window};
+pub use display::{period, truncate, window};
 pub use headers::{SIGNAL, reset_at, signals, with_jitter};
 pub use respond::{Detail, ResponseContext, respond};
 pub use settled::respond_settled;

@@ -64,7 +64,7 @@ async fn one_who_would_have_to_wait_for_too_long_is_refused_and_takes_nothing() 
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(
         (refused.header("x-ratelimit-denied-by"), refused.header("ratelimit")),
-        (Some("paced"), Some("\"paced\";r=97;t=1"))
+        (Some("paced"), Some("\"paced\";r=97;t=1;pk=:ZYeIlAfohPE=:"))
     );
     assert_eq!(refused.json()["error"]["message"], "Rate limit exceeded for GET /orders. Retry after 1 second.");
     assert_eq!(left(), before);

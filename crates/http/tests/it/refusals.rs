@@ -41,7 +41,7 @@ async fn a_refusal_has_all_headers_and_the_problem_body() {
     );
     assert_eq!(header("x-ratelimit-reset"), (START.as_micros() / 1_000_000 + 60).to_string());
     assert_eq!((header("retry-after"), header("x-ratelimit-denied-by")), ("60", "per-key"));
-    assert_eq!(header("ratelimit"), "\"per-key\";r=0;t=60");
+    assert_eq!(header("ratelimit"), "\"per-key\";r=0;t=60;pk=:N3yIzuybYvk=:");
     assert!(header("ratelimit-policy").starts_with("\"per-key\";q=2;w=60, \"all\";q=100;w=60"));
     assert!(answer.header("x-ratelimit-bucket").is_some() && answer.header("own").is_none());
     let body = answer.json();
@@ -60,13 +60,16 @@ async fn allowed_responses_get_headers_and_are_otherwise_unchanged() {
     assert_eq!((answer.status, answer.header("own"), &*answer.body), (201, Some("yes"), &b"done"[..]));
     assert_eq!(
         (answer.header("x-ratelimit-remaining"), answer.header("ratelimit")),
-        (Some("1"), Some("\"per-key\";r=1;t=60"))
+        (Some("1"), Some("\"per-key\";r=1;t=60;pk=:ZYeIlAfohPE=:"))
     );
     assert!(answer.header("retry-after").is_none() && answer.header("content-type").is_none());
     let dialects = Dialects { x_ratelimit: false, policy: false, bucket: false, ..Dialects::default() };
     let style = ResponseStyle { dialects, jitter: Jitter::Off, scope_values: ScopeValues::Hidden };
     let answer = ask(&world.layer().response_style(style), bare(of("k"))).await;
-    assert_eq!((answer.header("x-ratelimit-limit"), answer.header("ratelimit")), (None, Some("\"per-key\";r=0;t=60")));
+    assert_eq!(
+        (answer.header("x-ratelimit-limit"), answer.header("ratelimit")),
+        (None, Some("\"per-key\";r=0;t=60;pk=:ZYeIlAfohPE=:"))
+    );
     let answer = ask(&world.layer().response_style(style), bare(of("k"))).await;
     assert_eq!((answer.status, &answer.json()["error"]["scope"]), (429, &"key:*".into()));
 }

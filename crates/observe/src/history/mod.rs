@@ -65,6 +65,7 @@ struct CounterSample {
     /// Time since the previous sample.
     took: Span,
     totals: [u64; RULINGS],
+    unmatched: u64,
     decision: LatencySnapshot,
     store: LatencySnapshot,
 }
@@ -92,7 +93,7 @@ impl History {
     /// Creates a history that begins at `begin` with all counters at zero.
     pub fn new(begin: Timestamp) -> History {
         let (decision, store) = (LatencySnapshot::default(), LatencySnapshot::default());
-        let first = CounterSample { at: begin, took: Span::ZERO, totals: [0; RULINGS], decision, store };
+        let first = CounterSample { at: begin, took: Span::ZERO, totals: [0; RULINGS], unmatched: 0, decision, store };
         let series = HistoryRange::ALL.map(Series::new);
         History { series, samples: VecDeque::from([first]), rules: RuleHistories::default() }
     }
@@ -114,6 +115,7 @@ impl History {
             at: now,
             took,
             totals,
+            unmatched: observer.unmatched(),
             decision: observer.decision_latency().snapshot(),
             store: observer.store_latency().snapshot(),
         };
@@ -165,6 +167,15 @@ impl History {
     /// The points of a range.
     pub fn line(&self, range: HistoryRange) -> HistoryLine {
         self.series[range as usize].line()
+    }
+
+    /// The share of requests that met no rule, over the last minute; `None` without requests.
+    pub fn unmatched_share(&self) -> Option<f64> {
+        let (first, last, _) = self.window(LATENCY_WINDOW)?;
+        let sum = |totals: &[u64; RULINGS]| totals.iter().sum::<u64>();
+        let decisions = sum(&last.totals).saturating_sub(sum(&first.totals));
+        let unmatched = last.unmatched.saturating_sub(first.unmatched);
+        (decisions > 0).then(|| unmatched.min(decisions) as f64 / decisions as f64)
     }
 
     /// The newest second and its beginning; `None` before the first sample.

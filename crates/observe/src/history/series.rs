@@ -136,6 +136,14 @@ impl Series {
             return;
         }
         (self.buckets.newest, self.buckets.len) = (Some(newest), points.len());
+        // The newest bucket may go on: its counts so far are those of its rates.
+        self.buckets.took = match newest == current {
+            true => now.since(self.buckets.from(1)).min(self.buckets.step),
+            false => self.buckets.step,
+        };
+        let seconds = self.buckets.took.as_micros() as f64 / 1e6;
+        self.counts =
+            points.last().copied().flatten().map_or([0.0; RULINGS], |point| point.rates.map(|rate| rate * seconds));
         self.line = Line(points.into());
         self.before = before.clone();
     }

@@ -129,6 +129,8 @@ impl WireFamilies {
             shed: decisions(outcome, "shed"),
         };
         let labels = WireLabels { wire };
+        // The family exists from the first scrape on.
+        drop(self.unmatched.get_or_create(&DomainLabels { wire, domain: String::new() }));
         WireMetrics {
             allowed: by_source("allow"),
             denied: by_source("deny"),

@@ -164,12 +164,12 @@ impl ExplainedCounterBody {
     fn new(counter: &CounterStatus) -> ExplainedCounterBody {
         ExplainedCounterBody {
             key: counter.key.clone(),
-            limit: counter.limit.quota(),
+            limit: counter.limit.amount(),
             burst: match counter.limit.algorithm() {
                 Algorithm::Bucket { burst, .. } => Some(burst),
                 _ => None,
             },
-            window: tollgate_http::response::window(&counter.limit).into_owned(),
+            window: tollgate_http::response::period(&counter.limit).into_owned(),
             algorithm: counter.limit.algorithm().name().to_owned(),
             mode: counter.mode.name().to_owned(),
             units: counter.units,

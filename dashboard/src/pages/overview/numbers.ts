@@ -32,7 +32,8 @@ export function numbers() {
       setText(flight.more, `server up ${duration(now.server.uptime_seconds)}`);
       unmatched.node.hidden = now.unmatched === undefined;
       setText(unmatched.value, percent(now.unmatched?.share ?? 0));
-      setText(unmatched.more, "of requests");
+      const unknown = now.unmatched?.attributes ?? [];
+      setText(unmatched.more, unknown.length > 0 ? `of requests; no rule reads ${unknown.slice(0, 3).join(", ")}` : "of requests in the last minute");
     },
   };
 }

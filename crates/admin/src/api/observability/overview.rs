@@ -50,10 +50,11 @@ pub(crate) async fn show(
 pub(super) fn overview(state: &AdminState) -> Value {
     let (observability, now) = (&state.observability, state.control.now());
     // From one sample, under one lock.
-    let (at, second, totals, rates, decision, store) = {
+    let (at, second, totals, rates, unmatched, decision, store) = {
         let history = observability.sampler.history();
         let latencies = (history.decision_latency(), history.store_latency());
-        (history.at(), history.second(), history.totals(), history.rates(), latencies.0, latencies.1)
+        let rates = (history.rates(), history.unmatched_share());
+        (history.at(), history.second(), history.totals(), rates.0, rates.1, latencies.0, latencies.1)
     };
     json!({
         // The difference of two overviews covers exactly the time between their `at`.
@@ -71,6 +72,8 @@ pub(super) fn overview(state: &AdminState) -> Value {
         "totals": by_outcome(totals, totals.iter().sum()),
         "latency": {"decision": latency(decision), "store": latency(store)},
         "in_flight": state.metrics.in_flight(),
+        // Over the last minute, with attributes that no rule reads.
+        "unmatched": {"share": unmatched.unwrap_or(0.0), "attributes": state.metrics.unmatched_checks().attributes()},
         "store": store_json(state),
         "rules": rules(state),
         "control": {

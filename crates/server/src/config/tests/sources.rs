@@ -117,6 +117,7 @@ grpc_max_connection_age: off
 grpc_max_connection_age_grace: 2m
 grpc_keepalive: 1h30m
 grpc_keepalive_timeout: 250ms
+grpc_responses: status
 grpc_response_headers: true
 grpc_limit_header: X-Limit
 grpc_remaining_header: X-Remaining
@@ -246,7 +247,7 @@ fn every_setting_can_be_set() {
             max_connection_age_grace: Duration::from_secs(120),
             keepalive: Duration::from_secs(5_400),
             keepalive_timeout: Duration::from_millis(250),
-            full_responses: true,
+            full_responses: false,
             response_headers: Some(ResponseHeaders {
                 limit: "X-Limit".to_owned(),
                 remaining: "X-Remaining".to_owned(),

@@ -24,10 +24,7 @@ fn each_value_of_a_header_has_a_counter() {
     assert_eq!(envoy.statuses(4, "/api", &[("x-api-key", "two")]), [200, 200, 200, 429]);
     // Without the header Envoy sends no descriptor for it; the other action applies.
     assert_eq!(envoy.statuses(3, "/api", &[]), [200, 200, 429]);
-    assert_eq!(
-        envoy.get("/api", &[("x-api-key", "one")]).header("x-ratelimit-limit"),
-        Some("3, 3;w=3600;name=\"by-key\"")
-    );
+    assert_eq!(envoy.get("/api", &[("x-api-key", "one")]).header("x-ratelimit-limit"), Some("3"));
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn a_limit_in_the_request_replaces_the_rule() {
     let server = server();
     let envoy = Envoy::start(&server);
     let first = envoy.get("/plan", &[]);
-    assert_eq!(first.header("x-ratelimit-limit"), Some("2, 2;w=3600"));
+    assert_eq!(first.header("x-ratelimit-limit"), Some("2"));
     assert_eq!(envoy.statuses(2, "/plan", &[]), [200, 429]);
 }
 
@@ -74,7 +71,7 @@ fn a_route_can_have_its_own_domain() {
     let server = server();
     let envoy = Envoy::start(&server);
     let first = envoy.get("/partner", &[]);
-    assert_eq!(first.header("x-ratelimit-limit"), Some("1, 1;w=3600;name=\"partner-route\""));
+    assert_eq!(first.header("x-ratelimit-limit"), Some("1"));
     assert_eq!(envoy.statuses(1, "/partner", &[]), [429]);
     // The same descriptor in the other domain.
     assert_eq!(envoy.get("/public", &[]).header("x-ratelimit-remaining"), Some("2"));
