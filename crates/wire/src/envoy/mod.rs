@@ -1,5 +1,6 @@
 //! Envoy's rate limit messages: shared by gRPC and `/json`.
 
+mod client;
 mod json;
 mod repair;
 mod request;
@@ -17,6 +18,7 @@ use crate::attributes::Undecided;
 use crate::gate::Gate;
 use request::EnvoyRequest;
 
+pub use client::EnvoyResponse;
 #[cfg(test)]
 pub(crate) use route::description;
 pub use route::routes;
@@ -70,7 +72,7 @@ impl Envoy {
         request: &RateLimitRequest,
         headers: &HeaderMap,
         timeout: Option<Span>,
-    ) -> Result<RateLimitResponse, InvalidRequest> {
+    ) -> Result<EnvoyResponse, InvalidRequest> {
         let limits = request::limits(request, &self.gate)?;
         let repaired;
         let parsed = match EnvoyRequest::new(request, &limits)? {
@@ -80,7 +82,7 @@ impl Envoy {
                     repaired = request;
                     EnvoyRequest::repaired(&repaired, &limits)?
                 }
-                Err(Undecided) => return Ok(self.undecided(Some(&request.domain), request.descriptors.len())),
+                Err(Undecided) => return Ok(self.undecided(Some(&request.domain), request.descriptors.len()).into()),
             },
         };
         parsed.count_ignored(self.gate.metrics());
@@ -89,9 +91,9 @@ impl Envoy {
         let mut decision = self.gate.limiter().decision();
         match self.gate.check(&check, headers, timeout, &mut decision).await {
             Ok(()) => Ok(response::respond(&check, &decision, &self.gate, &self.extras)),
-            Err(RequestError::UnknownDomain) => Ok(response::nothing_applies(request.descriptors.len())),
+            Err(RequestError::UnknownDomain) => Ok(response::nothing_applies(request.descriptors.len()).into()),
             Err(RequestError::TooMany { .. } | RequestError::TooLong | RequestError::BadOnce) => {
-                Ok(self.undecided(Some(&request.domain), request.descriptors.len()))
+                Ok(self.undecided(Some(&request.domain), request.descriptors.len()).into())
             }
             Err(error) => Err(InvalidRequest(error.to_string())),
         }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
 use tollgate::{Algorithm, Ask, Decision, Limit, Outcome, Request, Source, Wait};
@@ -14,6 +13,7 @@ use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_lim
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use tollgate_rules::model::Headers;
 
+use super::client::{self, EnvoyResponse};
 use super::{HeaderNames, ResponseExtras};
 use crate::gate::Gate;
 
@@ -26,7 +26,7 @@ pub(super) fn respond(
     decision: &Decision,
     gate: &Gate,
     extras: &ResponseExtras,
-) -> RateLimitResponse {
+) -> EnvoyResponse {
     let mut response = RateLimitResponse {
         overall_code: code(gate.passes(decision)),
         statuses: (0..request.descriptors.len()).map(|number| status(decision, number)).collect(),
@@ -43,16 +43,10 @@ pub(super) fn respond(
     if response::is_marked(decision) {
         response.request_headers_to_add = vec![marked()];
     }
-    if let Some(style) = &extras.client {
-        let written =
-            response::respond(style, request, decision, gate.response_context(decision), Detail::ChosenStatus);
-        response.response_headers_to_add = written.fields().map(|(name, value)| header(name.as_str(), value)).collect();
-        let (content_type, body) = written.body();
-        if let Some(content_type) = content_type {
-            response.response_headers_to_add.push(header(CONTENT_TYPE.as_str(), content_type.as_bytes()));
-            response.raw_body = body.to_vec();
-        }
-    }
+    let client = extras.client.as_ref().map(|style| {
+        let context = gate.response_context(decision);
+        client::encode_fields(&response::respond(style, request, decision, context, Detail::ChosenStatus))
+    });
     if let Some(names) = &extras.headers {
         response.response_headers_to_add.extend(headers(&response.statuses, names));
         if extras.client.is_none() {
@@ -62,7 +56,7 @@ pub(super) fn respond(
     if extras.metadata {
         response.dynamic_metadata = metadata(decision, gate.level());
     }
-    response
+    EnvoyResponse { message: response, client: client.unwrap_or_default() }
 }
 
 /// The response if there are no rules to apply.

@@ -74,7 +74,8 @@ async fn decide(envoy: &Envoy, headers: &HeaderMap, body: &[u8]) -> Result<RateL
         envoy.gate().metrics().repaired(Repair::BadCost);
     }
     let decided = envoy.should_rate_limit(&request, headers, timeout::from_http(headers)).await;
-    decided.map_err(|InvalidRequest(reason)| reason)
+    // Over /json, clients get codes and statuses.
+    decided.map(|response| response.message).map_err(|InvalidRequest(reason)| reason)
 }
 
 fn respond(response: &RateLimitResponse) -> Response {

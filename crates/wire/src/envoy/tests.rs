@@ -8,6 +8,7 @@ mod soft;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use prost::Message as _;
 use prost_types::value;
 use tollgate::{Limiter, LoadOptions, MemoryConfig, Ruleset, poll_once};
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -18,7 +19,7 @@ use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitR
 use tollgate_rules::{RuleFile, load_sources};
 use tollgate_store::guarded::Level;
 
-use super::{Envoy, HeaderNames, InvalidRequest, ResponseExtras};
+use super::{Envoy, EnvoyResponse, HeaderNames, InvalidRequest, ResponseExtras};
 use crate::gate::Gate;
 use tollgate_http::response::{Jitter, ResponseStyle};
 use tollgate_store::Counters;
@@ -105,7 +106,10 @@ fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
 }
 
 fn ask(envoy: &Envoy, request: &RateLimitRequest) -> RateLimitResponse {
-    poll_once(envoy.should_rate_limit(request, &HeaderMap::new(), None)).unwrap().unwrap()
+    let EnvoyResponse { message, client } =
+        poll_once(envoy.should_rate_limit(request, &HeaderMap::new(), None)).unwrap().unwrap();
+    // As a gateway decodes it.
+    RateLimitResponse::decode(&*[message.encode_to_vec(), client].concat()).unwrap()
 }
 
 fn refused(envoy: &Envoy, request: &RateLimitRequest) -> String {

@@ -182,7 +182,7 @@ impl Grpc {
             Ok(Arrival::Message(message)) => tollgate_proto::decode::<RateLimitRequest>(&message)
                 .map_err(|error| GrpcStatus::invalid(format!("not a RateLimitRequest: {error}"))),
             Ok(Arrival::Undecided(domain)) => {
-                return self.answer(&mut respond, encode(&self.envoy.undecided(domain.as_deref(), 0)));
+                return self.answer(&mut respond, encode(&self.envoy.undecided(domain.as_deref(), 0).into()));
             }
             Err(status) => Err(status),
         };

@@ -7,9 +7,9 @@ use h2::RecvStream;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use tollgate_net::budget::Reservation;
-use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 
 use super::status::GrpcStatus;
+use crate::envoy::EnvoyResponse;
 
 /// What a call brings.
 pub(super) enum Arrival {
@@ -145,11 +145,13 @@ fn domain(beginning: &[u8]) -> Option<String> {
 }
 
 /// Encodes the response with its prefix.
-pub(super) fn encode(response: &RateLimitResponse) -> Result<Bytes, GrpcStatus> {
-    let length = response.encoded_len();
+pub(super) fn encode(response: &EnvoyResponse) -> Result<Bytes, GrpcStatus> {
+    let EnvoyResponse { message, client } = response;
+    let length = message.encoded_len() + client.len();
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
     put_prefix(&mut bytes, length);
-    response.encode(&mut bytes).map_err(|error| GrpcStatus::internal(error.to_string()))?;
+    message.encode(&mut bytes).map_err(|error| GrpcStatus::internal(error.to_string()))?;
+    bytes.put_slice(client);
     Ok(bytes.freeze())
 }
 

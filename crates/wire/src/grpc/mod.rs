@@ -26,10 +26,10 @@ use h2::server::SendResponse;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::time::{Sleep, sleep};
 use tollgate::poll_once;
-use tollgate_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
 use crate::access::AccessControl;
-use crate::envoy::{Envoy, InvalidRequest};
+use crate::envoy::{Envoy, EnvoyResponse, InvalidRequest};
 use crate::gate::timeout::from_grpc as grpc_timeout;
 use alarm::Alarm;
 use connection::Calls;
@@ -235,7 +235,7 @@ impl Grpc {
 }
 
 /// Encodes the response with its prefix.
-fn encode_response(decided: Result<RateLimitResponse, InvalidRequest>) -> Result<Bytes, GrpcStatus> {
+fn encode_response(decided: Result<EnvoyResponse, InvalidRequest>) -> Result<Bytes, GrpcStatus> {
     encode(&decided.map_err(|InvalidRequest(reason)| GrpcStatus::invalid(reason))?)
 }
 

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tollgate::{Counters, Limiter, LoadOptions, MemoryConfig, Ruleset, Span};
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tollgate_rules::{RuleFile, load_sources};
 
