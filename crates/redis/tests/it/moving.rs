@@ -90,7 +90,8 @@ async fn exhaust(server: &Server, limits: &Limits, caller: &str, path: &str, rou
         let once = admitted.is_multiple_of(2).then_some(&*name);
         let claim = limits.claim(caller, path, once, 1);
         let settlement = server.guard.settle(&claim).await;
-        assert!(settlement.readings.iter().all(|it| it.source == Source::Store), "{path} {admitted}: {settlement:?}");
+        let is_stored = settlement.readings.iter().all(|it| it.source == Source::Store);
+        assert!(is_stored, "{path} {admitted}: {settlement:?}, {:?}", server.guard.status());
         if !settlement.readings[0].admits {
             return admitted;
         }
