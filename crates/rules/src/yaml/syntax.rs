@@ -46,6 +46,10 @@ impl SyntaxError<'_> {
         if self.after.starts_with(['*', '&', '@', '%', '`', '!', '|', '>']) {
             return Some(format!("put it in quotes: {}", self.in_quotes(self.value())));
         }
+        // A digit that is missing, or a character that does not exist, is part of an escape too.
+        if info.contains("escape") || info.contains("hexadecimal") {
+            return Some(self.escape());
+        }
         if info.contains("quoted scalar") {
             return Some("close the quote that opens here".to_owned());
         }
@@ -68,9 +72,27 @@ impl SyntaxError<'_> {
 
     /// `endpoint: "*"`, or the text alone if it has no key.
     fn in_quotes(&self, value: &str) -> String {
-        let key = self.before.trim_end().strip_suffix(':').and_then(|before| before.rsplit([' ', '{', ',']).next());
         let written = format!("{value:?}");
-        quoted(&key.map_or_else(|| written.clone(), |key| format!("{key}: {written}")))
+        quoted(&self.key_before().map_or_else(|| written.clone(), |key| format!("{key}: {written}")))
+    }
+
+    /// The key whose value begins at the error.
+    fn key_before(&self) -> Option<&str> {
+        self.before.trim_end().strip_suffix(':').and_then(|before| before.rsplit([' ', '{', ',']).next())
+    }
+
+    /// A backslash in double quotes that was meant as one, as in regular expressions and paths of Windows.
+    fn escape(&self) -> String {
+        const ESCAPE: &str = "in double quotes a backslash begins an escape";
+        let inner = self.after.strip_prefix('"').and_then(|rest| rest.split('"').next());
+        match inner {
+            // In single quotes a backslash is a backslash, but a quote is not a quote.
+            Some(inner) if !inner.ends_with('\\') && !inner.contains('\'') && inner.len() + 2 <= self.after.len() => {
+                let text = format!("{}'{inner}'", self.key_before().map(|key| format!("{key}: ")).unwrap_or_default());
+                format!("{ESCAPE}: use single quotes, {}, or write it twice", quoted(&text))
+            }
+            _ => format!("{ESCAPE}: write it twice"),
+        }
     }
 
     /// A `:` where no key can be: a text that has one, or a line before that is not what it seems.
