@@ -30,22 +30,25 @@ build() {
   fi
 }
 
-# strip_symbols ARCH BINARY STRIPPED: the linker leaves them in static binaries.
+# strip_symbols ARCH BINARY STRIPPED: the system's linker leaves them in static binaries; that of zig does not.
 strip_symbols() {
   if [ "$1" = "$(uname -m)" ]; then
     strip --strip-all -o "$3" "$2"
   else
-    target/venv-dist/bin/python -m ziglang objcopy --strip-all "$2" "$3"
+    install -m 755 "$2" "$3"
   fi
+  if readelf --section-headers --wide "$3" | grep -q ' \.symtab '; then die "$3 has symbols"; fi
+  if readelf --program-headers --wide "$3" | grep -q INTERP; then die "$3 is not static"; fi
 }
 
-# add_completions BINARY FOLDER: if the binary can run here, and has them.
+# add_completions BINARY FOLDER: they are the same for all processors, and come from a binary that can run here.
 add_completions() {
+  mkdir -p $out/completions
   for shell in bash zsh fish; do
-    if "$1" completions $shell >"$2/$shell" 2>/dev/null; then continue; fi
-    rm -rf "$2"
-    return
+    "$1" completions $shell >"$2/$shell" 2>/dev/null || cp $out/completions/$shell "$2/$shell" 2>/dev/null || rm -f "$2/$shell"
+    [ ! -s "$2/$shell" ] || cp "$2/$shell" $out/completions/$shell
   done
+  rmdir "$2" 2>/dev/null || :
 }
 
 # pack ARCH
@@ -79,4 +82,5 @@ for arch; do
   build "$arch"
   pack "$arch"
 done
+rm -r $out/completions
 (cd $out && sha256sum -- *.tar.gz >SHA256SUMS && cat SHA256SUMS)

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # What a new user does with a tarball, by the commands in README.md: unpack it, start the server, send requests until one is
 # refused, open the dashboard, change a rule. Without anything of this repository, and in less than two minutes.
+#
+#   test-dist.sh [ARCH]   x86_64, aarch64; by default this machine's. Another one runs in QEMU, if that is installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +10,9 @@ max_seconds=120
 repository=$PWD
 home=$(mktemp -d)
 server=
+arch=${1:-$(uname -m)}
+# What runs the binary: nothing, or an emulator.
+runner=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || :; rm -rf "$home"' EXIT
 
 fail() {
@@ -15,6 +20,10 @@ fail() {
   cat "$home/log" >&2 2>/dev/null || :
   exit 1
 }
+
+if [ "$arch" != "$(uname -m)" ]; then
+  runner=$(command -v "qemu-$arch-static" || command -v "qemu-$arch") || fail "QEMU is missing: install qemu-user-static"
+fi
 
 # The commands of the first block of README.md, and the first request.
 mapfile -t commands < <(awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md)
@@ -27,14 +36,14 @@ http=127.0.0.1:$(free_port) admin=127.0.0.1:$(free_port)
 export TOLLGATE_HTTP=$http TOLLGATE_ADMIN=$admin TOLLGATE_GRPC=off
 request=${request/localhost:8080/$http}
 
-cp target/dist-out/SHA256SUMS target/dist-out/*"-$(uname -m)-linux.tar.gz" "$home"
+cp target/dist-out/SHA256SUMS target/dist-out/*"-$arch-linux.tar.gz" "$home"
 began=$(date +%s)
 cd "$home"
 sha256sum --quiet --check --ignore-missing SHA256SUMS
-eval "${commands[0]//x86_64/$(uname -m)}"
+eval "${commands[0]//x86_64/$arch}"
 for file in tollgate LICENSE README.md rules.yaml; do [ -s $file ] || fail "$file is missing in the tarball"; done
 if ldd ./tollgate 2>/dev/null | grep -q '=>'; then fail 'the binary is not static'; fi
-eval "exec ${commands[1]}" >"$home/log" 2>&1 &
+eval "exec $runner ${commands[1]}" >"$home/log" 2>&1 &
 server=$!
 
 # status COMMAND: the status of a response, 000 without one.
@@ -64,4 +73,4 @@ kill "$server"
 wait "$server" || fail 'the server did not end well'
 server=
 cd "$repository"
-echo "test-dist: first refusal after $first s, a changed rule in force after $took s"
+echo "test-dist: $arch: first refusal after $first s, a changed rule in force after $took s"
