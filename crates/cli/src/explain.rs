@@ -2,6 +2,7 @@
 //!
 //! The counters are fresh ones in memory: the result depends on the rules alone.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use tollgate::{CounterStatus, Decision, Descriptor, Explanation, Limiter, MemoryConfig, Request, RuleMatch};
 
 use super::rules_args::RulesArgs;
+use super::spelling_args::{SpellingArgs, normalized};
 use super::style::{Palette, Tone};
 use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error, write_output};
 use tollgate_observe::display;
@@ -21,6 +23,8 @@ use tollgate_rules::problem::nearest;
 pub(super) struct Explain {
     #[command(flatten)]
     rules: RulesArgs,
+    #[command(flatten)]
+    spelling: SpellingArgs,
     /// The domain; required if there are several
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
@@ -78,9 +82,11 @@ struct CounterReport<'a> {
 impl Explain {
     pub(super) fn run(&self) -> ExitCode {
         let (paths, attributes) = self.split_arguments();
-        let lists = match descriptors(attributes) {
-            Ok(_) if paths.is_empty() => Err(NO_RULES.to_owned()),
-            lists => lists,
+        let unlikely = paths.iter().skip(self.rules.rules.len().max(1)).find(|path| is_unlikely_file(path));
+        let lists = match (descriptors(attributes), unlikely) {
+            (Ok(_), _) if paths.is_empty() => Err(NO_RULES.to_owned()),
+            (Ok(_), Some(path)) => Err(not_an_attribute(&path.to_string_lossy())),
+            (lists, _) => lists,
         };
         let lists = match lists {
             Ok(lists) => lists,
@@ -93,6 +99,11 @@ impl Explain {
             Ok(rules) => rules,
             Err(code) => return code,
         };
+        let rewritten = self.rewritten(&lists);
+        let lists: Vec<Vec<(&str, &str)>> = lists
+            .iter()
+            .map(|list| list.iter().map(|pair| rewritten.get(pair).map_or(*pair, |value| (pair.0, &**value))).collect())
+            .collect();
         let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
         let domain = self.domain.as_deref();
         let request = Request { domain, descriptors: &descriptors, cost: self.cost, ..Request::default() };
@@ -113,7 +124,12 @@ impl Explain {
         let unknown = unknown_attributes(&lists, decision.domain());
         let text = match self.json {
             true => self.to_json(&explanation, &decision, unknown),
-            false => self.to_text(&explanation, &decision, &unknown),
+            false => {
+                let notes = rewritten.iter().map(|((name, _), value)| {
+                    format!("{name} is read as {}, as over HTTP (--http-normalize).\n", tollgate_rules::quoted(value))
+                });
+                notes.collect::<String>() + &self.to_text(&explanation, &decision, &unknown)
+            }
         };
         write_output(&text, 0)
     }
@@ -127,6 +143,13 @@ impl Explain {
         };
         let (files, attributes) = self.arguments.split_at(files);
         (self.rules.paths(files.iter().map(Path::new)), attributes)
+    }
+
+    /// The attributes that rules see in another spelling, with their values in that.
+    fn rewritten<'a>(&self, lists: &[Vec<(&'a str, &'a str)>]) -> BTreeMap<(&'a str, &'a str), String> {
+        let normalization = self.spelling.normalization();
+        let pairs = lists.iter().flatten();
+        pairs.filter_map(|(name, value)| Some(((*name, *value), normalized(normalization, name, value)?))).collect()
     }
 
     fn to_json(&self, explanation: &Explanation, decision: &Decision, unknown: Vec<&str>) -> String {
@@ -238,6 +261,11 @@ fn not_an_attribute(text: &str) -> String {
         }
         _ => format!("{shown} is not KEY=VALUE; write for instance api_key=ada"),
     }
+}
+
+/// Whether an argument was probably meant as an attribute: there is no such file, and it does not look like the name of one.
+fn is_unlikely_file(path: &Path) -> bool {
+    path.extension().is_none() && path.components().count() == 1 && !path.exists()
 }
 
 /// The attributes of a request that no rule uses, each once. The server's own ones are known to it.

@@ -13,6 +13,7 @@ mod lint;
 mod remote;
 mod replay;
 mod rules_args;
+mod spelling_args;
 mod style;
 
 pub use remote::ENVIRONMENT_VARIABLES;

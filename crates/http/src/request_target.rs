@@ -79,6 +79,20 @@ impl PathNormalization {
         }
     }
 
+    /// The value of `path`, `method` or `endpoint` in its one spelling, if it has another one. Other attributes have none.
+    pub fn attribute(&self, name: &str, value: &[u8]) -> Option<Vec<u8>> {
+        let normal = match name {
+            "path" => self.path(value),
+            "method" => self.method(value),
+            "endpoint" => self.endpoint(value),
+            _ => return None,
+        };
+        match normal {
+            Cow::Borrowed(same) if same.len() == value.len() => None,
+            normal => Some(normal.into_owned()),
+        }
+    }
+
     /// Whether a path has nothing to normalize. Nearly all have not.
     fn is_normal(&self, path: &[u8]) -> bool {
         let [b'/', rest @ ..] = path else { return false };

@@ -1,9 +1,10 @@
 //! The plugins `rate-limiting` and `rate-limiting-advanced` of Kong's declarative configuration.
 
-use tollgate_rules::yaml::{self, Yaml, YamlKind};
+use tollgate_rules::yaml::{Yaml, YamlKind};
 
 use super::Conversion;
 use super::rule::{ConvertedRule, ValueCondition};
+use super::yaml_values::{documents, get, items, number, text};
 
 /// Where a plugin applies: an attribute and its value.
 type Scope = Vec<(String, ValueCondition)>;
@@ -27,11 +28,7 @@ const CONVERTED: [&str; 9] = [
 /// Converts a configuration.
 pub(super) fn convert(text: &str) -> Conversion {
     let mut conversion = Conversion::default();
-    let (documents, faults) = yaml::read_either(text);
-    for (line, fault) in faults {
-        conversion.note(line, fault.to_string());
-    }
-    for document in &documents {
+    for document in &documents(text, &mut conversion) {
         add_plugins(document, &Vec::new(), &mut conversion);
         for (section, attribute) in [("services", "service"), ("routes", "route"), ("consumers", "consumer")] {
             for item in items(document, section) {
@@ -45,6 +42,12 @@ pub(super) fn convert(text: &str) -> Conversion {
         for group in items(document, "consumer_groups").iter().filter(|group| !items(group, "plugins").is_empty()) {
             conversion.note(group.line, "plugins of a consumer group: write a tier of that name (docs/rules.md)");
         }
+    }
+    if let [first, others @ ..] = conversion.rules.as_slice()
+        && let Some(other) = others.iter().find(|other| other.conditions != first.conditions)
+    {
+        let text = "Kong applies only the most specific plugin to a request; all rules apply that match. Exclude the others by `match`";
+        conversion.note(other.line, text);
     }
     conversion
 }
@@ -139,7 +142,6 @@ fn add_plugin(name: &str, plugin: &Yaml, scope: &Scope, conversion: &mut Convers
 
 /// Amounts and periods.
 fn limits(config: &Yaml) -> Vec<(u64, String)> {
-    let number = |value: &Yaml| text(value).and_then(|text| text.parse::<u64>().ok());
     let by_period = PERIODS.iter().filter_map(|period| Some((number(get(config, period)?)?, (*period).to_owned())));
     let pairs = items(config, "limit").iter().zip(items(config, "window_size"));
     let by_window = pairs.filter_map(|(limit, window)| Some((number(limit)?, format!("{}s", number(window)?))));
@@ -161,24 +163,5 @@ fn note_others(config: &Yaml, conversion: &mut Conversion) {
             _ => "it is no part of a rule",
         };
         conversion.note(entry.line, format!("{key}: {why}"));
-    }
-}
-
-fn get<'y>(value: &'y Yaml, key: &str) -> Option<&'y Yaml> {
-    let YamlKind::Map(entries) = &value.kind else { return None };
-    entries.iter().find(|entry| entry.key.text == key).map(|entry| &entry.value)
-}
-
-fn items<'y>(value: &'y Yaml, key: &str) -> &'y [Yaml] {
-    match get(value, key).map(|value| &value.kind) {
-        Some(YamlKind::List(items)) => items,
-        _ => &[],
-    }
-}
-
-fn text(value: &Yaml) -> Option<&str> {
-    match &value.kind {
-        YamlKind::Scalar(scalar) if !scalar.is_null() => Some(&scalar.text),
-        _ => None,
     }
 }

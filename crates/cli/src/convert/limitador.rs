@@ -1,9 +1,10 @@
 //! The limits file of Limitador: a list of limits, each with its namespace, conditions and variables.
 
-use tollgate_rules::yaml::{self, Yaml, YamlEntry, YamlKind};
+use tollgate_rules::yaml::{Yaml, YamlKind};
 
 use super::Conversion;
 use super::rule::{ConvertedRule, ValueCondition};
+use super::yaml_values::{documents, get, number, text, texts};
 
 /// Keys of a limit that are converted.
 const CONVERTED: [&str; 7] = ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id"];
@@ -11,11 +12,7 @@ const CONVERTED: [&str; 7] = ["namespace", "max_value", "seconds", "conditions",
 /// Converts a file.
 pub(super) fn convert(text: &str) -> Conversion {
     let mut conversion = Conversion::default();
-    let (documents, faults) = yaml::read_either(text);
-    for (line, fault) in faults {
-        conversion.note(line, fault.to_string());
-    }
-    for document in &documents {
+    for document in &documents(text, &mut conversion) {
         match &document.kind {
             YamlKind::List(limits) => limits.iter().for_each(|limit| add_limit(limit, &mut conversion)),
             _ => conversion.note(document.line, "the file is not a list of limits"),
@@ -29,8 +26,9 @@ fn add_limit(limit: &Yaml, conversion: &mut Conversion) {
         conversion.note(limit.line, "this is not a limit");
         return;
     };
-    let number = |name: &str| find(entries, name).and_then(text).and_then(|text| text.parse::<u64>().ok());
-    let (Some(amount), Some(seconds @ 1..)) = (number("max_value"), number("seconds")) else {
+    let value = |name: &str| get(limit, name);
+    let (amount, seconds) = (value("max_value").and_then(number), value("seconds").and_then(number));
+    let (Some(amount), Some(seconds @ 1..)) = (amount, seconds) else {
         conversion.note(limit.line, "a limit without max_value and seconds");
         return;
     };
@@ -38,7 +36,7 @@ fn add_limit(limit: &Yaml, conversion: &mut Conversion) {
         conversion.note(entry.line, format!("{}: it is no part of a rule", entry.key.text));
     }
     let mut conditions = Vec::new();
-    for condition in find(entries, "conditions").map(texts).unwrap_or_default() {
+    for condition in value("conditions").map(texts).unwrap_or_default() {
         match parse_condition(condition) {
             Some(condition) => conditions.push(condition),
             // Without the condition the limit would apply to other requests.
@@ -50,7 +48,7 @@ fn add_limit(limit: &Yaml, conversion: &mut Conversion) {
         }
     }
     let mut key = Vec::new();
-    for variable in find(entries, "variables").map(texts).unwrap_or_default() {
+    for variable in value("variables").map(texts).unwrap_or_default() {
         match attribute(variable) {
             Some(name) if !key.contains(&name) => key.push(name),
             Some(_) => {}
@@ -61,10 +59,10 @@ fn add_limit(limit: &Yaml, conversion: &mut Conversion) {
             }
         }
     }
-    let name = find(entries, "name").or_else(|| find(entries, "id")).and_then(text).map(str::to_owned);
+    let name = value("name").or_else(|| value("id")).and_then(text).map(str::to_owned);
     let name = name.unwrap_or_else(|| if key.is_empty() { "all".to_owned() } else { format!("by-{}", key.join("-")) });
     conversion.rules.push(ConvertedRule {
-        domain: find(entries, "namespace").and_then(text).map(str::to_owned),
+        domain: value("namespace").and_then(text).map(str::to_owned),
         name,
         key,
         conditions,
@@ -90,9 +88,8 @@ fn parse_condition(text: &str) -> Option<(String, ValueCondition)> {
     if value.contains('*') {
         return None;
     }
-    let condition =
-        if is_equal { ValueCondition::AnyOf(vec![value.to_owned()]) } else { ValueCondition::Not(value.to_owned()) };
-    Some((name, condition))
+    let values = vec![value.to_owned()];
+    Some((name, if is_equal { ValueCondition::AnyOf(values) } else { ValueCondition::NoneOf(values) }))
 }
 
 /// A text in quotes.
@@ -112,22 +109,4 @@ fn attribute(text: &str) -> Option<String> {
     };
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "._-:".contains(c));
     is_name.then(|| name.to_owned())
-}
-
-fn find<'y>(entries: &'y [YamlEntry], name: &str) -> Option<&'y Yaml> {
-    entries.iter().find(|entry| entry.key.text == name).map(|entry| &entry.value)
-}
-
-fn text(value: &Yaml) -> Option<&str> {
-    match &value.kind {
-        YamlKind::Scalar(scalar) if !scalar.is_null() => Some(&scalar.text),
-        _ => None,
-    }
-}
-
-fn texts(value: &Yaml) -> Vec<&str> {
-    match &value.kind {
-        YamlKind::List(items) => items.iter().filter_map(text).collect(),
-        _ => text(value).into_iter().collect(),
-    }
 }

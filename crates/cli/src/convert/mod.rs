@@ -7,6 +7,7 @@ mod kong;
 mod limitador;
 mod nginx;
 mod rule;
+mod yaml_values;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use rule::{ConvertedRule, Note};
     tollgate convert --from kong kong.yaml > rules.yaml")]
 pub(super) struct Convert {
     /// The program that the configuration is for
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "nginx|kong|limitador|express-rate-limit")]
     from: Origin,
     /// The configuration; - is standard input
     file: PathBuf,

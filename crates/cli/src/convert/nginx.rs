@@ -32,7 +32,16 @@ struct ZoneUse {
     directive: Directive,
     location: Option<Vec<String>>,
     server: Option<usize>,
-    block: usize,
+    /// The blocks around it, the innermost last; 0 is the file.
+    blocks: Vec<usize>,
+}
+
+/// A location of a server.
+#[derive(Debug)]
+struct Location {
+    words: Vec<String>,
+    /// The blocks around it and its own, as of a use in it.
+    blocks: Vec<usize>,
 }
 
 /// What a configuration says about limits.
@@ -41,8 +50,9 @@ struct NginxLimits {
     zones: HashMap<String, Zone>,
     uses: Vec<ZoneUse>,
     server_names: HashMap<usize, Vec<String>>,
-    /// The blocks with `limit_req_dry_run on`.
-    dry: Vec<usize>,
+    locations: Vec<Location>,
+    /// `limit_req` or `limit_conn`, and the blocks in which it only counts.
+    dry: Vec<(&'static str, usize)>,
 }
 
 /// Blocks within each other.
@@ -66,6 +76,7 @@ pub(super) fn convert(text: &str) -> Conversion {
             Token::Open if blocks.len() < MAX_DEPTH => {
                 number += 1;
                 blocks.push(Block { number, words: std::mem::take(&mut directive.words) });
+                limits.open(&blocks);
             }
             Token::Open => {
                 conversion.note(line, "blocks are nested too deeply");
@@ -124,6 +135,14 @@ fn tokens(text: &str) -> Vec<(usize, Token)> {
 }
 
 impl NginxLimits {
+    /// Notes a block that is a location.
+    fn open(&mut self, blocks: &[Block]) {
+        let Some((name, words)) = blocks.last().and_then(|block| block.words.split_first()) else { return };
+        if name == "location" {
+            self.locations.push(Location { words: words.to_vec(), blocks: numbers(blocks) });
+        }
+    }
+
     fn add(&mut self, directive: Directive, blocks: &[Block], conversion: &mut Conversion) {
         let line = directive.line;
         let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
@@ -140,14 +159,15 @@ impl NginxLimits {
             }
             ["limit_req" | "limit_conn", ..] => {
                 let location = blocks.iter().rev().find(|block| is(block, "location")).map(|block| block.words.clone());
-                self.uses.push(ZoneUse { directive, location, server, block });
+                self.uses.push(ZoneUse { directive, location, server, blocks: numbers(blocks) });
             }
             ["server_name", names @ ..] => {
                 if let Some(server) = server {
                     self.server_names.insert(server, names.iter().map(|name| (*name).to_owned()).collect());
                 }
             }
-            ["limit_req_dry_run" | "limit_conn_dry_run", "on"] => self.dry.push(block),
+            ["limit_req_dry_run", "on"] => self.dry.push(("limit_req", block)),
+            ["limit_conn_dry_run", "on"] => self.dry.push(("limit_conn", block)),
             [name, ..]
                 if name.starts_with("limit_req")
                     || name.starts_with("limit_conn")
@@ -201,7 +221,7 @@ impl NginxLimits {
             let suffix = used.location.as_ref().and_then(|words| words.last()).map(|path| format!("-{path}"));
             let name = format!("{rule_name}{}", suffix.unwrap_or_default());
             let mut terms = rule.terms;
-            if self.dry.contains(&used.block) {
+            if self.dry.iter().any(|(name, block)| used.is(name) && used.blocks.contains(block)) {
                 terms.push(("mode", "shadow".to_owned()));
             }
             if words.iter().any(|word| word.starts_with("delay=")) {
@@ -272,24 +292,117 @@ impl NginxLimits {
                 conditions.push(("host".to_owned(), ValueCondition::AnyOf(hosts)));
             }
         }
-        let location: Vec<&str> = used.location.iter().flatten().skip(1).map(String::as_str).collect();
-        let path = match location.as_slice() {
-            [] | ["/"] => return Some(conditions),
-            ["=", path] => (*path).to_owned(),
-            ["^~", path] | [path] if path.starts_with('/') => format!("{path}*"),
-            other => {
-                let text = format!(
-                    "{} in location {}: write its `match` yourself",
-                    used.directive.words.join(" "),
-                    other.join(" ")
-                );
+        let location = used.location.as_deref().and_then(|words| words.get(1..)).unwrap_or_default();
+        let is_all = location.is_empty() || location == ["/"];
+        let path = if is_all {
+            "*".to_owned()
+        } else if let Some(path) = pattern(location) {
+            path
+        } else {
+            let text = format!(
+                "{} in location {}: write its `match` yourself",
+                used.directive.words.join(" "),
+                location.join(" ")
+            );
+            conversion.note(line, text);
+            return None;
+        };
+        if let Some(paths) = self.remaining_paths(used) {
+            if paths.is_empty() {
+                let text = format!("{}: all locations have limits of their own", used.directive.words.join(" "));
                 conversion.note(line, text);
                 return None;
             }
-        };
+            conditions.push(("path".to_owned(), ValueCondition::AnyOf(paths)));
+            return Some(conditions);
+        }
+        let (others, unwritten): (Vec<_>, Vec<_>) = self
+            .locations_without(used)
+            .map(|location| (location, pattern(&location.words)))
+            .partition(|(_, path)| is_all && path.is_some());
+        for (other, _) in unwritten {
+            let text = format!(
+                "{}: nginx does not apply it in location {}; the rule does",
+                used.directive.words.join(" "),
+                other.words.join(" ")
+            );
+            conversion.note(line, text);
+        }
+        if is_all {
+            let others: Vec<String> = others.into_iter().filter_map(|(_, path)| path).collect();
+            if !others.is_empty() {
+                conditions.push(("path".to_owned(), ValueCondition::NoneOf(others)));
+            }
+            return Some(conditions);
+        }
         conditions.push(("path".to_owned(), ValueCondition::AnyOf(vec![path])));
         Some(conditions)
     }
+
+    /// The locations to which a use does not apply, although their paths are those of its own place: nginx chooses one location for a
+    /// request, and there the limits of outer blocks apply only if it has none of its own.
+    fn locations_without<'l>(&'l self, used: &'l ZoneUse) -> impl Iterator<Item = &'l Location> {
+        let words = used.location.as_deref().and_then(|words| words.get(1..)).unwrap_or_default();
+        // These modifiers go before regular expressions.
+        let is_final = words.first().is_some_and(|word| word == "=" || word == "^~");
+        let own = pattern(words);
+        let is_below = move |location: &Location| match (&own, pattern(&location.words)) {
+            (None, _) => true,
+            (Some(_), None) => !is_final,
+            (Some(own), Some(path)) => own.strip_suffix('*').is_some_and(|own| path.starts_with(own)),
+        };
+        // Another location of the same server.
+        let is_chosen_instead = move |location: &Location| {
+            let server = used.blocks.get(..used.blocks.len().saturating_sub(1)).unwrap_or_default();
+            used.location.is_some() && location.blocks.starts_with(server) && !location.blocks.starts_with(&used.blocks)
+        };
+        self.locations.iter().filter(move |location| {
+            location.words != ["/"]
+                && (is_chosen_instead(location) || self.is_replaced(used, location))
+                && is_below(location)
+        })
+    }
+
+    /// Whether a location has a limit of its own in place of an outer one.
+    fn is_replaced(&self, used: &ZoneUse, location: &Location) -> bool {
+        self.uses.iter().any(|other| other.replaces(used) && other.blocks == location.blocks)
+    }
+
+    /// The paths of an outer limit, if `location /` has one of its own: those of the locations without.
+    fn remaining_paths(&self, used: &ZoneUse) -> Option<Vec<String>> {
+        let inner = || self.locations.iter().filter(|location| location.blocks.starts_with(&used.blocks));
+        let is_root = |location: &&Location| location.words == ["/"] && self.is_replaced(used, location);
+        inner().find(is_root)?;
+        let others = inner().filter(|location| !self.is_replaced(used, location));
+        Some(others.filter_map(|location| pattern(&location.words)).collect())
+    }
+}
+
+impl ZoneUse {
+    fn is(&self, directive: &str) -> bool {
+        self.directive.words.first().is_some_and(|word| word == directive)
+    }
+
+    /// Whether it is in a block within that of another one of its kind. nginx applies the outer ones only where there is no inner one.
+    fn replaces(&self, outer: &ZoneUse) -> bool {
+        let same = self.directive.words.first() == outer.directive.words.first();
+        same && self.blocks.len() > outer.blocks.len() && self.blocks.starts_with(&outer.blocks)
+    }
+}
+
+/// The pattern of a location's paths. `None` for regular expressions and names.
+fn pattern(words: &[String]) -> Option<String> {
+    match words {
+        [modifier, path] if modifier == "=" => Some(path.clone()),
+        [modifier, path] if modifier == "^~" => Some(format!("{path}*")),
+        [path] if path.starts_with('/') => Some(format!("{path}*")),
+        _ => None,
+    }
+}
+
+/// The numbers of blocks; 0 is the file.
+fn numbers(blocks: &[Block]) -> Vec<usize> {
+    std::iter::once(0).chain(blocks.iter().map(|block| block.number)).collect()
 }
 
 /// `10/second` for `10r/s`.

@@ -24,7 +24,7 @@ pub(super) struct ConvertedRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ValueCondition {
     AnyOf(Vec<String>),
-    Not(String),
+    NoneOf(Vec<String>),
 }
 
 /// What could not be converted.
@@ -115,12 +115,13 @@ impl ConvertedRule {
 
 impl ValueCondition {
     fn to_yaml(&self) -> String {
+        let list = |values: &[String]| match values {
+            [only] => quote(only),
+            several => format!("[{}]", several.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")),
+        };
         match self {
-            ValueCondition::AnyOf(values) => match values.as_slice() {
-                [only] => quote(only),
-                several => format!("[{}]", several.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")),
-            },
-            ValueCondition::Not(value) => format!("{{not: {}}}", quote(value)),
+            ValueCondition::AnyOf(values) => list(values),
+            ValueCondition::NoneOf(values) => format!("{{not: {}}}", list(values)),
         }
     }
 }

@@ -17,9 +17,11 @@ use clap::Args;
 use serde::Serialize;
 use smallvec::SmallVec;
 use tollgate::{Decision, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
+use tollgate_http::request_target::PathNormalization;
 use tollgate_rules::quoted;
 
 use super::rules_args::RulesArgs;
+use super::spelling_args::{SpellingArgs, normalized};
 use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error};
 use console::Console;
 use formats::{InputFormat, MappedField, Mapping};
@@ -39,6 +41,8 @@ pub(super) struct Replay {
     #[arg(long, value_name = "ATTRIBUTE=FIELD", value_parser = MappedField::parse)]
     map: Vec<MappedField>,
     #[command(flatten)]
+    spelling: SpellingArgs,
+    #[command(flatten)]
     rules: RulesArgs,
 }
 
@@ -50,7 +54,7 @@ const FORMATS: &str = r#"Examples:
 A line of input in Tollgate's own format:
   {"at": 1700000000.25, "attributes": {"api_key": "k1"}, "cost": 1}
 
-`at` is Unix seconds or RFC 3339 ("2023-11-14T22:13:20.25Z"). `domain` is needed if the rules have several. `cost` is 1 by default. Instead of `attributes`, there may be `descriptors` in Envoy's format. Other keys are ignored.
+`at` is Unix seconds or RFC 3339 ("2023-11-14T22:13:20.25Z"). `domain` is needed if the rules have several. `cost` is 1 by default. Instead of `attributes`, there may be `descriptors` in Envoy's format. Other keys are ignored. Attributes are read as the HTTP listener reads them (--http-normalize), descriptors as gRPC does: unchanged.
 
 Access logs have the fields remote_address, remote_user, method, path, query, endpoint, host, status, user_agent, referer, request_id and query.NAME. Without --map, remote_address, method, path, endpoint and host are attributes. Fields of JSON are names, or paths with dots.
 
@@ -80,6 +84,7 @@ struct Replayer {
     limiter: Limiter<MemoryStore<ManualClock>>,
     clock: ManualClock,
     mapping: Mapping,
+    normalization: PathNormalization,
 }
 
 type AttributePairs<'r> = SmallVec<[(&'r str, &'r str); 4]>;
@@ -114,7 +119,7 @@ impl Replay {
         };
         let mut summary = Summary::new(&rules);
         let mut console = Console::new(self.format);
-        let replayer = Replayer::new(rules, mapping);
+        let replayer = Replayer::new(rules, mapping, self.spelling.normalization());
         if io::stdin().is_terminal() {
             print_error("reading requests from standard input; Ctrl-D ends them, and `< FILE` reads a file");
         }
@@ -158,12 +163,12 @@ impl Replay {
 }
 
 impl Replayer {
-    fn new(rules: Ruleset, mapping: Mapping) -> Replayer {
+    fn new(rules: Ruleset, mapping: Mapping, normalization: PathNormalization) -> Replayer {
         let clock = ManualClock::default();
         // Recorded lines are often slightly out of order. A counter is stored as long as an earlier line could still need it.
         let config = MemoryConfig { grace: rules.longest_period(), ..MemoryConfig::default() };
         let store = config.build_with(clock.clone());
-        Replayer { limiter: Limiter::new(rules, store), clock, mapping }
+        Replayer { limiter: Limiter::new(rules, store), clock, mapping, normalization }
     }
 
     fn replay(
@@ -196,7 +201,14 @@ impl Replayer {
     }
 
     fn decide(&self, line: &[u8]) -> Result<Decision, String> {
-        let recorded = self.mapping.parse(line)?;
+        let mut recorded = self.mapping.parse(line)?;
+        if recorded.is_of_http {
+            for (name, value) in recorded.descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.entries) {
+                if let Some(normal) = normalized(self.normalization, name, value) {
+                    *value = normal.into();
+                }
+            }
+        }
         let entries: SmallVec<[AttributePairs<'_>; 1]> = recorded
             .descriptors
             .iter()

@@ -22,6 +22,8 @@ pub(super) struct RecordedRequest<'a> {
     pub(super) domain: Option<Cow<'a, str>>,
     pub(super) descriptors: SmallVec<[RecordedDescriptor<'a>; 1]>,
     pub(super) cost: u64,
+    /// Whether it came as attributes, and not as descriptors, in which the server changes no paths.
+    pub(super) is_of_http: bool,
 }
 
 /// A list of attributes, in their order.
@@ -81,6 +83,7 @@ impl<'a> RecordedRequest<'a> {
             return Err("it is not a JSON object".to_owned());
         }
         let line: RequestLine<'a> = serde_json::from_slice(line).map_err(|error| without_line(&error))?;
+        let is_of_http = line.attributes.is_some();
         let descriptors = match (line.attributes, line.descriptors) {
             (Some(LineAttributes(entries)), None) => SmallVec::from_iter([RecordedDescriptor { entries, hits: None }]),
             (None, Some(descriptors)) => descriptors.into_iter().map(LineDescriptor::into_recorded).collect(),
@@ -92,6 +95,7 @@ impl<'a> RecordedRequest<'a> {
             domain: line.domain.map(|TextValue(name)| name),
             descriptors,
             cost: line.cost.map_or(1, |HitCount(cost)| cost),
+            is_of_http,
         })
     }
 }

@@ -77,7 +77,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-wire",
         ],
     ),
-    ("tollgate-cli", &["tollgate-rules", "tollgate-store", "tollgate", "tollgate-records", "tollgate-observe"]),
+    (
+        "tollgate-cli",
+        &["tollgate-rules", "tollgate-store", "tollgate", "tollgate-records", "tollgate-observe", "tollgate-http"],
+    ),
     (
         "tollgate-server",
         &[

@@ -20,7 +20,6 @@ use tollgate_telemetry::metrics::{Repair, Repairs};
 use super::json_body::{
     self, AttributeValue, FromMembers, MemberName, attribute, boolean, cost, duplicate_member, text,
 };
-use super::target;
 use crate::attributes::{self, Undecided, is_usable, repaired, shortened};
 use crate::instructions::{InstructionError, Instructions, is_instruction};
 use crate::object::{Object, ObjectName};
@@ -99,7 +98,7 @@ impl<'a> CheckRequest<'a> {
                 list.entries = entries.into();
             }
             for (name, value) in &mut list.entries {
-                if let Some(normal) = target::normalize(name, value.as_bytes(), normalization) {
+                if let Some(normal) = normalization.attribute(name, value.as_bytes()) {
                     *value = AttributeValue::Bytes(normal);
                 }
                 if !matches!(value, AttributeValue::Text(text) if is_plain(text) && is_usable(name, text)) {

@@ -22,7 +22,6 @@ mod problem;
 mod settings;
 mod settle;
 mod status;
-mod target;
 #[cfg(test)]
 mod tests;
 

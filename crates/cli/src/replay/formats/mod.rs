@@ -138,6 +138,6 @@ impl Mapping {
             Some((Cow::Owned(field.attribute.clone()), Cow::Owned(value.into_owned())))
         });
         let descriptor = RecordedDescriptor { entries: entries.collect(), hits: None };
-        Ok(RecordedRequest { at, domain: None, descriptors: SmallVec::from_iter([descriptor]), cost })
+        Ok(RecordedRequest { at, domain: None, descriptors: SmallVec::from_iter([descriptor]), cost, is_of_http: true })
     }
 }

@@ -22,6 +22,16 @@ http {
         location ~ \.php$ { limit_req zone=plans; }
         location /old { limit_req zone=gone; }
     }
+    server {
+        limit_req zone=one burst=2 nodelay;
+        location / { proxy_pass http://app; }
+        location /upload { limit_req zone=one burst=7 nodelay; }
+    }
+    server {
+        limit_req zone=one burst=3 nodelay;
+        location / { limit_req zone=one burst=8 nodelay; }
+        location /static { root /srv; }
+    }
 }
 "#;
 
@@ -123,17 +133,21 @@ fn check(origin: &str, input: &str, rules: &[&str], notes: &[&str]) {
 
 #[test]
 fn nginx() {
-    let host =
-        r#"match: {host: ["api.example.com", "*.example.org"]}"#.replace("\"api.example.com\"", "api.example.com");
+    let match_all =
+        r#"match: {host: [api.example.com, "*.example.org"], path: {not: ["/login", "/search/*", "/old*"]}}"#;
     check(
         "nginx",
         NGINX,
         &[
             "domain: nginx\nentity: remote_address\n",
+            // nginx chooses one location for a request.
             &format!(
-                "  - name: one\n    key: [remote_address]\n    {host}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 1\n"
+                "key: [remote_address]\n    {match_all}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 21\n"
             ),
-            "limit: 10/second\n    algorithm: token_bucket\n    burst: 21\n",
+            "match: {path: {not: \"/upload*\"}}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 3\n",
+            "match: {path: \"/upload*\"}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 8\n",
+            "match: {path: \"/static*\"}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 4\n",
+            "match: {path: {not: \"/static*\"}}\n    limit: 10/second\n    algorithm: token_bucket\n    burst: 9\n",
             "path: \"/login\"}\n    limit: 10/second\n    algorithm: leaky_bucket\n    burst: 6\n",
             "    key: [x_api_key, path]\n",
             "path: \"/search/*\"}\n    limit: 30/minute\n    algorithm: token_bucket\n    burst: 10\n    mode: shadow\n",
@@ -143,6 +157,10 @@ fn nginx() {
             "include /etc/nginx/conf.d/*.conf",
             "$plan is computed by nginx",
             "limit_req_status 429: it stays in nginx",
+            "limit_req zone=one: all locations have limits of their own",
+            "limit_req zone=one burst=20 nodelay: nginx does not apply it in location ~ \\.php$; the rule does",
+            "limit_req zone=keys burst=9 delay=3: nginx does not apply it in location ~ \\.php$; the rule does",
+            "limit_conn addr 10: nginx does not apply it in location ~ \\.php$; the rule does",
             "delay=: nginx delays a part",
             "limit_conn addr 10: callers have to settle",
             "limit_req zone=plans in location ~ \\.php$: write its `match` yourself",
@@ -172,6 +190,7 @@ fn kong() {
             "limit_by consumer: Kong counts",
             "sync_rate: it is no part of a rule",
             "the plugin response-ratelimiting",
+            "Kong applies only the most specific plugin to a request",
         ],
     );
 }

@@ -103,3 +103,47 @@ fn json_is_mapped() {
         assert!(code == 2 && all.contains(expected), "{args:?}: {all}");
     }
 }
+
+/// Spellings of `POST /orders`, as a client may send them to be past the rule.
+const SPELLINGS: [&str; 4] = ["POST /%6frders", "POST //orders", "post /x/../orders", "POST /orders?x=1"];
+
+#[test]
+fn paths_are_read_as_the_listener_reads_them() {
+    let lines: String = (0..)
+        .zip(SPELLINGS)
+        .map(|(at, endpoint)| {
+            format!("{{\"at\": {}, \"attributes\": {{\"endpoint\": \"{endpoint}\"}}}}\n", 1_700_000_000 + at)
+        })
+        .collect();
+    let log: String = SPELLINGS
+        .iter()
+        .map(|target| format!("192.0.2.7 - - [14/Nov/2023:22:13:20 +0000] \"{target} HTTP/1.1\" 200 5 \"-\" \"-\"\n"))
+        .collect();
+    let rules = "domain: api\nrules: [{name: orders, key: [], match: {endpoint: POST /orders}, limit: 1/minute, \
+                 algorithm: sliding_log}]\n";
+    let file = rule_file("logs-spellings", rules);
+    let refused = |args: &[&str], input: &str| {
+        let output = tollgate(&[&["replay", &file][..], args].concat(), input.as_bytes());
+        assert_eq!(output.code, 0, "{}", output.err);
+        output.out.matches("\"denied_by\":\"orders\"").count()
+    };
+    assert_eq!(refused(&[], &lines), 3);
+    assert_eq!(refused(&["--format", "nginx"], &log), 3);
+    assert_eq!(refused(&["--http-normalize", "none"], &lines), 0);
+    let upper = lines.replace("orders", "ORDERS").replace("frders", "fRDERS");
+    assert_eq!(refused(&[], &upper), 0);
+    assert_eq!(refused(&["--http-normalize", "standard,lower-case"], &upper), 3);
+    // Over gRPC, descriptors are matched as they are.
+    let entry = |endpoint| format!("{{\"entries\": [{{\"key\": \"endpoint\", \"value\": \"{endpoint}\"}}]}}");
+    let tree: String = SPELLINGS
+        .iter()
+        .map(|endpoint| format!("{{\"at\": 1700000000, \"descriptors\": [{}]}}\n", entry(endpoint)))
+        .collect();
+    assert_eq!(refused(&[], &tree), 0);
+
+    let explained = tollgate(&["explain", &file, "endpoint=post //orders"], b"");
+    assert!(explained.out.contains("endpoint is read as `POST /orders`"), "{}", explained.out);
+    assert!(explained.out.contains("applies    orders"), "{}", explained.out);
+    let unchanged = tollgate(&["explain", &file, "--http-normalize", "none", "endpoint=post //orders"], b"");
+    assert!(!unchanged.out.contains("is read as") && unchanged.out.contains("misses"), "{}", unchanged.out);
+}

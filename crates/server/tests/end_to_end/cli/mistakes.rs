@@ -18,7 +18,7 @@ rules:
 #[test]
 fn mistakes_are_answered_with_what_to_write() {
     let file = rule_file("mistakes", RULES);
-    let rows: [(&[&str], &str); 24] = [
+    let rows: [(&[&str], &str); 26] = [
         (&["sevre"], "there is no command `sevre`; did you mean `serve`?"),
         (&["exlain"], "there is no command `exlain`; did you mean `explain`?"),
         (&["frobnicate"], "there is no command `frobnicate`, and no file or directory of that name"),
@@ -40,7 +40,9 @@ fn mistakes_are_answered_with_what_to_write() {
             &["explain", "api_key=ada"],
             "name their file first: `tollgate explain rules.yaml KEY=VALUE`, or write --rules PATH",
         ),
-        (&["explain", &file, "ada"], "ada:1: error: "),
+        (&["explain", &file, "ada"], "`ada` is not KEY=VALUE; write for instance api_key=ada"),
+        (&["explain", &file, "more.yaml"], "more.yaml:1: error: "),
+        (&["convert", "nginx.conf"], "--from <nginx|kong|limitador|express-rate-limit>"),
         (&["explain", "--rules", &file, "ada"], "`ada` is not KEY=VALUE; write for instance api_key=ada"),
         (&["explain", &file, "api_key=ada", "more.yaml"], "rule files come before the attributes"),
         (&["explain", &file, "--cost", "five", "a=b"], "a cost is a whole number from 0, for instance --cost 5"),
