@@ -45,7 +45,7 @@ pub use explain::RuleMatch;
 pub use layer::{Layer, LayerMode, LayerRule, Switch};
 pub use load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_paths, load_sources};
 pub use once::{CallerDigest, claim_id, named_claim};
-pub use peek::{Peek, TreePaths};
+pub use peek::{Peek, TierOrigin, TreePaths};
 pub use problem::{RuleProblem, Severity, quoted};
 pub use resolve::{ResolvedRequest, TenantContext};
 pub use rule::Rule;

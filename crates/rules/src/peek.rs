@@ -25,9 +25,20 @@ pub struct Peek<'a> {
     pub rules: Vec<(&'a Rule, ResolvedBy)>,
     /// The rules that are left out, and why.
     pub left_out: Vec<(&'a Rule, String)>,
-    /// Whether the caller's tier is known. If requests name it, and the attributes do not have it, it is not: the limits are
+    /// The caller's tier, and where it comes from. `None` if requests name it, and the attributes do not have it: the limits are
     /// those of the default tier.
-    pub is_tier_known: bool,
+    pub tier: Option<(&'a str, TierOrigin)>,
+}
+
+/// Where a caller's tier comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierOrigin {
+    /// Operators assigned it, to the caller or to a group of them.
+    Quota,
+    /// Requests name it.
+    Request,
+    /// It is the domain's default.
+    Default,
 }
 
 /// The entries of the path to each rule of a tree, in the order of the rules. `None` if an entry is unknown.
@@ -65,13 +76,19 @@ impl Domain {
         attributes.read(&request, &self.attributes)?;
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
-        let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new(), is_tier_known: true };
+        let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new(), tier: None };
         let lookup = TenantLookup::new(context.tenants, self.digest, self.caller(&attributes));
         let tenant = Tenant::find(context.tenants, &lookup, context.now);
         let tier = self.tier(&attributes, tenant.as_ref());
-        let names_tier = |attribute| attributes.get(attribute).is_some();
-        peek.is_tier_known =
-            self.tier_from.is_none_or(names_tier) || tenant.as_ref().is_some_and(|tenant| tenant.tier().is_some());
+        let assigned = tenant.as_ref().and_then(Tenant::tier).filter(|digest| self.tier_digests.contains(digest));
+        let requested = self.tier_from.map(|attribute| attributes.get(attribute));
+        let origin = match (assigned, requested) {
+            (Some(_), _) => Some(TierOrigin::Quota),
+            (None, Some(None)) => None,
+            (None, Some(Some(name))) if self.tiers[tier].name == name => Some(TierOrigin::Request),
+            (None, _) => Some(TierOrigin::Default),
+        };
+        peek.tier = origin.map(|origin| (&*self.tiers[tier].name, origin));
         for (rule, path) in self.rules.iter().zip(paths) {
             let values = match rule.names().any(|name| name == caller) {
                 _ if rule.mode == RuleMode::Off => Err("it is switched off".to_owned()),
@@ -81,7 +98,7 @@ impl Domain {
             };
             let cap = || match rule.cap_of(tier, self, tenant.as_ref(), context.arena) {
                 // Another tier may have one.
-                Err(_) if !peek.is_tier_known && rule.is_by_tier => Err(rule.describe_tiers(self)),
+                Err(_) if peek.tier.is_none() && rule.is_by_tier => Err(rule.describe_tiers(self)),
                 cap => cap,
             };
             match values.and_then(|values| Ok((values, cap()?))) {
@@ -116,6 +133,17 @@ impl<'a> Peek<'a> {
         let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, strict });
         self.rules.push((rule, by));
+    }
+}
+
+impl TierOrigin {
+    /// `quota`, `request`, `default`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TierOrigin::Quota => "quota",
+            TierOrigin::Request => "request",
+            TierOrigin::Default => "default",
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use adjust::{AdjustedCounter, Adjustment, AdjustmentReport};
 pub use decision::{Decision, Outcome};
 pub use explain::{CounterStatus, ExplainedRule, Explanation};
 pub use limiter::{Limiter, RulesError, poll_once};
-pub use peek::{CallerCounters, RuleName, SeenTier};
+pub use peek::{CallerCounters, CallerTier, RuleName};
 pub use receipt::Receipt;
 #[cfg(feature = "receipts")]
 pub use receipt::{KeyError, ReceiptError, ReceiptKeys};
@@ -48,7 +48,7 @@ pub use tollgate_redis as redis;
 pub use tollgate_rules::model::{RuleMode, RuleOrigin};
 pub use tollgate_rules::{
     Layer, LayerMode, LayerRule, LoadOptions, RequestError, ResolvedBy, Rule, RuleFiles, RuleMatch, RuleProblem,
-    Ruleset, Severity, Switch, Tenants, named_claim, tenants,
+    Ruleset, Severity, Switch, Tenants, TierOrigin, named_claim, tenants,
 };
 pub use tollgate_store::key_privacy::{KeyPrivacy, PrivacySetting, SecretError};
 pub use tollgate_store::{Circuit, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};

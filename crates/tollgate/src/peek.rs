@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 use tollgate_core::{Descriptor, Settlement, Span, Timestamp};
 use tollgate_rules::model::Headers;
-use tollgate_rules::{Domain, LimitArena, Peek, RequestError, ResolvedBy, Rule, Ruleset, TenantContext, TreePaths};
+use tollgate_rules::{
+    Domain, LimitArena, Peek, RequestError, ResolvedBy, Rule, Ruleset, TenantContext, TierOrigin, TreePaths,
+};
 use tollgate_store::Store;
 
 use crate::explain::{CounterStatus, display_value};
@@ -19,21 +21,23 @@ pub struct CallerCounters {
     pub entity: String,
     /// The time of the readings, by the store's clock.
     pub at: Timestamp,
-    /// The tier, if requests name it, and how long ago this process saw it.
-    pub tier: Option<SeenTier>,
+    /// The tier. `None` if requests name it, and this process has seen none of the caller.
+    pub tier: Option<CallerTier>,
     /// Every counter that is keyed by the caller, in the order of the rules.
     pub counters: Vec<(RuleName, CounterStatus)>,
     /// The rules without a counter for the caller, each with the reason.
     pub left_out: Vec<(RuleName, String)>,
 }
 
-/// The tier that the last request of a caller named.
+/// The tier of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenTier {
+pub struct CallerTier {
     /// The tier's name.
     pub name: String,
-    /// How long ago, in whole minutes.
-    pub ago: Span,
+    /// Where it comes from.
+    pub by: TierOrigin,
+    /// If the caller's last request decided it: how long ago that was, in whole minutes.
+    pub seen: Option<Span>,
 }
 
 /// The name of a rule, and its visibility to clients.
@@ -86,7 +90,8 @@ impl<S: Store> Limiter<S> {
         self.settle(&peek.claim, &mut settlement).await;
         let read = peek.rules.iter().zip(&peek.claim.charges).zip(&settlement.readings);
         // Without the tier, the limit would be a guess.
-        let is_known = |rule: &Rule, by: ResolvedBy| peek.is_tier_known || !rule.is_by_tier() || by != ResolvedBy::Tier;
+        let is_known =
+            |rule: &Rule, by: ResolvedBy| peek.tier.is_some() || !rule.is_by_tier() || by != ResolvedBy::Tier;
         let unknown = peek.rules.iter().filter(|(rule, by)| !is_known(rule, *by));
         let unknown = unknown.map(|(rule, _)| (RuleName::new(rule), rule.describe_tiers(domain)));
         let left_out =
@@ -102,7 +107,11 @@ impl<S: Store> Limiter<S> {
             domain: domain.name().to_owned(),
             entity: entity.to_owned(),
             at: settlement.at,
-            tier: tier.map(|(name, ago)| SeenTier { name: name.to_owned(), ago }),
+            tier: peek.tier.map(|(name, by)| CallerTier {
+                name: name.to_owned(),
+                by,
+                seen: tier.filter(|_| by == TierOrigin::Request).map(|(_, ago)| ago),
+            }),
             counters: counters.collect(),
             left_out,
         }))

@@ -218,7 +218,9 @@ async fn show_counters(
     Ok(json!({
         "api_key": caller,
         "domain": peeked.domain,
-        "tier": names::seen_tier(peeked.tier.as_ref()),
+        "tier": names::caller_tier(peeked.tier.as_ref()),
+        // The attribute with which requests name the tier.
+        "tier_from": domain.tier_attribute(),
         "at": Rfc3339(peeked.at),
         "counters": counters,
         "left_out": skipped_json(left_out),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate::{Algorithm, Limit, Rule, Ruleset, SeenTier};
+use tollgate::{Algorithm, CallerTier, Limit, Rule, Ruleset};
 use tollgate_control::RecordName;
 use tollgate_rules::{Domain, quoted};
 
@@ -124,8 +124,13 @@ pub(super) struct ListPage<T> {
     pub(super) next: Option<String>,
 }
 
-/// The tier that the caller's last request named, and how long ago this server saw it. Null if requests do not name it, or if it has not
-/// been seen.
-pub(super) fn seen_tier(tier: Option<&SeenTier>) -> Value {
-    tier.map_or(Value::Null, |tier| json!({"name": tier.name, "seen_seconds_ago": tier.ago.as_micros() / 1_000_000}))
+/// The caller's tier, where it comes from, and, if a request named it, how long ago this server saw that. Null if requests name it and
+/// none has been seen.
+pub(super) fn caller_tier(tier: Option<&CallerTier>) -> Value {
+    let Some(CallerTier { name, by, seen }) = tier else { return Value::Null };
+    let mut tier = json!({"name": name, "by": by.name()});
+    if let Some(ago) = seen {
+        tier["seen_seconds_ago"] = json!(ago.as_micros() / 1_000_000);
+    }
+    tier
 }

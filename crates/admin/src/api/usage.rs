@@ -53,7 +53,9 @@ pub(super) async fn show(
     let answer = json!({
         "api_key": caller,
         "domain": domain.name(),
-        "tier": names::seen_tier(peeked.tier.as_ref()),
+        "tier": names::caller_tier(peeked.tier.as_ref()),
+        // The attribute with which requests name the tier.
+        "tier_from": domain.tier_attribute(),
         "left_out": super::counters::skipped_json(peeked.left_out.iter()),
         "current_window": window,
         "usage": Value::Object(usage),

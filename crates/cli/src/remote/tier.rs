@@ -4,6 +4,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 use tollgate_records::Rfc3339;
+use tollgate_rules::quoted;
 use tollgate_store::{Clock as _, SystemClock};
 
 use super::client::{AdminClient, ApiRequest, ApiResponse};
@@ -27,7 +28,7 @@ pub(crate) enum TierAction {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Show a caller's tier
+    /// Show the tier that a caller is in, and where it comes from
     #[command(after_help = "Example:\n  tollgate tier get ada")]
     Get {
         /// The caller: the value of the domain's `entity`, such as an API key
@@ -59,41 +60,49 @@ impl Action for TierAction {
                     format!("{} has tier {} now\n", show::clean(caller), show::clean(&show::text(&quota["tier"])))
                 })
             }
-            TierAction::Get { caller } => match client.send(ApiRequest::get(QUOTAS.path(&[caller], domain))) {
-                Err(CommandError::Rejected(response)) if response.code() == "not_found" => {
-                    print_default(client, domain, caller, response)
-                }
-                response => {
-                    show::print(client, &response?, |quota| format!("{}\n", show::clean(&show::text(&quota["tier"]))))
-                }
-            },
+            TierAction::Get { caller } => {
+                let path = ApiPath::new(&["admin", "v1", "usage", caller]).with("domain", domain);
+                let usage = client.send(ApiRequest::get(path))?.value()?;
+                write_stdout(if client.json { to_json(&usage) } else { to_text(caller, &usage) })
+            }
             TierAction::List => list(client, domain),
         }
     }
 }
 
-/// Prints the tier of a caller without a quota, in the only domain with callers; without such a domain, the error of the server.
-fn print_default(client: &AdminClient, domain: Option<&str>, caller: &str, error: ErrorResponse) -> CommandResult {
-    let get = |what: &str| client.send(ApiRequest::get(ApiPath::new(&["admin", "v1", what])))?.value();
-    let domains = get("domains")?;
-    let of_callers = show::items(&domains)?.iter().filter(|item| item["entity"].is_string());
-    let names: Vec<&str> = of_callers.filter_map(|item| item["name"].as_str()).collect();
-    let chosen = match (domain, names.as_slice()) {
-        (Some(domain), _) => domain,
-        (None, [only]) => only,
-        _ => return Err(CommandError::Rejected(error)),
-    };
-    let tiers = get("tiers")?;
-    let all = tiers["tiers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let default = all.iter().find(|tier| tier["domain"] == chosen && tier["default"] == true);
-    let Some(tier) = default.and_then(|tier| tier["tier"].as_str()) else {
-        return Err(CommandError::Rejected(error));
-    };
-    if client.json {
-        let document = json!({"caller": caller, "domain": chosen, "tier": tier, "default": true});
-        return write_stdout(format!("{document}\n"));
+/// The tier, and where it comes from unless operators assigned it.
+fn to_text(caller: &str, usage: &Value) -> String {
+    let tier = &usage["tier"];
+    let name = show::clean(&show::text(&tier["name"]));
+    match (tier["by"].as_str(), tier["seen_seconds_ago"].as_u64()) {
+        (Some("default"), _) => format!("{name} (the default)\n"),
+        (Some("request"), Some(..60)) => format!("{name} (named by its last request, within the last minute)\n"),
+        (Some("request"), Some(ago)) => {
+            let minutes = crate::pluralize(usize::try_from(ago / 60).unwrap_or(usize::MAX), "minute");
+            format!("{name} (named by its last request, {minutes} ago)\n")
+        }
+        (Some(_), _) => format!("{name}\n"),
+        (None, _) => format!(
+            "not known: each request names its tier in {}, and this server remembers none of {}\n",
+            quoted(&show::text(&usage["tier_from"])),
+            show::clean(caller)
+        ),
     }
-    write_stdout(format!("{} (the default)\n", show::clean(tier)))
+}
+
+fn to_json(usage: &Value) -> String {
+    let tier = &usage["tier"];
+    let mut document = json!({
+        "caller": usage["api_key"],
+        "domain": usage["domain"],
+        "tier": tier["name"],
+        "by": tier["by"],
+        "tier_from": usage["tier_from"],
+    });
+    if tier["seen_seconds_ago"].is_u64() {
+        document["seen_seconds_ago"] = tier["seen_seconds_ago"].clone();
+    }
+    format!("{document}\n")
 }
 
 /// Changes the tier of a quota. A concurrent write is not overwritten.

@@ -4,8 +4,8 @@ use tollgate::tenants::{
     Block, BlockAction, BlockSubject, Override, OverrideCap, Quota, QuotaStage, Selector, TimeRange,
 };
 use tollgate::{
-    Decision, Descriptor, ManualClock, ReceiptWish, Request, RequestOutcome, ResolvedBy, SeenTier, Span, Timestamp,
-    Wait, poll_once,
+    CallerTier, Decision, Descriptor, ManualClock, ReceiptWish, Request, RequestOutcome, ResolvedBy, Span, TierOrigin,
+    Timestamp, Wait, poll_once,
 };
 use tollgate_core::Period;
 
@@ -193,10 +193,21 @@ rules:
     clock.set(START.after(Span::from_secs(300)));
     let (limits, tier, left_out) = peek("ada", &[]);
     assert_eq!((limits, left_out), (vec![named("by-tier", 100), named("same", 50)], vec![]));
-    assert_eq!(tier, Some(SeenTier { name: "pro".to_owned(), ago: Span::from_secs(300) }));
+    let tier_of = |name: &str, by, seen| Some(CallerTier { name: name.to_owned(), by, seen });
+    assert_eq!(tier, tier_of("pro", TierOrigin::Request, Some(Span::from_secs(300))));
     // Whoever asks may know it.
     assert_eq!(peek("ada", &[("plan", "free")]).0[0], named("by-tier", 10));
+    assert_eq!(peek("ada", &[("plan", "free")]).1, tier_of("free", TierOrigin::Request, None));
+    assert_eq!(peek("ada", &[("plan", "gold")]).1, tier_of("free", TierOrigin::Default, None));
     // A request without a tier is one of the default tier.
     poll_once(limiter.check("d", [("key", "ada")])).unwrap().unwrap();
     assert_eq!(peek("ada", &[]).0[0], named("by-tier", 10));
+    // What operators assign takes precedence, also over what was seen.
+    let quota = Quota {
+        stages: vec![QuotaStage { during: TimeRange::ALWAYS, tier: Some("pro".to_owned()), overrides: Vec::new() }],
+    };
+    limiter.tenants().set_quota("d", "ada", Some(&quota));
+    assert_eq!(peek("ada", &[]).1, tier_of("pro", TierOrigin::Quota, None));
+    limiter.tenants().set_quota("d", "eve", Some(&quota));
+    assert_eq!(peek("eve", &[]).1, tier_of("pro", TierOrigin::Quota, None));
 }

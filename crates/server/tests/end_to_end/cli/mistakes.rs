@@ -119,6 +119,17 @@ fn a_server_says_what_to_write() {
     assert_eq!(server.run_ok(&["tier", "get", "ada"]), "free (the default)\n");
     server.run_ok(&["tier", "set", "ada", "pro"]);
     assert_eq!(server.run_ok(&["tier", "get", "ada"]), "pro\n");
+    let written: serde_json::Value = serde_json::from_str(&server.run_ok(&["tier", "get", "ada", "--json"])).unwrap();
+    assert_eq!(
+        written,
+        serde_json::json!({"caller": "ada", "domain": "shop", "tier": "pro", "by": "quota", "tier_from": null})
+    );
+    // A quota for a group of callers is no record of its own for each of them.
+    server.run_ok(&["quota", "set", "trial-*", "--tier", "enterprise"]);
+    assert_eq!(server.run_ok(&["tier", "get", "trial-7"]), "enterprise\n");
+    // Overrides alone do not decide the tier.
+    server.run_ok(&["quota", "set", "bob", "--override-rule", "per-key=20/minute"]);
+    assert_eq!(server.run_ok(&["tier", "get", "bob"]), "free (the default)\n");
     let listed = server.run_ok(&["rule", "list"]);
     assert!(listed.contains("per-key") && listed.contains("orders") && listed.contains("10/minute"), "{listed}");
     let shown = server.run_ok(&["rule", "get", "orders"]);

@@ -204,3 +204,29 @@ fn a_closed_output_pipe_is_not_a_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()));
 }
+
+#[test]
+fn a_tier_that_requests_name_is_never_guessed() {
+    let server = CliServer::with_rules(
+        "domain: shop\nentity: api_key\ntiers: {free: {}, pro: {}}\ntier_from: plan\n\
+         rules: [{name: per-key, key: [api_key], limit: {free: 10/hour, pro: 100/hour}}]\n",
+    );
+    let tier = |caller: &str| server.run_ok(&["tier", "get", caller]);
+    assert_eq!(
+        tier("ada"),
+        "not known: each request names its tier in `plan`, and this server remembers none of ada\n"
+    );
+    assert_eq!(server.json(&["tier", "get", "ada"])["tier"], Value::Null);
+    server.check(&json!({"api_key": "ada", "plan": "pro"}));
+    // A minute may end in between.
+    assert!(tier("ada").starts_with("pro (named by its last request, "), "{}", tier("ada"));
+    let written = server.json(&["tier", "get", "ada"]);
+    assert_eq!(
+        (&written["tier"], &written["by"], &written["tier_from"]),
+        (&json!("pro"), &json!("request"), &json!("plan"))
+    );
+    assert!(written["seen_seconds_ago"].as_u64().unwrap() <= 60, "{written}");
+    server.run_ok(&["tier", "set", "ada", "free"]);
+    assert_eq!(tier("ada"), "free\n");
+    assert_eq!(server.json(&["tier", "get", "ada"])["by"], "quota");
+}

@@ -36,9 +36,9 @@ impl CliServer {
         CliServer::with_flags(&["--admin", "127.0.0.1:0"], "http://")
     }
 
-    /// Starts a server with these rules.
+    /// Starts a server with these rules, which also listens for checks over HTTP.
     pub(crate) fn with_rules(rules: &str) -> CliServer {
-        let server = start_server(new_server().rules(rules), &["--admin", "127.0.0.1:0"]);
+        let server = start_server(new_server().rules(rules).listen(&["http", "admin"]), &[]);
         CliServer { url: format!("http://{}", server.address("admin")), server }
     }
 
@@ -57,6 +57,14 @@ impl CliServer {
     pub(crate) fn kill(mut self) -> CliServer {
         self.server.kill();
         self
+    }
+
+    /// Checks a request over HTTP, which must pass. Only [with rules](Self::with_rules).
+    #[track_caller]
+    pub(crate) fn check(&self, attributes: &serde_json::Value) {
+        let body = serde_json::json!({"attributes": attributes}).to_string();
+        let response = crate::http::post(&self.server.url("http", "/v1/ratelimit/check"), &body);
+        assert_eq!(response.status, 200, "{}", response.body);
     }
 
     /// Its working directory.
