@@ -272,6 +272,10 @@ export interface Counter {
 export interface Counters {
   domain: string;
   at: string;
+  /** Null if requests name the tier, and the server has seen none of this caller. */
+  tier: { name: string; by: "quota" | "request" | "default"; seen_seconds_ago?: number } | null;
+  /** The attribute with which requests name the tier. */
+  tier_from: string | null;
   counters: Counter[];
   left_out: { rule: string; why: string }[];
 }

@@ -10,8 +10,12 @@ test("a caller is reset, given another limit and tier, blocked and let in again"
     await go(page, "caller?name=customer", "Caller customer");
     await page.getByText("100 % full").first().waitFor();
     await page.getByText("✕ refused").first().waitFor();
-    await card(page, "Refusals").locator(".uplot canvas").waitFor();
-    await card(page, "Refusals").getByText(/From the decision log: all refusals, of the last 10 minutes/).waitFor();
+    await card(page, "Refusals per second").locator(".uplot canvas").waitFor();
+    await card(page, "Refusals per second").getByText(/From the decision log: all refusals of the last 10 min/).waitFor();
+    for (const range of ["2 h", "24 h"]) {
+      await card(page, "Refusals per second").getByRole("button", { name: range, exact: true }).click();
+      await card(page, "Refusals per second").getByText(`all refusals of the last ${range}`).waitFor();
+    }
     // The rule in shadow mode is marked.
     await page.getByRole("row", { name: /new-idea .*shadow/ }).first().waitFor();
 

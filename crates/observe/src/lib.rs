@@ -22,7 +22,7 @@ pub use heavy_hitters::{
 };
 pub use history::{
     Activity, History, HistoryLine, HistoryPoint, HistoryRange, LATENCY_WINDOW, LimitResults, Quantiles, RATE_WINDOW,
-    RefusingRule, RuleLine, STEP, Sparkline, TierActivity,
+    RefusingRule, RuleLine, STEP, SavedAxis, SavedRule, SavedRules, Sparkline, TierActivity,
 };
 pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use observer::{Observer, ObserverConfig};

@@ -12,7 +12,8 @@ use crate::LogThrottle;
 #[derive(Debug, Default)]
 pub struct UnmatchedChecks {
     checks: AtomicU64,
-    attributes: Mutex<BTreeSet<String>>,
+    /// Domains, and names of attributes.
+    attributes: Mutex<BTreeSet<(String, String)>>,
     log: LogThrottle,
 }
 
@@ -42,7 +43,7 @@ impl UnmatchedChecks {
             let mut known = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
             for name in unknown {
                 if known.len() < MAX_ATTRIBUTES {
-                    known.insert(name);
+                    known.insert((domain.to_owned(), name));
                 }
             }
         });
@@ -53,8 +54,8 @@ impl UnmatchedChecks {
         self.checks.load(Ordering::Relaxed)
     }
 
-    /// Attributes of such checks that no rule reads, a sample.
-    pub fn attributes(&self) -> Vec<String> {
+    /// Domains and attributes of such checks that no rule of the domain read at that time, a sample.
+    pub fn attributes(&self) -> Vec<(String, String)> {
         self.attributes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
@@ -73,7 +74,7 @@ mod tests {
         let names: Vec<String> = (0..100).map(|number| format!("{number}-{}", "é".repeat(100))).collect();
         unmatched.report("http", "api", || names.iter().map(String::as_str));
         assert_eq!((unmatched.checks(), unmatched.attributes().len()), (1, MAX_ATTRIBUTES));
-        assert!(unmatched.attributes().iter().all(|name| name.len() <= MAX_ATTRIBUTE_BYTES));
+        assert!(unmatched.attributes().iter().all(|(_, name)| name.len() <= MAX_ATTRIBUTE_BYTES));
         unmatched.report("http", "api", || -> std::iter::Empty<&str> { panic!("too soon") });
         assert_eq!(unmatched.checks(), 2);
     }

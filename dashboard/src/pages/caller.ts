@@ -23,6 +23,8 @@ export interface CallerData {
   domain: string;
   quota: QuotaItem | undefined;
   block: Block | undefined;
+  tier: Counters["tier"];
+  tierFrom: string | null;
 }
 
 export function caller(app: AppContext, route: Route): Page {
@@ -48,7 +50,7 @@ export function caller(app: AppContext, route: Route): Page {
   const stop = poll(REFRESH_MS, load);
   const node = h("div", {}, wrong.node, others(app, name, route.query["domain"]), buttons.node,
     card("Limits", [counters.node]),
-    card("Refusals", [log.chart]),
+    card("Refusals per second", [log.chart], { tools: log.ranges }),
     card("Recent decisions", [log.node]),
     card("Quota", [quota.node]));
   const close = () => {
@@ -112,7 +114,7 @@ async function loadCaller(app: AppContext, name: string, domain: string, show: (
     findRecord<Block>(app, "blocks", name, domain),
   ]);
   show(counters);
-  return { name, domain, quota, block };
+  return { name, domain, quota, block, tier: counters.tier, tierFrom: counters.tier_from };
 }
 
 /**

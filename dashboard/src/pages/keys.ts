@@ -1,14 +1,15 @@
 // Keys with the most refusals, the most decisions, or the highest utilisation.
 
-import { h, setText } from "../dom.ts";
+import { fill, h, setText } from "../dom.ts";
 import { type AppContext, type Page, domains, poll } from "../context.ts";
 import { bar } from "../parts/bar.ts";
 import { keyLink, ruleLink } from "../parts/card.ts";
 import { fault } from "../parts/notice.ts";
 import { Pager } from "../parts/pager.ts";
-import { type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
+import { type Cell, type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href } from "../pure/route.ts";
-import { NONE, count, plural } from "../pure/format.ts";
+import { NONE, count, percent, plural } from "../pure/format.ts";
+import { byKey } from "../pure/groups.ts";
 import type { Top, TopKey } from "../types.ts";
 
 const BY: [string, string][] = [["refusals", "most refusals"], ["decisions", "most decisions"], ["utilisation", "nearest to a limit"]];
@@ -29,7 +30,7 @@ export function keys(app: AppContext, route: Route): Page {
   const [table, pager] = [keyTable(), new Pager(ROWS)];
   const onlyRule = h("button", { type: "button", class: "chip", hidden: rule === "", title: "Show the keys of all rules", on: { click: () => again("") } }, `rule ${rule} ✕`);
   let latest = 0;
-  let all: TopKey[] = [];
+  let all: TopKey[][] = [];
   const show = () => table.show(pager.of(all));
   pager.onTurn = show;
   const load = async () => {
@@ -38,7 +39,7 @@ export function keys(app: AppContext, route: Route): Page {
       const top = await app.api.get<Top>("/admin/v1/top", { by: by.value, window: window.value, domain: domain.value, rule, search: search.value.trim(), limit: KEYS });
       if (number !== latest) return;
       setText(note, describe(top, by.value));
-      all = top.keys;
+      all = byKey(top.keys);
       table.empty = search.value.trim() !== "" ? `No key or rule has “${search.value.trim()}” in its name.` : by.value === "refusals" ? "Nobody was refused." : "Nothing was decided.";
       show();
       wrong.set(undefined);
@@ -84,26 +85,50 @@ function finder(): HTMLElement {
 function describe(top: Top, by: string): string {
   const error = top.error > 0 ? `; a count is at most ${count(top.error)} too high` : "";
   const hashed = top.keys_shown ? "" : " Keys are hashed: the scope “audit” is required to see them.";
-  return `${count(top.total)} ${by === "refusals" ? "refusals" : "decisions"} on ${plural(top.servers, "server")}${error}. A key has a row for each rule that counts by it.${hashed}`;
+  return `${count(top.total)} ${by === "refusals" ? "refusals" : "decisions"} on ${plural(top.servers, "server")}${error}. The numbers of a key are those of the rule that ranks highest.${hashed}`;
 }
 
-function keyTable(): Table<TopKey> {
-  const number = (title: string, of: "decisions" | "refusals"): Column<TopKey> =>
-    textColumn(title, (key) => (key[of] === null ? NONE : count(key[of])), { kind: "number" });
-  return new Table<TopKey>("Top keys", [
-    textColumn("Rank", (key) => String(key.rank), { kind: "number" }),
-    fixedColumn("Key", (key) => keyLink(key.domain, key.key, key.caller), { kind: "main" }),
-    fixedColumn("Rule", (key) => [ruleLink(key.domain, key.rule), h("small", {}, ` ${key.domain}`)]),
+/** A key, and each rule that counts by it: the numbers are those of the first. */
+function keyTable(): Table<TopKey[]> {
+  const first = (keys: TopKey[]) => keys[0]!;
+  const number = (title: string, of: "decisions" | "refusals"): Column<TopKey[]> =>
+    textColumn(title, (keys) => some(first(keys)[of]), { kind: "number" });
+  return new Table<TopKey[]>("Top keys", [
+    textColumn("Rank", (keys) => String(first(keys).rank), { kind: "number" }),
+    fixedColumn("Key", (keys) => keyLink(first(keys).domain, first(keys).caller ?? first(keys).key, first(keys).caller), { kind: "main" }),
+    { title: "Rule", cell: ruleCell },
     number("Refusals", "refusals"),
     number("Decisions", "decisions"),
     { title: "Used", kind: "bar", cell: () => {
       const [part, none] = [bar(), h("span", {}, NONE)];
-      const set = (key: TopKey) => {
-        part.node.hidden = key.utilisation === null;
-        none.hidden = key.utilisation !== null;
-        part.set(key.utilisation ?? 0, key.rule);
+      const set = (keys: TopKey[]) => {
+        const { utilisation, rule } = first(keys);
+        part.node.hidden = utilisation === null;
+        none.hidden = utilisation !== null;
+        part.set(utilisation ?? 0, rule);
       };
       return { node: h("span", {}, part.node, none), set };
     } },
-  ], (key) => [key.domain, key.rule, key.key].join("\n"), "Loading keys.");
+  ], (keys) => JSON.stringify([first(keys).domain, first(keys).caller ?? first(keys).key, first(keys).caller === null]), "Loading keys.");
+}
+
+/** The rule that ranks highest, and the others on demand. */
+function ruleCell(): Cell<TopKey[]> {
+  const [main, summary, list] = [h("span", {}), h("summary", {}), h("ul", { class: "plain" })];
+  const others = h("details", { hidden: true }, summary, list);
+  let [shown, listed] = ["", ""];
+  const set = (keys: TopKey[]) => {
+    const [first, ...more] = keys as [TopKey, ...TopKey[]];
+    const name = (one: TopKey) => [ruleLink(one.domain, one.rule), one.caller !== null && one.key !== one.caller && h("small", {}, ` ${one.key}`)];
+    // A link that is replaced can't be clicked or focused.
+    if (shown !== (shown = JSON.stringify([first.rule, first.key]))) fill(main, name(first), h("small", {}, ` ${first.domain}`));
+    others.hidden = more.length === 0;
+    setText(summary, `and ${plural(more.length, "more rule", "more rules")}`);
+    if (listed !== (listed = JSON.stringify(more))) fill(list, more.map((one) => h("li", {}, name(one), `: ${some(one.refusals)} refused of ${some(one.decisions)}${one.utilisation === null ? "" : `, ${percent(one.utilisation)} used`}`)));
+  };
+  return { node: h("div", {}, main, others), set };
+}
+
+function some(number: number | null): string {
+  return number === null ? NONE : count(number);
 }

@@ -1,6 +1,7 @@
 // Groups logged decisions: the same rule, outcome and reason within a minute are one row.
 
 import type { LoggedDecision } from "../types.ts";
+import type { Values } from "./series.ts";
 
 /** Decisions that are shown as one row. */
 export interface Group {
@@ -50,8 +51,11 @@ function reason(why: string): string {
   return why.replace(/; the entry stands for .*$/, ".").replace(/\d[\d,.]*( ?[mµ]?s)?/g, "#");
 }
 
-/** Refusals for each step, from entries of the log. An entry counts in each step by how much of its time is in the step. */
-export function refusalsOverTime(entries: LoggedDecision[], from: number, step: number, steps: number): { refused: number[]; would: number[] } {
+/**
+ * Refusals for each step, from entries of the log. An entry counts in each step by how much of its time is in the step. Before `since`, in
+ * seconds, the entries are not all there: these steps are gaps.
+ */
+export function refusalsOverTime(entries: LoggedDecision[], from: number, step: number, steps: number, since = from): { refused: Values; would: Values } {
   const lines = { refused: new Array<number>(steps).fill(0), would: new Array<number>(steps).fill(0) };
   for (const entry of entries) {
     const line = entry.verdict === "deny" || entry.verdict === "blocked" ? lines.refused : entry.verdict === "shadow" ? lines.would : undefined;
@@ -62,5 +66,18 @@ export function refusalsOverTime(entries: LoggedDecision[], from: number, step: 
       line[place]! += part * (entry.count ?? 1);
     }
   }
-  return lines;
+  const known = (line: number[]): Values => line.map((value, place) => (from + (place + 1) * step <= since ? null : value));
+  return { refused: known(lines.refused), would: known(lines.would) };
+}
+
+/** Keys of several rules that are one caller's, or one key: those that are highest in the list come first. */
+export function byKey<T extends { domain: string; key: string; caller: string | null }>(keys: T[]): T[][] {
+  const groups = new Map<string, T[]>();
+  for (const one of keys) {
+    const name = JSON.stringify([one.domain, one.caller ?? one.key]);
+    const known = groups.get(name);
+    if (known) known.push(one);
+    else groups.set(name, [one]);
+  }
+  return [...groups.values()];
 }

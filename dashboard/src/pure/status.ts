@@ -1,7 +1,7 @@
 // Is all well? If not: what is wrong, since when, who and which rule.
 
 import { type PageName, href } from "./route.ts";
-import { count, duration, rate } from "./format.ts";
+import { count, duration, percent, rate } from "./format.ts";
 import type { Rise } from "./series.ts";
 import type { Emergency, Overview, RefusingRule, SwitchItem, TopKey } from "../types.ts";
 
@@ -31,10 +31,13 @@ const LEVELS: Record<string, string> = {
   open: "no part of it answers, and requests pass uncounted",
 };
 
+/** From this share on, requests without a rule are worth a look. */
+export const MANY_UNMATCHED = 0.5;
+
 const RANK: Severity[] = ["bad", "warn", "note"];
 
 export function assess(evidence: Evidence): Finding[] {
-  const findings = [...storeFindings(evidence.overview), ...ruleFindings(evidence.overview), ...refusals(evidence), ...controls(evidence), ...losses(evidence.overview)];
+  const findings = [...storeFindings(evidence.overview), ...ruleFindings(evidence.overview), ...refusals(evidence), ...unlimited(evidence.overview), ...controls(evidence), ...losses(evidence.overview)];
   return findings.sort((one, other) => RANK.indexOf(one.severity) - RANK.indexOf(other.severity));
 }
 
@@ -69,12 +72,19 @@ function refusals({ overview, rise, refusing, topKeys }: Evidence): Finding[] {
     const all = refusing.reduce((sum, one) => sum + one.rates.deny, 0);
     who = ` ${Math.round((100 * rule.rates.deny) / all)} % are by the rule ${rule.rule}`;
     links.push([rule.rule, "rule", { domain: rule.domain, name: rule.rule }]);
-    if (key && key.rule === rule.rule && key.key !== "") who += `, most of them of ${key.key}`;
+    if (key && key.rule === rule.rule && key.key !== "") who += `, and the most refused caller is ${key.key}`;
     who += ".";
   }
   if (key?.caller && !key.caller.startsWith("#")) links.push([key.caller, "caller", { domain: key.domain, name: key.caller }]);
   findings.push(finding("warn", `Refusals rose at ${clock} UTC: ${rate(rise.now)} per second, ${rate(rise.before)} before.${who}`, ...links));
   return findings;
+}
+
+/** Requests pass that no rule applies to: a wrong name of an attribute looks like this. */
+function unlimited({ unmatched }: Overview): Finding[] {
+  if (!unmatched || unmatched.share < MANY_UNMATCHED) return [];
+  const names = (unmatched.attributes ?? []).slice(0, 3).join(", ");
+  return [finding("warn", `No rule applies to ${percent(unmatched.share)} of the requests, which pass without a limit.${names ? ` No rule reads ${names}.` : ""}`, ["Rules", "rules", {}], ["Try it", "try", {}])];
 }
 
 function controls({ switches, emergencies }: Evidence): Finding[] {

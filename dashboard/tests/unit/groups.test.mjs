@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { group, refusalsOverTime } from "../../build/pure/groups.js";
+import { byKey, group, refusalsOverTime } from "../../build/pure/groups.js";
 import { eventText, marks } from "../../build/pure/marks.js";
 import { span } from "../../build/pure/format.js";
 
@@ -26,6 +26,18 @@ test("refusals are spread over the time that they took", () => {
   ], from, 10, 4);
   assert.deepEqual(refused, [1, 10, 10, 10]);
   assert.deepEqual(would, [0, 0, 1, 0]);
+});
+
+test("before the oldest entry that was read, refusals are not known", () => {
+  const from = Date.parse("2026-11-16T14:00:00Z") / 1000;
+  const { refused, would } = refusalsOverTime([entry("00:35.000"), entry("00:25.000")], from, 10, 4, from + 25);
+  assert.deepEqual([refused, would], [[null, null, 1, 1], [null, null, 0, 0]]);
+});
+
+test("keys of one caller are one group, in the order of the highest", () => {
+  const key = (key, rule, caller = null, domain = "shop") => ({ domain, key, rule, caller });
+  const groups = byKey([key("", "everyone"), key("ada", "per-key", "ada"), key("bob", "per-key", "bob"), key("ada · /x", "orders", "ada"), key("ada", "per-key", "ada", "other"), key("ada", "shadowed", "ada")]);
+  assert.deepEqual(groups.map((group) => group.map((one) => one.rule)), [["everyone"], ["per-key", "orders", "shadowed"], ["per-key"], ["per-key"]]);
 });
 
 const event = (at, kind, more = {}) => ({ at: `2026-11-16T14:${at}Z`, kind, text: "x", domain: null, name: null, by: null, reason: null, ...more });

@@ -30,12 +30,18 @@ test("the store, its breakers, the rules and other parts", () => {
   assert.match(said(overview({ rates: { ...well.overview.rates, shed: 3 } }))[0], /^bad: 3.00 decisions per second are shed/);
 });
 
+test("requests that no rule applies to are said if they are many", () => {
+  assert.deepEqual(said(overview({ unmatched: { share: 0.49, attributes: ["apikey"] } })), []);
+  assert.deepEqual(said(overview({ unmatched: { share: 0.75, attributes: [] } })), ["warn: No rule applies to 75 % of the requests, which pass without a limit."]);
+  assert.match(said(overview({ unmatched: { share: 1, attributes: ["apikey", "userid"] } }))[0], /No rule reads apikey, userid\.$/);
+});
+
 test("a rise of refusals names the rule and the caller, with links", () => {
   const rise = { index: 3, before: 10, now: 900, at: Date.parse("2026-11-16T14:03:20Z") / 1000 };
   const refusing = [{ domain: "shop", rule: "orders", mode: "enforce", rates: { deny: 92, would_deny: 0 } }, { domain: "shop", rule: "other", mode: "enforce", rates: { deny: 8, would_deny: 0 } }];
   const topKeys = [{ domain: "shop", rule: "orders", key: "ada", caller: "ada" }];
   const [finding] = assess({ ...well, rise, refusing, topKeys });
-  assert.equal(finding.text, "Refusals rose at 14:03:20 UTC: 900 per second, 10.0 before. 92 % are by the rule orders, most of them of ada.");
+  assert.equal(finding.text, "Refusals rose at 14:03:20 UTC: 900 per second, 10.0 before. 92 % are by the rule orders, and the most refused caller is ada.");
   assert.deepEqual(finding.links.map((link) => link.href), ["#/rule?domain=shop&name=orders", "#/caller?domain=shop&name=ada"]);
   assert.equal(assess({ ...well, rise, refusing, topKeys: [{ ...topKeys[0], caller: "#5f" }] })[0].links.length, 1, "hashed callers have no page");
 });

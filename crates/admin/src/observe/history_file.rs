@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tollgate::{Span, Timestamp};
 use tollgate_net::Closing;
-use tollgate_observe::{DecisionOutcome, HistoryLine, HistoryPoint, HistoryRange, Quantiles};
+use tollgate_observe::{
+    DecisionOutcome, HistoryLine, HistoryPoint, HistoryRange, Quantiles, SavedAxis, SavedRule, SavedRules,
+};
 use tollgate_telemetry::Health;
 
 use super::Observability;
@@ -23,7 +25,7 @@ pub struct HistoryFile {
 }
 
 /// What is restored.
-type Restored = (Vec<HistoryLine>, Vec<ServerEvent>);
+type Restored = (Vec<HistoryLine>, Vec<ServerEvent>, SavedRules);
 
 /// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +35,22 @@ struct SavedHistory {
     outcomes: Vec<String>,
     lines: Vec<SavedLine>,
     events: Vec<SavedEvent>,
+    /// Absent in files of earlier versions.
+    #[serde(default)]
+    rules: RuleLines,
 }
+
+/// The lines of rules.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct RuleLines {
+    /// For each range: the beginning of its newest point and its step in microseconds, and the number of points.
+    axes: Vec<(u64, u64, usize)>,
+    /// Domain, rule, and for each range the points.
+    rules: Vec<(String, String, Vec<Vec<RulePoint>>)>,
+}
+
+/// Allowed, denied and would-be-denied decisions per second; `null` in a gap.
+type RulePoint = Option<[f32; 3]>;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedLine {
@@ -74,8 +91,9 @@ impl HistoryFile {
     pub fn restore(&self, observability: &Observability) {
         match self.read() {
             Ok(saved) => {
-                let (lines, events) = saved.unwrap_or_default();
+                let (lines, events, rules) = saved.unwrap_or_default();
                 observability.sampler.history().restore(lines);
+                observability.sampler.history().restore_rules(rules);
                 observability.sampler.events.restore(events);
             }
             Err(error) => {
@@ -89,11 +107,11 @@ impl HistoryFile {
     /// # Errors
     /// If the file can't be written.
     pub fn save(&self, observability: &Observability) -> io::Result<()> {
-        let lines = {
+        let (lines, rules) = {
             let history = observability.sampler.history();
-            HistoryRange::ALL.map(|range| history.line(range))
+            (HistoryRange::ALL.map(|range| history.line(range)), history.saved_rules())
         };
-        let saved = SavedHistory::new(&lines, observability.sampler.events.all());
+        let saved = SavedHistory::new(&lines, observability.sampler.events.all(), rules);
         let text = serde_json::to_vec(&saved)?;
         replace(&self.path, |file| file.write_all(&text))
     }
@@ -141,7 +159,7 @@ impl HistoryFile {
 }
 
 impl SavedHistory {
-    fn new(lines: &[HistoryLine], events: Vec<ServerEvent>) -> SavedHistory {
+    fn new(lines: &[HistoryLine], events: Vec<ServerEvent>, rules: SavedRules) -> SavedHistory {
         let point = |point: &HistoryPoint| {
             let took = point.took.map(|Quantiles { p50, p99, p999, count }| [p50, p99, p999, count]);
             SavedPoint(point.rates.iter().map(|rate| *rate as f32).collect(), took)
@@ -153,7 +171,13 @@ impl SavedHistory {
         });
         let events =
             events.into_iter().map(|ServerEvent { at, kind, text }| SavedEvent { at: at.as_micros(), kind, text });
-        SavedHistory { version: VERSION, outcomes: outcomes(), lines: lines.collect(), events: events.collect() }
+        SavedHistory {
+            version: VERSION,
+            outcomes: outcomes(),
+            lines: lines.collect(),
+            events: events.collect(),
+            rules: RuleLines::new(rules),
+        }
     }
 
     fn load(self) -> Result<Restored, String> {
@@ -165,7 +189,29 @@ impl SavedHistory {
         let events = self.events.into_iter().skip(skipped);
         let events =
             events.map(|SavedEvent { at, kind, text }| ServerEvent { at: Timestamp::from_micros(at), kind, text });
-        Ok((lines, events.collect()))
+        Ok((lines, events.collect(), self.rules.load()))
+    }
+}
+
+impl RuleLines {
+    fn new(saved: SavedRules) -> RuleLines {
+        let axes = saved.axes.iter().map(|axis| (axis.newest.as_micros(), axis.step.as_micros(), axis.points));
+        // Four digits are enough for one request in ten minutes, and take half of the space.
+        let rounded = |rate: f32| (rate * 10_000.0).round() / 10_000.0;
+        let line = |line: Vec<RulePoint>| line.into_iter().map(|point| point.map(|rates| rates.map(rounded))).collect();
+        let rules = saved.rules.into_iter();
+        let rules = rules.map(|rule| (rule.domain, rule.rule, rule.lines.into_iter().map(line).collect()));
+        RuleLines { axes: axes.collect(), rules: rules.collect() }
+    }
+
+    fn load(self) -> SavedRules {
+        let axes = self.axes.into_iter().map(|(newest, step, points)| SavedAxis {
+            newest: Timestamp::from_micros(newest),
+            step: Span::from_micros(step),
+            points,
+        });
+        let rules = self.rules.into_iter().map(|(domain, rule, lines)| SavedRule { domain, rule, lines });
+        SavedRules { axes: axes.collect(), rules: rules.collect() }
     }
 }
 
@@ -231,6 +277,28 @@ mod tests {
         after.sampler.history().sample(&after.observer, BEGIN.after(Span::from_secs(711)));
         let seconds = after.sampler.history().line(HistoryRange::TenMinutes).points;
         assert_eq!(seconds.iter().filter(|second| second.is_none()).count(), 10);
+    }
+
+    #[test]
+    fn the_most_rules_fit_into_the_file() {
+        let line = |points: usize| vec![Some([123_456.79_f32, 1_234.568, 0.123_4]); points];
+        let rule = |number: usize| SavedRule {
+            domain: "a-domain-with-a-long-name".to_owned(),
+            rule: format!("a-rule-with-a-rather-long-name-{number:04}"),
+            lines: vec![line(120), line(120), line(144)],
+        };
+        let rules = SavedRules { axes: Vec::new(), rules: (0..200).map(rule).collect() };
+        let point = HistoryPoint {
+            rates: [12_345.678; DecisionOutcome::ALL.len()],
+            took: Some(Quantiles { p50: 1_234_567, p99: 12_345_678, p999: 123_456_789, count: 1_234_567 }),
+        };
+        let lines = HistoryRange::ALL.map(|range| HistoryLine {
+            from: BEGIN,
+            step: range.step(),
+            points: vec![Some(point); range.points()],
+        });
+        let text = serde_json::to_vec(&SavedHistory::new(&lines, Vec::new(), rules)).unwrap();
+        assert!((text.len() as u64) < MAX_HISTORY_BYTES * 9 / 10, "{}", text.len());
     }
 
     #[test]

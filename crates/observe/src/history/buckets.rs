@@ -75,6 +75,22 @@ impl Buckets {
         }
     }
 
+    /// Continues an axis of an earlier run, unless its newest bucket is too old, or later than now.
+    pub(super) fn restore(&mut self, newest: Timestamp, len: usize, now: Timestamp) -> bool {
+        let (newest, current) = (newest.as_micros() / self.step.as_micros().max(1), self.bucket(now));
+        // What is older than the range would be a gap as long as the range.
+        if newest > current || current - newest >= self.max as u64 || len == 0 {
+            return false;
+        }
+        (self.newest, self.len) = (Some(newest), len.min(self.max));
+        // The newest bucket may go on: its counts so far are those of its rates.
+        self.took = match newest == current {
+            true => now.since(self.from(1)).min(self.step),
+            false => self.step,
+        };
+        true
+    }
+
     /// The beginning of the first of `len` buckets.
     pub(super) fn from(&self, len: usize) -> Timestamp {
         let first = self.newest.map_or(0, |newest| (newest + 1).saturating_sub(len as u64));

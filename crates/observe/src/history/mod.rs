@@ -20,7 +20,9 @@ use crate::tally::{CountKind, Peak, RowCounts, TallyRow};
 use rules::RuleHistories;
 use series::{Counted, Series};
 
-pub use rules::{Activity, LimitResults, RefusingRule, RuleLine, Sparkline, TierActivity};
+pub use rules::{
+    Activity, LimitResults, RefusingRule, RuleLine, SavedAxis, SavedRule, SavedRules, Sparkline, TierActivity,
+};
 pub use series::{HistoryLine, HistoryRange};
 
 /// Decision rates and latencies of the last day.
@@ -135,6 +137,16 @@ impl History {
                 self.series[at].restore(line, now, &before);
             }
         }
+    }
+
+    /// The lines of the rules with the most traffic, to be saved.
+    pub fn saved_rules(&self) -> SavedRules {
+        self.rules.saved()
+    }
+
+    /// Takes the lines of rules of an earlier run of this server, before the first sample.
+    pub fn restore_rules(&mut self, saved: SavedRules) {
+        self.rules.restore(saved, self.at());
     }
 
     /// The time of the last sample.

@@ -9,7 +9,7 @@ use super::buckets::{Advance, Buckets, Line};
 use super::{HistoryRange, RATE_WINDOW, RowSample, STEP, per_second, push};
 use crate::tally::{CountKind, Peak, RowCounts, RowName};
 
-/// Histories by domain, then by rule. There are no more than the tally has rows.
+/// Histories by domain, then by rule. There are no more than the tally has rows, and those of an earlier run.
 #[derive(Debug)]
 pub(super) struct RuleHistories {
     domains: HashMap<Box<str>, HashMap<Box<str>, RuleHistory>>,
@@ -78,6 +78,37 @@ pub struct RuleLine {
     pub points: Vec<Option<LimitResults<f64>>>,
 }
 
+/// The lines of rules, for a server that starts again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SavedRules {
+    /// The time axis of each range, the finest first.
+    pub axes: Vec<SavedAxis>,
+    /// The rules, those with the most traffic first.
+    pub rules: Vec<SavedRule>,
+}
+
+/// The time axis of the lines of one range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedAxis {
+    /// The beginning of the newest point.
+    pub newest: Timestamp,
+    /// The time of each point.
+    pub step: Span,
+    /// The number of points since the first sample.
+    pub points: usize,
+}
+
+/// The lines of one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedRule {
+    /// Its domain.
+    pub domain: String,
+    /// Its name.
+    pub rule: String,
+    /// For each axis, the last points, oldest first: allowed, denied and would-be-denied decisions per second; `None` in a gap.
+    pub lines: Vec<Vec<Option<[f32; 3]>>>,
+}
+
 /// A rule that refuses, or would.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusingRule {
@@ -98,6 +129,8 @@ struct RuleHistory {
     counted: [u64; RESULTS],
     /// Whether it has lines of all ranges, or only of the first.
     is_long: bool,
+    /// Whether its lines are those of an earlier run, and it has had no row since.
+    is_restored: bool,
     /// The last sample that had this rule.
     last_sample: u64,
 }
@@ -133,6 +166,8 @@ pub(super) const MAX_POINTS: usize = 60;
 const MINUTE_POINTS: usize = 12;
 /// Rules that have lines of all ranges. Others have ten minutes.
 pub(super) const MAX_LONG_LINES: usize = 1_000;
+/// Rules whose lines are saved for the next run: those with the most traffic.
+pub(super) const MAX_SAVED_RULES: usize = 200;
 
 impl Sparkline {
     /// The interval of a point.
@@ -227,6 +262,51 @@ impl RuleHistories {
         tiers.into_iter().map(|(tier, activity)| TierActivity { tier: tier.to_owned(), activity }).collect()
     }
 
+    pub(super) fn saved(&self) -> SavedRules {
+        let axes = self.axes.iter().map(|axis| SavedAxis { newest: axis.from(1), step: axis.step, points: axis.len });
+        let rules = self.domains.iter().flat_map(|(domain, rules)| rules.iter().map(move |rule| (domain, rule)));
+        let mut rules: Vec<_> = rules.filter(|(_, (_, rule))| rule.is_long).collect();
+        let traffic = |rule: &RuleHistory| {
+            let points = rule.lines.last().into_iter().flat_map(|line| line.line.0.iter().flatten());
+            points.flatten().map(|rate| f64::from(*rate)).sum::<f64>()
+        };
+        rules.sort_by_cached_key(|(domain, (name, rule))| {
+            // Rates are never negative, so their bits have their order.
+            (std::cmp::Reverse(traffic(rule).to_bits()), (*domain).clone(), (*name).clone())
+        });
+        rules.truncate(MAX_SAVED_RULES);
+        let rules = rules.into_iter().map(|(domain, (name, rule))| SavedRule {
+            domain: domain.to_string(),
+            rule: name.to_string(),
+            lines: rule.lines.iter().map(|line| line.line.0.iter().copied().collect()).collect(),
+        });
+        SavedRules { axes: axes.collect(), rules: rules.collect() }
+    }
+
+    /// Takes the lines of an earlier run, as far as they are before `now`. Nothing has been sampled yet.
+    pub(super) fn restore(&mut self, saved: SavedRules, now: Timestamp) {
+        let is_restored: [bool; RANGES] = std::array::from_fn(|at| {
+            let axis = &mut self.axes[at];
+            let known = saved.axes.get(at).filter(|known| known.step == axis.step && axis.newest.is_none());
+            known.is_some_and(|known| axis.restore(known.newest, known.points, now))
+        });
+        for SavedRule { domain, rule, lines } in saved.rules.into_iter().take(MAX_SAVED_RULES) {
+            let mut history = RuleHistory { is_restored: true, is_long: true, ..RuleHistory::default() };
+            for (at, mut points) in lines.into_iter().enumerate().take(RANGES).filter(|(at, _)| is_restored[*at]) {
+                let axis = &self.axes[at];
+                points.drain(..points.len().saturating_sub(axis.len));
+                let seconds = axis.took.as_micros() as f64 / 1e6;
+                let newest = points.last().copied().flatten().unwrap_or_default();
+                let counts = newest.map(|rate| f64::from(rate) * seconds);
+                history.lines[at] = RecentLine { line: Line(points.into()), counts };
+            }
+            if history.lines.iter().any(|line| !line.line.0.is_empty()) {
+                self.domains.entry(domain.into()).or_default().insert(rule.into(), history);
+            }
+        }
+        self.long = self.domains.values().map(HashMap::len).sum();
+    }
+
     fn find(&self, domain: &str, rule: &str) -> Option<&RuleHistory> {
         self.domains.get(domain)?.get(rule)
     }
@@ -243,7 +323,7 @@ impl RuleHistories {
         for rules in self.domains.values_mut() {
             rules.retain(|_, rule| {
                 rule.tiers.retain(|tier| tier.last_sample == samples);
-                let is_present = rule.last_sample == samples;
+                let is_present = rule.last_sample == samples || (rule.is_restored && rule.is_long);
                 self.long += usize::from(is_present && rule.is_long);
                 is_present
             });
@@ -268,7 +348,7 @@ impl RuleHistories {
 
 impl RuleHistory {
     fn sample(&mut self, row: &RowSample, sample: u64, place: usize) {
-        self.last_sample = sample;
+        (self.last_sample, self.is_restored) = (sample, false);
         let name = row.row.name().tier();
         let at = self.tiers.iter().position(|tier| &*tier.name == name).unwrap_or_else(|| {
             let (totals, recent) = ([0; RESULTS], [[0; RESULTS]; RATE_SAMPLES]);

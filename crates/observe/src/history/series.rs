@@ -131,16 +131,9 @@ impl Series {
         let Some(newest) = (first + points.len().min(past) as u64).checked_sub(1).filter(|_| !points.is_empty()) else {
             return;
         };
-        // What is older than the range would be a gap as long as the range.
-        if current.saturating_sub(newest) >= self.buckets.max as u64 {
+        if !self.buckets.restore(Timestamp::from_micros(newest.saturating_mul(step)), points.len(), now) {
             return;
         }
-        (self.buckets.newest, self.buckets.len) = (Some(newest), points.len());
-        // The newest bucket may go on: its counts so far are those of its rates.
-        self.buckets.took = match newest == current {
-            true => now.since(self.buckets.from(1)).min(self.buckets.step),
-            false => self.buckets.step,
-        };
         let seconds = self.buckets.took.as_micros() as f64 / 1e6;
         self.counts =
             points.last().copied().flatten().map_or([0.0; RULINGS], |point| point.rates.map(|rate| rate * seconds));

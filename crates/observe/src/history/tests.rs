@@ -293,3 +293,46 @@ fn what_is_gone_is_forgotten() {
     assert_eq!(bench.history.rule("api", "tried"), Activity::default());
     assert_eq!(bench.history.rule("api", "a").totals.allow, 1);
 }
+
+#[test]
+fn lines_of_rules_go_on_after_a_restart() {
+    let mut first = bench();
+    first.check("free", 5);
+    (0..90).for_each(|_| first.pass(1_000));
+    let saved = first.history.saved_rules();
+    assert_eq!(saved.rules.iter().map(|rule| &*rule.rule).collect::<Vec<_>>(), ["per-user", "tried"]);
+
+    // Half a minute later the first bucket of ten minutes goes on, and there is a gap in the finer ones.
+    let mut next = bench();
+    next.now = first.now.after(Span::from_secs(30));
+    next.history = History::new(next.now);
+    next.history.restore_rules(saved.clone());
+    next.pass(1_000);
+    let deny = |bench: &Bench, range| -> Vec<Option<f64>> {
+        let line = bench.history.rule_line("api", "per-user", range).unwrap();
+        line.points.iter().map(|point| point.map(|point| point.deny)).collect()
+    };
+    let tens = deny(&next, HistoryRange::TenMinutes);
+    assert_eq!(tens.iter().filter(|point| point.is_none()).count(), 6, "{tens:?}");
+    assert_eq!((tens[0], tens.len()), (Some(f64::from(0.4f32)), 25));
+    assert_eq!(deny(&next, HistoryRange::TwoHours), [Some(f64::from(2.0f32 / 60.0)), Some(0.0), Some(0.0)]);
+    let day = deny(&next, HistoryRange::Day)[0].unwrap();
+    // The newest bucket goes on at its rate: 2 in 90 seconds, and then none in one.
+    assert!((day - 2.0 / 90.0 * 120.0 / 121.0).abs() < 1e-4, "{day}");
+    // A rule without traffic keeps its lines until nothing is left in them.
+    (0..24 * 360).for_each(|_| next.pass(10_000));
+    assert_eq!(next.history.saved_rules().rules, []);
+
+    // What is too old, or later than now, is not restored.
+    for now in [first.now.before(Span::from_secs(3_600)), first.now.after(Span::from_secs(25 * 3_600))] {
+        let mut other = History::new(now);
+        other.restore_rules(saved.clone());
+        assert_eq!(other.saved_rules().rules, [], "{now:?}");
+    }
+    // Nor is there room for more than the bound.
+    let many =
+        (0..2 * rules::MAX_SAVED_RULES).map(|number| SavedRule { rule: number.to_string(), ..saved.rules[0].clone() });
+    let mut other = History::new(first.now);
+    other.restore_rules(SavedRules { axes: saved.axes.clone(), rules: many.collect() });
+    assert_eq!(other.saved_rules().rules.len(), rules::MAX_SAVED_RULES);
+}

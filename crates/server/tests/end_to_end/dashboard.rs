@@ -129,6 +129,13 @@ fn a_lost_store_is_the_first_thing_to_see() {
 }
 
 #[test]
+fn requests_that_meet_no_rule_are_seen() {
+    let rules = "domain: api\nentity: user_id\nrules: [{name: per-user, key: [user_id], limit: 1000/hour}]\n";
+    let server = new_server().rules(rules).listen(&["http", "admin"]).start();
+    assert_success(node("unmatched.mjs", &server));
+}
+
+#[test]
 fn history_and_events_survive_a_restart() {
     let mut server = new_server().rules(RULES).listen(&["http", "admin"]).start();
     let counted = |server: &Server| {
@@ -141,10 +148,20 @@ fn history_and_events_survive_a_restart() {
     };
     http::post(&server.url("http", "/v1/ratelimit/check"), r#"{"attributes":{"user_id":"x"}}"#);
     assert!(eventually(|| (counted(&server) > 0.0).then_some(())).is_some());
-    assert_eq!(starts(&server), 1);
+    let of_rule = |server: &Server, rule: &str| {
+        let rule = http::get(&server.url("admin", &format!("/admin/v1/domains/api/rules/{rule}?range=2h"))).json();
+        rule["line"]["allow"].as_array().unwrap().iter().filter_map(Value::as_f64).sum::<f64>()
+    };
+    assert!(of_rule(&server, "per-user") > 0.0);
+    assert_eq!((starts(&server), of_rule(&server, "orders")), (1, 0.0));
     assert!(server.stop().success());
     let mut server = server.restart().listen(&["http", "admin"]).start();
     assert!(counted(&server) > 0.0);
+    // Also after samples in which the rule had no requests.
+    let sampled = || http::get(&server.url("admin", "/admin/v1/overview")).json()["second"].is_object().then_some(());
+    assert!(eventually(sampled).is_some());
+    assert!(of_rule(&server, "per-user") > 0.0);
+    assert_eq!(of_rule(&server, "orders"), 0.0);
     assert_eq!(starts(&server), 2);
     // A damaged file is not a reason not to start.
     assert!(server.stop().success());

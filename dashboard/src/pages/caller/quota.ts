@@ -5,7 +5,7 @@ import { type AppContext, missingScope } from "../../context.ts";
 import { openOverride, openRemoveOverride, overrideName } from "../../actions/quota.ts";
 import { facts } from "../../parts/card.ts";
 import { Table, textColumn } from "../../parts/table.ts";
-import { limit, timestamp } from "../../pure/format.ts";
+import { duration, limit, timestamp } from "../../pure/format.ts";
 import type { Override } from "../../types.ts";
 import type { CallerData } from "../caller.ts";
 
@@ -18,7 +18,7 @@ export function quotaSection(app: AppContext, changed: () => void) {
     return `${block.shadow ? "marked only" : `with ${block.status}`}, ${until}: ${block.reason}`;
   };
   const summary = facts<CallerData>([
-    ["Tier", ({ quota }) => quota?.tier ?? "the domain’s default, or that of the request"],
+    ["Tier", tierText],
     ["Expires", ({ quota }) => (quota?.expires_at ? timestamp(quota.expires_at) : "never")],
     ["Blocked", blockText, ({ block }) => block?.in_force ?? false],
   ]);
@@ -43,4 +43,13 @@ export function quotaSection(app: AppContext, changed: () => void) {
       overrides.show(data.quota?.overrides ?? []);
     },
   };
+}
+
+/** The tier in force, and where it comes from. */
+function tierText({ tier, tierFrom }: CallerData): string {
+  if (tier === null) return `not known: each request names its tier in “${tierFrom ?? ""}”, and this server remembers none of this caller`;
+  const { name, by, seen_seconds_ago: ago } = tier;
+  if (by === "quota") return `${name}, assigned`;
+  if (by === "default") return `${name}, the domain’s default`;
+  return ago === undefined || ago < 60 ? `${name}, named by its last request` : `${name}, named by its last request ${duration(ago)} ago`;
 }

@@ -7,6 +7,7 @@ import { swatch } from "../../parts/pattern.ts";
 import { Table, textColumn } from "../../parts/table.ts";
 import { NONE, count, duration, percent, plural, rate, since, timestamp, took } from "../../pure/format.ts";
 import type { Series } from "../../pure/series.ts";
+import { MANY_UNMATCHED } from "../../pure/status.ts";
 import type { Circuit, Overview } from "../../types.ts";
 
 /** Four big numbers, and one more where the server counts requests that no rule applies to. */
@@ -33,6 +34,7 @@ export function numbers() {
       unmatched.node.hidden = now.unmatched === undefined;
       setText(unmatched.value, percent(now.unmatched?.share ?? 0));
       const unknown = now.unmatched?.attributes ?? [];
+      unmatched.node.classList.toggle("hot", (now.unmatched?.share ?? 0) >= MANY_UNMATCHED || (unknown.length > 0 && (now.unmatched?.share ?? 0) > 0));
       setText(unmatched.more, unknown.length > 0 ? `of requests; no rule reads ${unknown.slice(0, 3).join(", ")}` : "of requests in the last minute");
     },
   };

@@ -73,7 +73,10 @@ pub(super) fn overview(state: &AdminState) -> Value {
         "latency": {"decision": latency(decision), "store": latency(store)},
         "in_flight": state.metrics.in_flight(),
         // Over the last minute, with attributes that no rule reads.
-        "unmatched": {"share": unmatched.unwrap_or(0.0), "attributes": state.metrics.unmatched_checks().attributes()},
+        "unmatched": {
+            "share": unmatched.unwrap_or(0.0),
+            "attributes": if unmatched.is_some_and(|share| share > 0.0) { unknown_attributes(state) } else { Vec::new() },
+        },
         "store": store_json(state),
         "rules": rules(state),
         "control": {
@@ -84,6 +87,24 @@ pub(super) fn overview(state: &AdminState) -> Value {
         "health": health(state),
         "log": items::log(state),
     })
+}
+
+/// Attributes of requests that met no rule, without those that rules read by now.
+fn unknown_attributes(state: &AdminState) -> Vec<String> {
+    let rules = state.limiter().rules();
+    let is_unknown = |domain: &str, attribute: &str| {
+        rules.domains().iter().any(|other| other.name() == domain && !other.knows(attribute))
+    };
+    let mut names: Vec<String> = state
+        .metrics
+        .unmatched_checks()
+        .attributes()
+        .into_iter()
+        .filter_map(|(domain, name)| is_unknown(&domain, &name).then_some(name))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn by_outcome<T: Into<Value>>(counts: [T; DecisionOutcome::ALL.len()], sum: T) -> Value {
