@@ -16,8 +16,8 @@ use super::spelling_args::{SpellingArgs, normalized};
 use super::style::{Palette, Tone};
 use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error, write_output};
 use tollgate_observe::display;
-use tollgate_rules::Domain;
 use tollgate_rules::problem::nearest;
+use tollgate_rules::{Domain, Rule};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -77,6 +77,8 @@ struct CounterReport<'a> {
     mode: &'static str,
     remaining: u64,
     has_room: bool,
+    /// Why servers may not lease the limit; `null` if they may.
+    not_leased: Option<String>,
 }
 
 impl Explain {
@@ -171,7 +173,7 @@ impl Explain {
                         RuleMatch::Misses(why) => Some(why),
                         RuleMatch::Applies | RuleMatch::Unlimited => None,
                     },
-                    counters: explained.counters.iter().map(CounterReport::new).collect(),
+                    counters: explained.counters.iter().map(|counter| CounterReport::new(counter, rule)).collect(),
                 })
                 .collect(),
         };
@@ -311,7 +313,7 @@ fn counter_text(counter: &CounterStatus) -> String {
 }
 
 impl CounterReport<'_> {
-    fn new(counter: &CounterStatus) -> CounterReport<'_> {
+    fn new<'a>(counter: &'a CounterStatus, rule: &Rule) -> CounterReport<'a> {
         CounterReport {
             key: &counter.key,
             limit: counter.limit.amount(),
@@ -321,6 +323,7 @@ impl CounterReport<'_> {
             mode: counter.mode.name(),
             remaining: counter.reading.remaining,
             has_room: counter.has_room(),
+            not_leased: rule.why_not_leased(&counter.limit).map(|reason| reason.to_string()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `tollgate lint`: checks rule files.
 
+mod leases;
 mod suggestions;
 
 use std::fmt::Write as _;
@@ -24,6 +25,9 @@ pub(super) struct Lint {
     /// Write a JSON document
     #[arg(long)]
     json: bool,
+    /// Also list which limits servers may lease from Redis, and why not
+    #[arg(long, conflicts_with = "json")]
+    leases: bool,
     #[command(flatten)]
     rules: RulesArgs,
 }
@@ -70,7 +74,10 @@ impl Lint {
     pub(super) fn run(&self) -> ExitCode {
         let findings = self.check();
         let report = LintReport::new(&findings);
-        let text = if self.json { report.to_json() } else { report.to_text(Palette::of_stdout()) };
+        let mut text = if self.json { report.to_json() } else { report.to_text(Palette::of_stdout()) };
+        if let Some(rules) = findings.rules.as_ref().filter(|_| self.leases) {
+            text += &leases::list(rules);
+        }
         write_output(&text, if report.errors == 0 { 0 } else { EXIT_FAILURE })
     }
 

@@ -41,9 +41,8 @@ pub struct Charge<'a> {
     pub mode: Mode,
     /// The answer if the store is unavailable.
     pub on_failure: OnFailure,
-    /// Only the store itself may answer. Set for budgets and for charges that may be given back: these are never
-    /// cached, leased or approximated.
-    pub strict: bool,
+    /// Who may answer instead of the store.
+    pub shortcuts: Shortcuts,
 }
 
 /// A [`Charge`] that owns its data, for claims that outlive their requests.
@@ -61,8 +60,8 @@ pub struct OwnedCharge {
     pub mode: Mode,
     /// The answer if the store is unavailable.
     pub on_failure: OnFailure,
-    /// Only the store itself may answer.
-    pub strict: bool,
+    /// Who may answer instead of the store.
+    pub shortcuts: Shortcuts,
 }
 
 impl OwnedCharge {
@@ -75,7 +74,7 @@ impl OwnedCharge {
             units: self.units,
             mode: self.mode,
             on_failure: self.on_failure,
-            strict: self.strict,
+            shortcuts: self.shortcuts,
         }
     }
 }
@@ -89,7 +88,7 @@ impl From<&Charge<'_>> for OwnedCharge {
             units: charge.units,
             mode: charge.mode,
             on_failure: charge.on_failure,
-            strict: charge.strict,
+            shortcuts: charge.shortcuts,
         }
     }
 }
@@ -145,6 +144,18 @@ impl Mode {
             Mode::Soft => "soft",
         }
     }
+}
+
+/// The answers that a server may give from its own memory while the store is available.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shortcuts {
+    /// None: only the store answers. For budgets, and for charges that may be given back.
+    None,
+    /// A refusal that the store gave before, until its wait is over.
+    #[default]
+    Refusals,
+    /// As `Refusals`, and units that the server took from the counter ahead of requests.
+    Leases,
 }
 
 /// The answer for a charge while the store is unavailable.

@@ -16,7 +16,7 @@ pub mod settle;
 pub mod time;
 
 pub use algorithm::CounterState;
-pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once, OwnedCharge};
+pub use claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure, Once, OwnedCharge, Shortcuts};
 pub use decision::Verdict;
 pub use key::{Key, OwnedKey, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};

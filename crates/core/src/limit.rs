@@ -153,6 +153,33 @@ impl Limit {
         }
     }
 
+    /// Whether units of the limit may be taken ahead of the requests that spend them, without ever admitting more than
+    /// the limit. A log would count them from the wrong moment, a leaky bucket would reserve departures that pass
+    /// unused, holds belong to their claims, and a budget for a calendar period must not lose units with a server.
+    pub fn is_leasable(&self) -> bool {
+        match self.algorithm {
+            Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } => self.period.calendar.is_none(),
+            Algorithm::Bucket { paced, .. } => !paced,
+            Algorithm::SlidingLog | Algorithm::Concurrency => false,
+        }
+    }
+
+    /// The time in which units are counted together: a sub-window of a sliding window, otherwise the period.
+    pub fn part(&self) -> Span {
+        match self.algorithm {
+            Algorithm::SlidingWindow { sub_windows } => {
+                self.period.tick.span(self.period.ticks / u64::from(sub_windows))
+            }
+            _ => self.period.span(),
+        }
+    }
+
+    /// The end of the aligned [part](Self::part) that contains a moment. Not for calendar periods.
+    pub fn part_end(&self, moment: Timestamp) -> Timestamp {
+        let part = self.part().as_micros();
+        Timestamp::from_micros((moment.as_micros() / part + 1).saturating_mul(part))
+    }
+
     /// The same limit with another amount. A bucket's burst changes in proportion (rounded up). An amount that is too
     /// large to count becomes the maximum.
     #[must_use]

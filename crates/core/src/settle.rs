@@ -40,6 +40,8 @@ pub enum Source {
     /// The store of record.
     #[default]
     Store,
+    /// Units that this server took from the store ahead of requests, or a refusal because it has none.
+    Lease,
     /// A refusal from the deny cache.
     Cache,
     /// This server's own memory, while the store is unavailable; or a counter that keys of a rule share, because the store
@@ -56,6 +58,7 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Source::Store => "store",
+            Source::Lease => "lease",
             Source::Cache => "cache",
             Source::Local => "local",
             Source::Assumed => "assumed",
@@ -254,6 +257,11 @@ impl Reading {
             delay: Span::ZERO,
             source,
         }
+    }
+
+    /// The reading of a charge whose counter was not read, because another charge of the claim is refused.
+    pub fn unread(charge: &Charge<'_>, source: Source) -> Reading {
+        Reading { remaining: charge.limit.quota(), source, ..Self::INITIAL }
     }
 
     /// A refusal that says nothing about the counter except when to retry.

@@ -82,7 +82,7 @@ impl Observer {
         let passed = match source {
             Source::Shed => DecisionOutcome::Shed,
             Source::Assumed => DecisionOutcome::Assumed,
-            Source::Store | Source::Cache | Source::Local => DecisionOutcome::Allow,
+            Source::Store | Source::Lease | Source::Cache | Source::Local => DecisionOutcome::Allow,
         };
         let refused = if self.config.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Deny };
         self.tally.count_throttles((passed, allowed), (refused, denied));

@@ -1,4 +1,4 @@
-//! The complete store of a fleet: Redis, guarded, with a deny cache, driven by its own thread.
+//! The complete store of a fleet: Redis, guarded, with a deny cache and leases, driven by its own thread.
 
 use std::fmt;
 use std::future::Future;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tollgate_core::{Claim, Settlement, Source};
+use tollgate_core::{Claim, Key, Settlement, Source};
 use tollgate_store::sharded::{Failure, TransportStats};
 use tollgate_store::{
-    AgreeFuture, BulletinEntry, BulletinFuture, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ReadyFuture,
-    SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
+    AgreeFuture, BulletinEntry, BulletinFuture, DenyCache, GuardConfig, GuardStatus, Guarded, LeaseConfig, LeaseStatus,
+    Leased, Level, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
 };
 
-use crate::driver::StoreDriver;
+use crate::driver::{LeasedRedis, StoreDriver};
 use crate::{AddressError, RedisConfig, RedisConfigError, RedisStore};
 
 /// Counters that all services with this Redis share, for use in a `Limiter`.
@@ -39,7 +39,7 @@ use crate::{AddressError, RedisConfig, RedisConfigError, RedisStore};
 /// shows the state of Redis.
 #[derive(Debug)]
 pub struct RedisCounters {
-    store: DenyCache<Arc<Guarded<RedisStore>>>,
+    store: Arc<LeasedRedis>,
     /// The index in [`LEVELS`] of the [`Level`] of the last refresh.
     level: AtomicU8,
     /// Stops when this is dropped.
@@ -78,45 +78,56 @@ impl RedisCounters {
     /// # Errors
     /// If a setting is invalid. An unavailable Redis is not an error.
     pub fn new(config: RedisConfig, guard: GuardConfig) -> Result<RedisCounters, OpenError> {
-        RedisCounters::restored(config, guard, None)
+        RedisCounters::restored(config, guard, LeaseConfig::default(), None)
     }
 
-    /// Like [`new`](Self::new), with the state that was [saved](Self::save) before a restart. While Redis is unavailable,
-    /// limits then stay as they were, instead of starting afresh with each restart.
+    /// Like [`new`](Self::new), with the settings of leases, and with the state that was [saved](Self::save) before a
+    /// restart. While Redis is unavailable, limits then stay as they were, instead of starting afresh with each restart.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn restored(
         config: RedisConfig,
         guard: GuardConfig,
+        leases: LeaseConfig,
         saved: Option<&SavedGuard>,
     ) -> Result<RedisCounters, OpenError> {
         let redis = config.build().map_err(OpenError::Config)?;
         let guarded = Arc::new(Guarded::restored(redis, guard, SystemClock::default(), saved));
-        let driver = StoreDriver::start(guarded.clone()).map_err(OpenError::Thread)?;
-        Ok(RedisCounters { store: DenyCache::new(guarded), level: AtomicU8::new(0), _driver: driver })
+        let store = Arc::new(Leased::new(DenyCache::new(guarded), leases));
+        let driver = StoreDriver::start(store.clone()).map_err(OpenError::Thread)?;
+        Ok(RedisCounters { store, level: AtomicU8::new(0), _driver: driver })
     }
 
     /// Waits until Redis answers, but no longer than the timeout. Returns whether it does. Requests that are decided
     /// before follow the policies of their rules.
     pub async fn wait_until_ready(&self, timeout: Duration) -> bool {
-        self.store.inner().inner().wait_until_ready(timeout).await
+        self.guard().inner().wait_until_ready(timeout).await
     }
 
     /// The state of Redis, and the number of claims that passed without it.
     pub fn status(&self) -> GuardStatus {
-        self.store.inner().status()
+        self.guard().status()
+    }
+
+    /// The leased keys, of which the busiest are listed.
+    pub fn leases(&self, hot_keys: usize) -> LeaseStatus {
+        self.store.status(hot_keys)
+    }
+
+    fn guard(&self) -> &Guarded<RedisStore> {
+        self.store.inner().inner()
     }
 
     /// The state to restore after a restart: the number of servers, and what is left of the counters. Worth saving when
     /// the process stops, and from time to time while Redis is unavailable.
     pub fn save(&self) -> SavedGuard {
-        self.store.inner().save()
+        self.guard().save()
     }
 
     /// The traffic to Redis.
     pub fn stats(&self) -> TransportStats {
-        self.store.inner().inner().stats()
+        self.guard().inner().stats()
     }
 }
 
@@ -144,7 +155,7 @@ impl SharedStore for RedisCounters {
     }
 
     fn status(&self) -> SharedStatus {
-        SharedStatus { guard: self.status(), transport: self.stats() }
+        SharedStatus { guard: self.status(), transport: self.stats(), leases: self.leases(0) }
     }
 
     fn refresh(&self) -> SharedStatus {
@@ -162,8 +173,20 @@ impl SharedStore for RedisCounters {
         RedisCounters::save(self)
     }
 
+    fn leases(&self, hot_keys: usize) -> LeaseStatus {
+        RedisCounters::leases(self, hot_keys)
+    }
+
+    fn set_leases(&self, is_enabled: bool) {
+        self.store.set_enabled(is_enabled);
+    }
+
+    fn purge_leases(&self, is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
+        self.store.purge(is_purged)
+    }
+
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {
-        let redis = self.store.inner().inner();
+        let redis = self.guard().inner();
         Box::pin(async move {
             // Other agreed values are signs of a fleet. While it is unknown how it names its counters, a process that starts
             // now would take them for those of an earlier version.
@@ -174,13 +197,13 @@ impl SharedStore for RedisCounters {
     }
 
     fn publish<'a>(&'a self, bulletin: &'a str, entry: BulletinEntry<'a>, timeout: Duration) -> BulletinFuture<'a, ()> {
-        let redis = self.store.inner().inner();
+        let redis = self.guard().inner();
         let BulletinEntry { id, text, is_replaced } = entry;
         Box::pin(within(timeout, redis.publish(bulletin, id, text, is_replaced)))
     }
 
     fn published<'a>(&'a self, bulletin: &'a str, timeout: Duration) -> BulletinFuture<'a, Vec<(String, Vec<u8>)>> {
-        Box::pin(within(timeout, self.store.inner().inner().published(bulletin)))
+        Box::pin(within(timeout, self.guard().inner().published(bulletin)))
     }
 }
 

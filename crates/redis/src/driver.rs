@@ -9,10 +9,14 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-use crate::RedisStore;
-use tollgate_store::Guarded;
+use tollgate_store::{DenyCache, Guarded, Leased};
 
-/// Runs a guarded store in Redis until it is dropped: connections, probes, heartbeats and the outbox.
+use crate::RedisStore;
+
+/// The layers of the store.
+pub(crate) type LeasedRedis = Leased<DenyCache<Arc<Guarded<RedisStore>>>>;
+
+/// Runs a store in Redis until it is dropped: connections, probes, heartbeats, the outbox and leases.
 ///
 /// It is a thread of its own with nothing else to do, so that a busy process does not make Redis look slow.
 #[derive(Debug)]
@@ -23,17 +27,20 @@ pub(crate) struct StoreDriver {
 
 /// The pause before a task that ended unexpectedly is restarted.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The time in which leases are given back when the store is dropped. What is not given back then expires in Redis.
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl StoreDriver {
     /// Starts the thread. Succeeds even if Redis is unavailable.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start(guard: Arc<Guarded<RedisStore>>) -> io::Result<StoreDriver> {
+    pub(crate) fn start(store: Arc<LeasedRedis>) -> io::Result<StoreDriver> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = Builder::new().name("store".to_owned()).spawn(move || {
             runtime.block_on(async {
+                let guard = store.inner().inner().clone();
                 let connections = restarting("connections", || {
                     let guard = guard.clone();
                     async move { guard.inner().run().await }
@@ -42,11 +49,22 @@ impl StoreDriver {
                     let guard = guard.clone();
                     async move { guard.run().await }
                 });
+                let leases = restarting("leases", || {
+                    let store = store.clone();
+                    async move { store.run().await }
+                });
+                let stop = async {
+                    // Also if the sender was dropped.
+                    let _ = stopped.await;
+                    if tokio::time::timeout(STOP_TIMEOUT, store.stop()).await.is_err() {
+                        tracing::warn!("leased units were not given back in time, and expire in Redis");
+                    }
+                };
                 tokio::select! {
                     () = connections => {}
                     () = shards => {}
-                    // Also if the sender was dropped.
-                    _ = stopped => {}
+                    () = leases => {}
+                    () = stop => {}
                 }
             });
         })?;

@@ -34,6 +34,8 @@ pub struct Domain {
     pub match_parents: bool,
     /// The algorithm of limits that name none.
     pub default_algorithm: Counting,
+    /// Whether rules that say nothing about it are leased.
+    pub default_lease: Lease,
     /// Where it was declared.
     pub at: SourceLocation,
 }
@@ -153,6 +155,20 @@ pub struct Terms {
     pub denied_by_label: Option<String>,
     /// What happens to the units when the request has ended.
     pub ending: EndTerms,
+    /// Whether servers may take units ahead of requests.
+    pub lease: Lease,
+}
+
+/// Whether servers may take units of a rule's counters ahead of requests, and decide from what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lease {
+    /// If little depends on it: policy `comfort`, a large quota and a short period.
+    #[default]
+    Auto,
+    /// Wherever the limit allows it.
+    On,
+    /// Never: the store decides every request.
+    Off,
 }
 
 /// What happens to a rule's units when the request has ended.

@@ -130,8 +130,8 @@ impl<'a> Peek<'a> {
     ) {
         let key = Key::new(scope, values);
         let mode: Mode = rule.mode_for(&key);
-        let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
-        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, strict });
+        let (on_failure, shortcuts) = (rule.tiers[tier].on_failure, rule.shortcuts(limit));
+        self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, shortcuts });
         self.rules.push((rule, by));
     }
 }

@@ -45,6 +45,7 @@ impl RequestLimits {
             headers: Headers::Full,
             denied_by_label: None,
             ending: EndTerms::default(),
+            lease: domain.default_lease,
         };
         // Names and values alternate. Which attributes a request has is not known here, so all values are private.
         let private = PrivateValues::ODD;

@@ -3,7 +3,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, OnFailure, ReceiptWish, Request, Timestamp, Value,
+    Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, Mode, OnFailure, ReceiptWish, Request, Shortcuts, Timestamp,
+    Value,
 };
 
 use crate::applied::{AppliedRule, AppliedTerms, MatchedRules};
@@ -279,7 +280,7 @@ impl<'a> RequestResolver<'_, 'a> {
             units,
             mode: Mode::Enforce,
             on_failure,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         });
         let terms = AppliedTerms::Requested(self.matched.limits.len() as u16);
         let (by, mode) = (ResolvedBy::Request, Mode::Enforce);
@@ -324,9 +325,9 @@ impl<'a> RequestResolver<'_, 'a> {
         };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
-        let (on_failure, strict) = (rule.tiers[tier].on_failure, rule.is_strict());
+        let (on_failure, shortcuts) = (rule.tiers[tier].on_failure, rule.shortcuts(limit));
         self.matched.needs_receipt |= rule.needs_receipt(limit);
-        self.claim.charges.push(Charge { key, limit, ask, units, mode, on_failure, strict });
+        self.claim.charges.push(Charge { key, limit, ask, units, mode, on_failure, shortcuts });
         let terms = match by {
             ResolvedBy::Default | ResolvedBy::Tier => AppliedTerms::Tier(tier as u16),
             _ => {

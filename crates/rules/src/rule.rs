@@ -8,7 +8,7 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
 
 use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
-use crate::model::{self, Cap, Cost, EndTerms, Headers, Policy, RuleMode, SourceLocation, Test};
+use crate::model::{self, Cap, Cost, EndTerms, Headers, Lease, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::tenants::Selector;
 use other_scopes::OtherScopes;
@@ -39,6 +39,7 @@ pub struct Rule {
     pub(crate) metadata: Box<[(String, String)]>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) ending: EndTerms,
+    pub(crate) lease: Lease,
     /// The terms of each tier.
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     /// Inline, so that a matching rule needs few memory accesses.
@@ -225,6 +226,7 @@ impl Rule {
             metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
             ending: terms.ending,
+            lease: terms.lease,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters)).collect(),
             is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,
@@ -235,12 +237,6 @@ impl Rule {
             location,
             version: None,
         }
-    }
-
-    /// Whether only the store itself may answer. If units may be given back, a refusal may end before its wait is
-    /// over.
-    pub(crate) fn is_strict(&self) -> bool {
-        self.policy == Policy::Quota || self.ending.settle || self.ending.refund
     }
 
     /// What happens to its units when a request has ended.

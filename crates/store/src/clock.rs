@@ -4,12 +4,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 
 /// A source of time.
 pub trait Clock: Send + Sync {
     /// The current time.
     fn now(&self) -> Timestamp;
+
+    /// The time on a clock that is never set.
+    fn steady(&self) -> Steady;
+}
+
+/// Microseconds on a clock that is never set, since a moment that differs for each clock. For what must not last longer
+/// because somebody sets the wall clock back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Steady(u64);
+
+impl Steady {
+    /// From microseconds.
+    pub const fn from_micros(micros: u64) -> Steady {
+        Steady(micros)
+    }
+
+    /// In microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The moment `span` later.
+    #[must_use]
+    pub const fn after(self, span: Span) -> Steady {
+        Steady(self.0.saturating_add(span.as_micros()))
+    }
+
+    /// The time from `earlier` to this moment, or zero if `earlier` is later.
+    pub const fn since(self, earlier: Steady) -> Span {
+        Span::from_micros(self.0.saturating_sub(earlier.0))
+    }
 }
 
 /// The machine's wall clock, read through its cycle counter.
@@ -95,6 +126,10 @@ impl Clock for SystemClock {
         }
         Timestamp::from_micros(counted.wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
+
+    fn steady(&self) -> Steady {
+        Steady(self.counted())
+    }
 }
 
 impl Stopwatch {
@@ -132,6 +167,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.micros.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Steady {
+        Steady(self.micros.load(Ordering::SeqCst))
     }
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tollgate_core::{Claim, Settlement, Source};
+use tollgate_core::{Claim, Key, Settlement, Source};
 
 use crate::Store;
 use crate::guarded::{GuardStatus, Level, SavedGuard};
+use crate::leased::LeaseStatus;
 use crate::memory::MemoryStore;
 use crate::sharded::TransportStats;
 
@@ -47,6 +48,19 @@ pub trait SharedStore: Debug + Send + Sync {
 
     /// The state to pass to the store after a restart, for the case that the shards are unavailable then.
     fn save(&self) -> SavedGuard;
+
+    /// The leased keys, of which the busiest are listed.
+    fn leases(&self, _hot_keys: usize) -> LeaseStatus {
+        LeaseStatus::default()
+    }
+
+    /// Stops leasing, or begins again. What is held is given back within a moment.
+    fn set_leases(&self, _is_enabled: bool) {}
+
+    /// Drops what is held and known of keys. Returns the number of keys.
+    fn purge_leases(&self, _is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
+        0
+    }
 
     /// The value that all servers of this store have under a name: the proposal, unless another server proposed a
     /// value before. The error says why there is none.
@@ -91,6 +105,8 @@ pub struct SharedStatus {
     pub guard: GuardStatus,
     /// The traffic to the shards.
     pub transport: TransportStats,
+    /// The units that are taken ahead of requests. The list of busy keys is empty.
+    pub leases: LeaseStatus,
 }
 
 impl Counters {

@@ -1,7 +1,7 @@
 //! The deny cache: answers repeated requests of callers that are over their limits, for at most a second.
 //!
 //! A caller that is over its limit and keeps sending requests gets the same answer until its wait is over: there is
-//! no room until then, unless units are given back. Counters to which units may be given back (holds, `strict` charges,
+//! no room until then, unless units are given back. Counters to which units may be given back (holds, charges without shortcuts,
 //! and those from which the store takes units for a moment) are therefore never cached.
 //!
 //! Operators can also give back units and reset counters. This server then drops its cached denials of these
@@ -14,7 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Wait,
+    Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Reading, Replay, Settlement, Shortcuts, Source, Span, Timestamp,
+    Wait,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -114,7 +115,9 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
         for (charge, fingerprint) in claim.charges.iter().zip(self.fingerprints(claim)) {
             let denial = fingerprint.and_then(|fingerprint| self.table(fingerprint).get(fingerprint, charge, now));
             refused |= denial.is_some();
-            settlement.readings.push(denial.map_or_else(|| unknown(charge), |denial| denial.reading(now)));
+            settlement
+                .readings
+                .push(denial.map_or_else(|| Reading::unread(charge, Source::Cache), |denial| denial.reading(now)));
         }
         if refused {
             settlement.at = now;
@@ -283,7 +286,7 @@ fn is_cacheable(charge: &Charge<'_>) -> bool {
     charge.ask == Ask::Exactly
         && charge.mode == Mode::Enforce
         && charge.units > 0
-        && !charge.strict
+        && charge.shortcuts != Shortcuts::None
         && charge.limit.algorithm() != Algorithm::Concurrency
 }
 
@@ -295,17 +298,4 @@ fn makes_room(charge: &Charge<'_>) -> bool {
 /// The properties of a limit that must be unchanged for a denial to be valid.
 fn limit_identity(limit: &Limit) -> (u64, u64) {
     (limit.amount(), limit.quota())
-}
-
-/// The reading of a charge without a cached denial.
-fn unknown(charge: &Charge<'_>) -> Reading {
-    Reading {
-        admits: true,
-        taken: 0,
-        remaining: charge.limit.quota(),
-        wait: Wait::None,
-        reset_after: Span::ZERO,
-        delay: Span::ZERO,
-        source: Source::Cache,
-    }
 }

@@ -14,18 +14,21 @@ pub mod conformance;
 mod counters;
 pub mod deny_cache;
 pub mod guarded;
+mod join;
 pub mod key_privacy;
+pub mod leased;
 pub mod memory;
 mod secret;
 pub mod sharded;
 
-pub use clock::{Clock, ManualClock, Stopwatch, StopwatchMark, SystemClock};
+pub use clock::{Clock, ManualClock, Steady, Stopwatch, StopwatchMark, SystemClock};
 pub use counters::{
     AgreeFuture, BulletinEntry, BulletinFuture, Counters, ReadyFuture, SettleFuture, SharedStatus, SharedStore,
 };
 pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
 pub use key_privacy::{KeyPrivacy, NameForm, PrivacySetting};
+pub use leased::{LeaseConfig, LeaseCounts, LeaseStatus, Leased};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
 
 /// Settles claims.

@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Descriptor, Limit, Mode, OnFailure, Reading, Settlement, Source, Span, Timestamp,
-    Wait,
+    Algorithm, Ask, Charge, Claim, Descriptor, Limit, Mode, OnFailure, Reading, Settlement, Shortcuts, Source, Span,
+    Timestamp, Wait,
 };
 use tollgate_rules::{LimitArena, Peek, RequestError, Rule};
 use tollgate_store::Store;
@@ -131,7 +131,7 @@ fn adjustment_claim<'a>(
         }
         let (ask, units, mode) = adjustment.ask();
         // Only the store can apply it, whatever the rule's failure policy is.
-        charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, strict: true, ..charge });
+        charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, shortcuts: Shortcuts::None, ..charge });
         changed.push(rule);
     }
     (Claim { charges, ..peek.claim }, changed, left_out)

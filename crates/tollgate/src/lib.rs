@@ -52,7 +52,9 @@ pub use tollgate_rules::{
 };
 pub use tollgate_store::key_privacy::{KeyPrivacy, PrivacySetting, SecretError};
 pub use tollgate_store::{Circuit, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};
-pub use tollgate_store::{Clock, Counters, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Store, SystemClock};
+pub use tollgate_store::{
+    Clock, Counters, ManualClock, MemoryConfig, MemoryStats, MemoryStore, Steady, Store, SystemClock,
+};
 
 pub use witness::{CheckTiming, DecisionEvent, LimitEvent, Witness};
 

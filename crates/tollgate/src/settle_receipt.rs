@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, EXACT, Key, Limit, Mode, Reading, Replay, Settlement, Source, Span, key::OwnedValue,
+    Ask, Charge, Claim, EXACT, Key, Limit, Mode, Reading, Replay, Settlement, Shortcuts, Source, Span, key::OwnedValue,
 };
 use tollgate_rules::{Rule, RuleCounters, Ruleset};
 use tollgate_store::Store;
@@ -187,7 +187,7 @@ impl TakenCharge {
         };
         let RuleCounters { limit, on_failure, .. } = counters;
         let (key, on_failure) = (self.key(counters), *on_failure);
-        Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, strict: true }, change))
+        Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, shortcuts: Shortcuts::None }, change))
     }
 
     fn counters<'r>(&self, rules: &'r Ruleset) -> Option<RuleCounters<'r>> {

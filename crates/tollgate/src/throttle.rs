@@ -7,8 +7,8 @@ use std::sync::Arc;
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Key, Limit, LimitError, Mode, OnFailure, Period, Reading, Scope, Settlement, Source,
-    Span, Value,
+    Algorithm, Ask, Charge, Claim, Key, Limit, LimitError, Mode, OnFailure, Period, Reading, Scope, Settlement,
+    Shortcuts, Source, Span, Value,
 };
 use tollgate_store::Store;
 
@@ -164,7 +164,7 @@ impl CachedLimit {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Local,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         Claim { id: ids::next(), charges: smallvec![charge], once: None, timeout: None }
     }

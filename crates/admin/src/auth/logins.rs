@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use tollgate::{Clock, Limiter, MemoryConfig, MemoryStore, Ruleset, Span, Throttle, Throttler, Timestamp, poll_once};
+use tollgate::{
+    Clock, Limiter, MemoryConfig, MemoryStore, Ruleset, Span, Steady, Throttle, Throttler, Timestamp, poll_once,
+};
 
 use crate::store_of_record::ControlPlane;
 
@@ -32,6 +34,10 @@ const IPV6_NETWORK_BYTES: usize = 8;
 impl Clock for ControlClock {
     fn now(&self) -> Timestamp {
         self.0.now()
+    }
+
+    fn steady(&self) -> Steady {
+        Steady::from_micros(self.now().as_micros())
     }
 }
 

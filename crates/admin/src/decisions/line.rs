@@ -191,7 +191,8 @@ impl LineLimit {
 }
 
 const MODES: [Mode; 4] = [Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
-const SOURCES: [Source; 5] = [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
+const SOURCES: [Source; 6] =
+    [Source::Store, Source::Lease, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
 const BLOCKED: [BlockAction; 3] = [BlockAction::Forbidden, BlockAction::TooMany, BlockAction::Marked];
 const RESOLVED: [ResolvedBy; 7] = [
     ResolvedBy::Default,

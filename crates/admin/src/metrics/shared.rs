@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use tollgate_observe::DecisionOutcome;
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
 
-use tollgate_store::SharedStatus;
+use tollgate_store::{LeaseCounts, LeaseStatus, SharedStatus};
 use tollgate_telemetry::metrics::MetricSource;
 use tollgate_telemetry::metrics::encode::{count, counter, family, gauge};
 
@@ -52,7 +52,7 @@ fn in_memory(sources: &ScrapeSources) -> GuardStatus {
 /// All families.
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
-    SharedStatus { guard, transport }: &SharedStatus,
+    SharedStatus { guard, transport, leases }: &SharedStatus,
 ) -> Result<(), Error> {
     failures(encoder, ["store_errors", "failopen", "circuit_state"], guard)?;
     gauge(encoder, "store_level", &level(guard.level))?;
@@ -66,7 +66,29 @@ pub(super) fn encode(
     counter(encoder, "store_batches", transport.batches)?;
     counter(encoder, "store_connections_lost", transport.lost)?;
     counter(encoder, "store_unsound_values", transport.unsound)?;
-    by_reason(family(encoder, "store_resent")?, &transport.resent)
+    by_reason(family(encoder, "store_resent")?, &transport.resent)?;
+    lease_families(encoder, leases)
+}
+
+fn lease_families(encoder: &mut DescriptorEncoder, leases: &LeaseStatus) -> Result<(), Error> {
+    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, refused, misses, ahead, back } =
+        leases.counts;
+    gauge(encoder, "lease_keys", &leases.keys)?;
+    gauge(encoder, "lease_units_held", &leases.held)?;
+    let units = [
+        ("taken", taken),
+        ("spent", spent),
+        ("returned", returned),
+        ("expired", expired + lost),
+        ("unanswered", unanswered),
+        ("impossible", impossible),
+    ];
+    let mut series = family(encoder, "lease_units")?;
+    units.iter().try_for_each(|(kind, units)| count(&mut series, &[("kind", kind)], *units))?;
+    let mut series = family(encoder, "lease_calls")?;
+    let calls = [("miss", misses), ("ahead", ahead), ("back", back)];
+    calls.iter().try_for_each(|(kind, calls)| count(&mut series, &[("kind", kind)], *calls))?;
+    counter(encoder, "lease_refusals", refused)
 }
 
 fn failures(encoder: &mut DescriptorEncoder, names: [&str; 3], guard: &GuardStatus) -> Result<(), Error> {

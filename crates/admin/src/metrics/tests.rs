@@ -145,7 +145,7 @@ fn of_a_shared_store() -> Arc<Metrics> {
     };
     let transport =
         TransportStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
-    held.set_status(SharedStatus { guard, transport });
+    held.set_status(SharedStatus { guard, transport, ..SharedStatus::default() });
     let metrics = Metrics::new();
     let limiter = Arc::new(Limiter::new(rules(), Counters::Shared(held)));
     register(&metrics, sources(limiter, Arc::default()));

@@ -76,7 +76,7 @@ impl DecisionEntry {
         let reason = match self.source {
             Source::Assumed => "the store could not answer",
             Source::Shed => "too many checks were in flight to ask the store",
-            Source::Store | Source::Cache | Source::Local => return self.by_limit(text, ": ", limit),
+            Source::Store | Source::Lease | Source::Cache | Source::Local => return self.by_limit(text, ": ", limit),
         };
         add(text, format_args!(": {reason}, and {} ({}) refuses then", limit.rule, limit.allows()));
     }
@@ -166,7 +166,7 @@ impl DecisionEntry {
         text.push_str(match self.source {
             Source::Cache => " (from the deny cache)",
             Source::Local => " (counted by this server alone while the store was unavailable or full)",
-            Source::Store | Source::Assumed | Source::Shed => "",
+            Source::Store | Source::Lease | Source::Assumed | Source::Shed => "",
         });
     }
 }

@@ -145,7 +145,7 @@ impl TallyRow {
             }
         } else {
             numbers.add(CountKind::Over.number(), units);
-            if reading.source == Source::Cache {
+            if matches!(reading.source, Source::Cache | Source::Lease) {
                 numbers.add(CountKind::OverFromCache.number(), units);
             }
             match limit.charge.mode {

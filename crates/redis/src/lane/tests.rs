@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Span, Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Shortcuts, Span, Timestamp,
+    Value,
 };
 
 use super::*;
@@ -22,7 +23,7 @@ fn claim(slot: u16, bytes: usize) -> (QueuedClaim, oneshot::Receiver<ClaimAnswer
         units: 1,
         mode: Mode::Enforce,
         on_failure: OnFailure::Deny,
-        strict: false,
+        shortcuts: Shortcuts::Refusals,
     };
     let claim = Claim { id: ClaimId(1), charges: smallvec![charge], once: None, timeout: None };
     let packet = Packet::new(&claim, OnceRecord::Whole, &Names::new("tg:"), Timestamp::from_secs(1));

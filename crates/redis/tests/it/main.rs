@@ -24,8 +24,8 @@ use smallvec::smallvec;
 use tokio::task::JoinHandle;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
-    Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Shortcuts,
+    Span, Value,
 };
 use tollgate_redis::{RedisConfig, RedisStore};
 use tollgate_store::sharded::{Failure, OnceRecord, Sharded};
@@ -101,7 +101,7 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         Claim { id: ClaimId(1), charges: smallvec![charge], once: None, timeout: None }
     }

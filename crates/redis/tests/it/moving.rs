@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement,
-    Source, Span, Value,
+    Shortcuts, Source, Span, Value,
 };
 use tollgate_redis::RedisStore;
 use tollgate_store::sharded::Sharded;
@@ -64,7 +64,7 @@ impl Limits {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Local,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let (caller, path) = (Value::Text(caller), Value::Text(path));
         let once = once.map(|name| Once {

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement,
+    Shortcuts, Span, Timestamp, Value,
 };
 use tollgate_store::sharded::{OnceRecord, Sharded};
 use tollgate_testing::Redis;
@@ -30,7 +30,7 @@ async fn settle(running: &RunningStore, limits: usize, ask: Ask, kind: &str, nam
         units: 1,
         mode: Mode::Enforce,
         on_failure: OnFailure::Deny,
-        strict: true,
+        shortcuts: Shortcuts::None,
     };
     let records = Scope::for_records("shop", kind, Home::Caller(0));
     let key = Key::new(&records, [Value::Text(CALLER)].into_iter().chain(name.iter().copied()).collect());

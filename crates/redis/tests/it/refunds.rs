@@ -7,8 +7,8 @@ use smallvec::smallvec;
 use tokio::task::JoinSet;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Scope, Source, Span,
-    Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Scope, Shortcuts,
+    Source, Span, Value,
 };
 use tollgate_redis::RedisStore;
 use tollgate_store::{GuardConfig, Guarded, MemoryConfig, Store};
@@ -47,7 +47,7 @@ impl Limits {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: true,
+            shortcuts: Shortcuts::None,
         };
         let caller = Value::Text(caller);
         let charges =

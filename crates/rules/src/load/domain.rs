@@ -7,9 +7,9 @@ use crate::load::keys;
 use crate::load::overlay::Overlay;
 use crate::load::partitions;
 use crate::load::reader::{Fields, FileReader};
-use crate::load::terms::ALGORITHMS;
+use crate::load::terms::{ALGORITHMS, LEASES};
 use crate::load::{rules_form, tree_form};
-use crate::model::{Counting, Domain, Node, Rule, SourceLocation, Tier};
+use crate::model::{Counting, Domain, Lease, Node, Rule, SourceLocation, Tier};
 use crate::private::PrivateAttributes;
 use crate::problem::{Problems, TextFault, choose, quoted};
 use crate::yaml::{Yaml, YamlEntry};
@@ -27,6 +27,7 @@ pub(super) struct DomainSettings {
     pub(super) tiers: Vec<Tier>,
     pub(super) default_tier: usize,
     pub(super) default_algorithm: Counting,
+    pub(super) default_lease: Lease,
     entity: Option<String>,
     entity_at: Option<SourceLocation>,
     private: PrivateAttributes,
@@ -97,6 +98,7 @@ pub(super) fn read(
         tree,
         match_parents: settings.match_parents,
         default_algorithm: settings.default_algorithm,
+        default_lease: settings.default_lease,
         at: first.at.clone(),
     };
     if let Some((name, at)) = &settings.default_rule {
@@ -112,7 +114,7 @@ pub(super) fn read(
 impl DomainSettings {
     fn read(documents: &[DomainDocument<'_>], problems: &mut Problems) -> DomainSettings {
         let mut setting = |key: &str| -> Option<(&Yaml, &DomainDocument<'_>)> { sole(documents, key, problems) };
-        let [entity, private, tiers, default_tier, tier_from, default_rule, default_algorithm, match_parents] = [
+        let [entity, private, tiers, default_tier, tier_from, default_rule, default_algorithm, lease, match_parents] = [
             setting("entity"),
             setting("private"),
             setting("tiers"),
@@ -120,6 +122,7 @@ impl DomainSettings {
             setting("tier_from"),
             setting("default_rule"),
             setting("default_algorithm"),
+            setting("lease"),
             setting("match_parents"),
         ];
         let tiers = tiers
@@ -143,6 +146,9 @@ impl DomainSettings {
             default_algorithm: default_algorithm
                 .and_then(|(value, document)| document.reader(problems).word(value, "default_algorithm", ALGORITHMS))
                 .unwrap_or(Counting::SlidingWindow),
+            default_lease: lease
+                .and_then(|(value, document)| document.reader(problems).word(value, "lease", LEASES))
+                .unwrap_or_default(),
             match_parents: match_parents
                 .and_then(|(value, document)| document.reader(problems).boolean(value, "match_parents"))
                 .unwrap_or(false),

@@ -27,6 +27,7 @@ pub(super) static DOMAIN: Section = Section {
         "tier_from",
         "default_rule",
         "default_algorithm",
+        "lease",
         "match_parents",
         "rules",
         "descriptors",
@@ -55,6 +56,7 @@ const TERMS: &[&str] = &[
     "refund",
     "reserve_max",
     "hold",
+    "lease",
 ];
 
 pub(super) static RULE: Section = Section {

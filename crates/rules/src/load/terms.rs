@@ -3,10 +3,11 @@
 use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 
 use crate::address::IPV6_PREFIX;
+use crate::lease;
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::DomainSettings;
 use crate::load::reader::{Fields, FileReader};
-use crate::model::{Cap, Counting, EndTerms, Headers, Policy, RuleMode, Terms, Tier};
+use crate::model::{Cap, Counting, EndTerms, Headers, Lease, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
 
 pub(crate) const ALGORITHMS: &[(&str, Counting)] = &[
@@ -32,6 +33,8 @@ const HEADERS: &[(&str, Headers)] =
 
 /// The maximum time to wait for the end of a request.
 const MAX_HOLD: Span = Span::from_secs(7 * 86_400);
+
+pub(crate) const LEASES: &[(&str, Lease)] = &[("auto", Lease::Auto), ("on", Lease::On), ("off", Lease::Off)];
 
 const REFUNDS: &[(&str, bool)] = &[("on_failure", true), ("never", false)];
 
@@ -59,6 +62,7 @@ pub(super) struct LimitKeys {
     settle: Option<WithLine<bool>>,
     refund: Option<WithLine<bool>>,
     reserve_max: Option<WithLine<u16>>,
+    lease: Option<WithLine<Lease>>,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -107,6 +111,7 @@ impl LimitKeys {
                 let text = reader.text(value, "reserve_max")?;
                 reader.sound(value.line, "reserve_max", limit_text::percent(text))
             }),
+            lease: with_line(fields, "lease", |value| reader.word(value, "lease", LEASES)),
             policy: fields.get("policy").and_then(|value| reader.word(value, "policy", POLICIES)),
             on_failure: fields.get("on_failure").and_then(|value| reader.word(value, "on_failure", FAILURES)),
             mode: mode(reader, fields),
@@ -137,6 +142,9 @@ impl LimitKeys {
         let calendar =
             quotas.any(|text| matches!(text, LimitText::Rate { period, .. } if period.as_calendar().is_some()));
         let policy = self.policy.unwrap_or(if calendar { Policy::Quota } else { Policy::Comfort });
+        if !self.lease_is_possible(policy, &caps, reader) {
+            return None;
+        }
         Some(Terms {
             caps: quotas.by_tier.iter().map(|text| text.and_then(|text| caps.get(text).cloned().flatten())).collect(),
             mode: self.mode,
@@ -150,6 +158,7 @@ impl LimitKeys {
             ipv6_prefix_given: self.ipv6_prefix.is_some(),
             headers: self.headers,
             ending: self.ending(),
+            lease: self.lease.map_or(settings.default_lease, |given| given.value),
             denied_by_label: self.denied_by_label,
         })
     }
@@ -172,6 +181,21 @@ impl LimitKeys {
             "`hold` is shorter than a millisecond, or longer than a week",
             "write for instance `hold: 60s`",
         );
+        false
+    }
+
+    /// Whether `lease: on` is possible with every limit. The first one with which it is not is reported.
+    fn lease_is_possible(&self, policy: Policy, caps: &[Option<Cap>], reader: &mut FileReader<'_>) -> bool {
+        let Some(given) = self.lease.filter(|given| given.value == Lease::On) else { return true };
+        let ends = self.settles() || self.refunds();
+        let limits = caps.iter().flatten().filter_map(|cap| match cap {
+            Cap::Limit(limit) => Some(limit),
+            Cap::Unlimited => None,
+        });
+        let Some(reason) = limits.filter_map(|limit| lease::impossible(policy, ends, limit)).next() else {
+            return true;
+        };
+        reader.error(given.line, format!("`lease: on` is not possible: {reason}"), reason.remedy());
         false
     }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate::KeyPrivacy;
+use tollgate::{KeyPrivacy, Span};
 use tollgate_redis::{ClientCert, Password, RedisConfig, RedisCounters};
-use tollgate_store::{GuardConfig, SavedGuard};
+use tollgate_store::{GuardConfig, LeaseConfig, SavedGuard};
 
 use super::store::read;
-use crate::config::{PasswordSource, RedisSettings};
+use crate::config::{LeaseSettings, PasswordSource, RedisSettings};
 
 /// # Errors
 /// If the settings can't be used. A Redis that is unavailable is not an error.
@@ -18,7 +18,7 @@ pub(super) fn open(
     saved: Option<&SavedGuard>,
 ) -> Result<RedisCounters, String> {
     let config = RedisConfig { key_privacy: privacy.clone(), ..config(settings)? };
-    let counters = RedisCounters::restored(config, guard(settings), saved);
+    let counters = RedisCounters::restored(config, guard(settings), leases(settings), saved);
     counters.map_err(|error| format!("the settings of Redis are invalid: {error}"))
 }
 
@@ -54,6 +54,12 @@ fn guard(settings: &RedisSettings) -> GuardConfig {
         replicas: settings.replicas,
         local_keys: settings.local_keys,
     }
+}
+
+fn leases(settings: &RedisSettings) -> LeaseConfig {
+    let LeaseSettings { is_enabled, time, keys } = settings.leases;
+    let time = Span::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    LeaseConfig { is_enabled, time, keys }
 }
 
 /// The password in a file, without a newline at its end.

@@ -135,6 +135,7 @@ mod tests {
             last_resort: None,
             replicas: 1,
             local_keys: 1,
+            leases: crate::config::LeaseSettings { is_enabled: true, time: std::time::Duration::from_secs(5), keys: 1 },
         };
         let error = open_redis(&settings, &Arc::default(), None).unwrap_err();
         assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");

@@ -47,9 +47,9 @@ use settings::{
     IdempotencySettings, Percent, RespSettings, ResponseHeaders,
 };
 pub use settings::{
-    ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, ListenSettings, LogFormat,
-    ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings, ServerSettings,
-    StoreSettings, TlsSettings, WorkerSettings,
+    ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, LeaseSettings, ListenSettings,
+    LogFormat, ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings,
+    ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
 };
 
 /// The settings at the start.

@@ -210,6 +210,19 @@ pub struct RedisSettings {
     pub replicas: u64,
     /// The maximum number of counters in this server's memory during an outage.
     pub local_keys: usize,
+    /// Units that are taken ahead of requests.
+    pub leases: LeaseSettings,
+}
+
+/// Units that are taken from Redis ahead of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// Whether any are.
+    pub is_enabled: bool,
+    /// The longest time for which they are taken.
+    pub time: Duration,
+    /// The maximum number of keys.
+    pub keys: usize,
 }
 
 /// Authentication with Redis.

@@ -6,8 +6,8 @@ use tollgate_redis_address::{Address, Password};
 use tollgate_rules::problem::{TextFault, quoted};
 
 use super::read::{SettingsReader, mismatch};
-use super::settings::{ClientCertificate, PasswordSource, RedisAccess, RedisSettings, StoreSettings};
-use super::table::SettingKind;
+use super::settings::{ClientCertificate, LeaseSettings, PasswordSource, RedisAccess, RedisSettings, StoreSettings};
+use super::table::{LEASES, SettingKind};
 use super::text;
 
 impl SettingsReader<'_> {
@@ -26,6 +26,8 @@ impl SettingsReader<'_> {
         });
         let replicas = self.count("replicas");
         let local_keys = self.count("local_keys");
+        let is_leasing = self.word("leases", LEASES, &[true, false]);
+        let (lease_time, lease_keys) = (self.time("lease_time"), self.count("lease_keys"));
         let (address, access) = (address?, access?);
         if !self.is_consistent(address.as_ref(), &access) {
             return None;
@@ -41,6 +43,7 @@ impl SettingsReader<'_> {
             last_resort: last_resort?,
             replicas: replicas?,
             local_keys: local_keys?,
+            leases: LeaseSettings { is_enabled: is_leasing?, time: lease_time?, keys: lease_keys? },
         })))
     }
 

@@ -119,6 +119,8 @@ pub(super) const DIALECTS: &[&str] =
 pub(super) const GRPC_RESPONSES: &[&str] = &["full", "status"];
 /// The forms in which values of a key are shown.
 pub(super) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
+/// The values of `leases`.
+pub(super) const LEASES: &[&str] = &["auto", "off"];
 /// The formats of log lines.
 pub(super) const LOG_FORMATS: &[&str] = &["text", "json"];
 /// Spellings of paths and methods.

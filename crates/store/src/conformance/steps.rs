@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Settlement, Shortcuts,
+    Span, Timestamp, Value,
 };
 
 use super::block_on;
@@ -105,7 +105,15 @@ pub fn settle(
             (_, ago) => Ask::Return { taken_at: moments[moments.len().saturating_sub(ago + 1)] },
         };
         let key = Key::new(scope, values);
-        Charge { key, limit, ask, units: asks.units, mode: asks.mode, on_failure: OnFailure::Deny, strict: false }
+        Charge {
+            key,
+            limit,
+            ask,
+            units: asks.units,
+            mode: asks.mode,
+            on_failure: OnFailure::Deny,
+            shortcuts: Shortcuts::Refusals,
+        }
     };
     let once = step.once.map(|(name, body, keep)| Once {
         key: Key::new(names, smallvec![Value::Text(VALUES[name])]),

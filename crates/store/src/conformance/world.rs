@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Shortcuts,
+    Span, Timestamp, Value,
 };
 
 use super::{Subject, block_on};
@@ -47,7 +47,7 @@ impl TestCounter {
             units,
             mode,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         }
     }
 

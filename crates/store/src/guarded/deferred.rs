@@ -2,8 +2,8 @@
 
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, OwnedCharge, OwnedKey, Settlement, Span,
-    Timestamp,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, OwnedCharge, OwnedKey, Settlement,
+    Shortcuts, Span, Timestamp,
 };
 
 use crate::sharded::OnceRecord;
@@ -268,7 +268,7 @@ fn owned_charge(key: OwnedKey, limit: &Limit, ask: Ask, units: u64) -> OwnedChar
         units,
         mode: Mode::Enforce,
         on_failure: OnFailure::Deny,
-        strict: false,
+        shortcuts: Shortcuts::Refusals,
     }
 }
 

@@ -9,9 +9,9 @@ use tollgate_core::{Key, Settlement, Span, Timestamp};
 use super::Guarded;
 use super::breaker::{Breaker, jittered};
 use super::deferred::DeferredClaim;
-use super::join::join_all;
 use super::status::{Circuit, GuardStatus, Level, ShardStatus};
 use crate::clock::Clock;
+use crate::join::join_all;
 use crate::sharded::{HEARTBEAT, ShardId, Sharded};
 
 /// The interval at which shards are probed and the outbox is sent.

@@ -8,7 +8,6 @@
 
 mod breaker;
 mod deferred;
-mod join;
 mod last_resort;
 mod local;
 mod maintenance;

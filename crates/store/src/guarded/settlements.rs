@@ -26,12 +26,12 @@ use tollgate_core::{Ask, Charge, Claim, Once, Reading, Replay, Settlement, Sourc
 
 use super::Guarded;
 use super::deferred::{self, DeferredClaim};
-use super::join::join_all;
 use super::local::Recorded;
 use super::outbox::PushOutcome;
 use super::policy::{self, Charges};
 use super::split::ClaimLocations;
 use crate::clock::Clock;
+use crate::join::join_all;
 use crate::sharded::{Failure, Location, OnceRecord, Sharded};
 
 /// The part of a settlement that belongs to one location.

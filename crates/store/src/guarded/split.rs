@@ -15,11 +15,11 @@ use tollgate_core::{Ask, Claim, Key, Mode, Once, Reading, Replay, Settlement, Sp
 
 use super::Guarded;
 use super::deferred::{DeferredClaim, DeferredVerdict};
-use super::join::join_all;
 use super::local::Recorded;
 use super::policy::{self, Charges, UnansweredCharges, Unavailable};
 use super::status::UnavailableReason;
 use crate::clock::Clock;
+use crate::join::join_all;
 use crate::sharded::{Failure, Location, OnceRecord, Sharded};
 
 /// The locations of a claim's keys.

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Replay, Scope,
-    Settlement, Span, Timestamp, Value,
+    Settlement, Shortcuts, Span, Timestamp, Value,
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
@@ -41,7 +41,7 @@ impl Full {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let once = once.map(|name| Once { key: key(Value::Text(name)), body: 0, terms: 0, keep: Span::from_secs(60) });
         block_on(self.store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, timeout: None }))

@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement,
-    Source, Span, Timestamp, Value, Verdict, Wait,
+    Shortcuts, Source, Span, Timestamp, Value, Verdict, Wait,
 };
 use tollgate_store::conformance::{Subject, block_on, reference::Reference};
 use tollgate_store::deny_cache::MAX_DENIALS;
@@ -86,7 +86,7 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         }
     }
 }
@@ -220,7 +220,7 @@ fn what_may_be_given_back_and_what_is_no_refusal_is_not_remembered() {
         charge
     };
     for charge in [
-        other(|charge| charge.strict = true),
+        other(|charge| charge.shortcuts = Shortcuts::None),
         other(|charge| charge.mode = Mode::AnyOf),
         other(|charge| charge.mode = Mode::Shadow),
         // It never fits, so there is no wait.

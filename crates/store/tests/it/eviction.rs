@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Source,
-    Span, Timestamp, Value, Wait,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Shortcuts,
+    Source, Span, Timestamp, Value, Wait,
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
@@ -52,7 +52,15 @@ impl Rule {
 
     fn charge<'a>(&'a self, caller: &'a str, ask: Ask, units: u64) -> Charge<'a> {
         let (key, mode) = (Key::new(&self.scope, smallvec![Value::Text(caller)]), Mode::Enforce);
-        Charge { key, limit: &self.limit, ask, units, mode, on_failure: self.on_failure, strict: false }
+        Charge {
+            key,
+            limit: &self.limit,
+            ask,
+            units,
+            mode,
+            on_failure: self.on_failure,
+            shortcuts: Shortcuts::Refusals,
+        }
     }
 
     fn take(&self, store: &impl Store, caller: &str, units: u64) -> Reading {

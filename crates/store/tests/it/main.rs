@@ -8,5 +8,6 @@ mod deny_cache;
 mod differential;
 mod eviction;
 mod guarded;
+mod leased;
 mod memory;
 mod snapshot;

@@ -7,8 +7,8 @@ use std::thread;
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Shortcuts,
+    Span, Timestamp, Value,
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
@@ -36,7 +36,7 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         }
     }
 

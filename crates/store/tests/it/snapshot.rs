@@ -8,7 +8,7 @@ use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Replay, Scope,
-    Settlement, Span, Timestamp, Value,
+    Settlement, Shortcuts, Span, Timestamp, Value,
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::conformance::steps::{START, names, rules, settle, steps};
@@ -75,7 +75,7 @@ impl Rule {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let once = once.map(|name| Once { key: key(name), body: 7, terms: 9, keep: Span::from_secs(60) });
         block_on(store.settle(&Claim { id: ClaimId(1), charges: smallvec![charge], once, timeout: None }))
@@ -248,7 +248,7 @@ fn long_logs_and_holds_come_back_whole() {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let charges = rules.iter().map(|(scope, limit)| charge((scope, limit))).collect();
         block_on(store.settle(&Claim { id: ClaimId(u128::from(id) << 60), charges, once: None, timeout: None }))

@@ -123,6 +123,7 @@ impl WireFamilies {
         let decisions = |outcome, source| self.decisions.get_or_create_owned(&DecisionLabels { wire, outcome, source });
         let by_source = |outcome| SourceCounters {
             store: decisions(outcome, "store"),
+            lease: decisions(outcome, "lease"),
             cache: decisions(outcome, "cache"),
             local: decisions(outcome, "local"),
             assumed: decisions(outcome, "assumed"),

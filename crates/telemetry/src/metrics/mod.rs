@@ -89,6 +89,7 @@ pub struct WireMetrics {
 #[derive(Clone, Debug)]
 struct SourceCounters {
     store: Counter,
+    lease: Counter,
     cache: Counter,
     local: Counter,
     assumed: Counter,
@@ -277,6 +278,7 @@ impl WireMetrics {
         let counters = if allowed { &self.allowed } else { &self.denied };
         match source {
             Source::Store => &counters.store,
+            Source::Lease => &counters.lease,
             Source::Cache => &counters.cache,
             Source::Local => &counters.local,
             Source::Assumed => &counters.assumed,

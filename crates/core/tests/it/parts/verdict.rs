@@ -4,7 +4,7 @@ use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Replay, Scope, Settlement,
-    Source, Span, Timestamp, Verdict, Wait,
+    Shortcuts, Source, Span, Timestamp, Verdict, Wait,
 };
 
 const ROOM: Wait = Wait::None;
@@ -57,7 +57,7 @@ fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
         units: 1,
         mode,
         on_failure: OnFailure::Deny,
-        strict: false,
+        shortcuts: Shortcuts::Refusals,
     };
     let reading = |&(_, _, wait, remaining): &(Ask, Mode, Wait, u64)| Reading {
         admits: wait == ROOM,

@@ -7,8 +7,8 @@ use smallvec::smallvec;
 use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, CounterState, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span,
-    StateSlot, Timestamp, settle,
+    Algorithm, Ask, Charge, Claim, ClaimId, CounterState, Key, Limit, Mode, OnFailure, Period, Scope, Settlement,
+    Shortcuts, Span, StateSlot, Timestamp, settle,
 };
 
 /// A moment at which no window of the tests begins, inside a tick of every size.
@@ -46,7 +46,7 @@ impl World {
             units: asks.units,
             mode: asks.mode,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let claim = Claim { id: ClaimId(id), charges: asks.iter().map(charge).collect(), once: None, timeout: None };
         let keys: Vec<usize> = asks.iter().map(|asks| asks.key).collect();

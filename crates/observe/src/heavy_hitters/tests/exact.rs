@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 use tollgate::{Algorithm, Charge, Limit, Mode, Span};
 use tollgate_core::key::{Home, Scope};
-use tollgate_core::{OnFailure, Period};
+use tollgate_core::{OnFailure, Period, Shortcuts};
 
 use super::super::*;
 
@@ -80,7 +80,7 @@ impl Traced {
             units: 1,
             mode: Mode::Enforce,
             on_failure: OnFailure::Allow,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let hash = charge.key.hash(self.heavy_hitters.secret, charge.key.partition(self.heavy_hitters.secret));
         let over = u64::from(refused);
@@ -229,7 +229,15 @@ fn threads_lose_nothing() {
                 for number in 0..60_000u64 {
                     let key = Key::new(&traced.scopes[0], smallvec![Value::Text(&traced.names[number as usize % 10])]);
                     let (ask, mode, on_failure) = (Ask::Exactly, Mode::Enforce, OnFailure::Allow);
-                    let charge = Charge { key, limit: &traced.limit, ask, units: 1, mode, on_failure, strict: false };
+                    let charge = Charge {
+                        key,
+                        limit: &traced.limit,
+                        ask,
+                        units: 1,
+                        mode,
+                        on_failure,
+                        shortcuts: Shortcuts::Refusals,
+                    };
                     let hash = charge.key.hash(heavy_hitters.secret, charge.key.partition(heavy_hitters.secret));
                     let observation = Observation {
                         charge: &charge,

@@ -4,7 +4,8 @@ use fastrand::Rng;
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Span, Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Shortcuts, Span, Timestamp,
+    Value,
 };
 use tollgate_testing::Redis;
 
@@ -44,7 +45,7 @@ impl Counter {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         Claim { id: ClaimId(1), charges: smallvec![charge], once: None, timeout: None }
     }

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Span, Timestamp,
-    Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Scope, Settlement, Shortcuts, Span,
+    Timestamp, Value,
 };
 use tollgate_testing::{Redis, eventually};
 
@@ -34,7 +34,7 @@ impl Endpoints {
             units,
             mode: Mode::Enforce,
             on_failure: OnFailure::Deny,
-            strict: false,
+            shortcuts: Shortcuts::Refusals,
         };
         let charges = self.scopes.iter().map(charge).collect();
         Claim { id: ClaimId(1), charges, once: None, timeout: None }

@@ -5,7 +5,8 @@ use smallvec::smallvec;
 use tollgate_core::calendar::{Calendar, CalendarUnit};
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Span, Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Scope, Shortcuts, Span,
+    Timestamp, Value,
 };
 
 /// A history: rules whose quotas change, and a clock that moves.
@@ -215,7 +216,7 @@ impl RandomClaim {
                 units: asks.units,
                 mode: asks.mode,
                 on_failure: OnFailure::Deny,
-                strict: false,
+                shortcuts: Shortcuts::Refusals,
             }
         };
         let once = self.once.map(|RandomOnce { name, body, terms, keep }| Once {

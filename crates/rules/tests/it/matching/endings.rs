@@ -1,6 +1,6 @@
 //! The settlement of a request that has ended, and the keys of records.
 
-use tollgate_core::{Ask, ClaimId, Descriptor, ReceiptWish, Request, Span, Timestamp};
+use tollgate_core::{Ask, ClaimId, Descriptor, ReceiptWish, Request, Shortcuts, Span, Timestamp};
 use tollgate_rules::{CallerDigest, MatchedRules, RequestError, Ruleset, claim_id};
 
 use crate::matching::{check, rules};
@@ -26,7 +26,12 @@ fn claimed(rules: &Ruleset, request: Request<'_>, entries: &[(&str, &str)]) -> (
     rules.resolve_into(&request, None, &mut claim, &mut matched).unwrap();
     let charges = claim.charges.iter().map(|charge| {
         assert_eq!(charge.ask, request.ask);
-        format!("{} ×{}{}", charge.key.scope().rule(), charge.units, if charge.strict { " strict" } else { "" })
+        format!(
+            "{} ×{}{}",
+            charge.key.scope().rule(),
+            charge.units,
+            if charge.shortcuts == Shortcuts::None { " strict" } else { "" }
+        )
     });
     (charges.collect(), matched)
 }

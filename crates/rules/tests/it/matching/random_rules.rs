@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
 use tollgate_rules::Ruleset;
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Network, Policy, Rule, RuleMode, RuleOrigin,
-    SourceLocation, Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Lease, Network, Policy, Rule, RuleMode,
+    RuleOrigin, SourceLocation, Terms, Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
 
@@ -151,6 +151,7 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
         headers: Headers::Full,
         denied_by_label: None,
         ending: EndTerms::default(),
+        lease: Lease::Auto,
     }
 }
 
@@ -171,6 +172,7 @@ pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
         tree: Vec::new(),
         match_parents: false,
         default_algorithm: Counting::SlidingWindow,
+        default_lease: Lease::Auto,
         at: place(),
     }
 }

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{
-    AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, Secrecy, Setting,
-    SettingKind, SettingScope,
+    AUTHORIZE_ATTRIBUTES, DEFAULT_FILE, DIALECTS, GRPC_RESPONSES, LEASES, NORMALIZATIONS, SCOPE_VALUES, Secrecy,
+    Setting, SettingKind, SettingScope,
 };
 
 /// The maximum of settings for connections and concurrent checks.
@@ -395,6 +395,28 @@ fn redis() -> Vec<Setting> {
             time(100, 300_000),
             "5s",
             "How long to wait before a Redis that failed is tried again, plus or minus a fifth",
+        ),
+        row(
+            GROUP,
+            "leases",
+            SettingKind::Word(LEASES),
+            "auto",
+            "Whether this server takes units of busy keys from Redis ahead of requests; off: Redis decides every request, \
+             whatever the rules say",
+        ),
+        row(
+            GROUP,
+            "lease_time",
+            time(100, 60_000),
+            "5s",
+            "The longest time for which units are taken ahead of requests",
+        ),
+        row(
+            GROUP,
+            "lease_keys",
+            SettingKind::Number { min: 1, max: 10_000_000 },
+            "65536",
+            "The maximum number of keys that are leased at the same time; Redis decides the requests of others",
         ),
         row(
             GROUP,

@@ -169,6 +169,9 @@ store_prefix: 'shop:'
 store_pool: 5
 store_deadline: 5ms
 store_cool_down: 1s
+leases: off
+lease_time: 2s
+lease_keys: 700
 local_keys: 5000
 last_resort: 300/second
 replicas: 4
@@ -314,6 +317,7 @@ fn every_setting_can_be_set() {
             last_resort: Some(300),
             replicas: 4,
             local_keys: 5_000,
+            leases: LeaseSettings { is_enabled: false, time: Duration::from_secs(2), keys: 700 },
         })),
         max_keys: 1_000,
         max_keys_per_rule: Percent { bps: 2_500 },

@@ -82,7 +82,7 @@ fn json_has_the_same_content() {
     assert_eq!((&bucket["name"], &bucket["fate"], &bucket["why"]), (&"bucket".into(), &"applies".into(), &Value::Null));
     assert_eq!((&bucket["file"], &bucket["line"]), (&rules.into(), &4.into()));
     let counter = serde_json::json!([{"key": ["ann"], "limit": 10, "period": "minute", "algorithm": "token_bucket",
-        "units": 3, "mode": "enforce", "remaining": 20, "has_room": true}]);
+        "units": 3, "mode": "enforce", "remaining": 20, "has_room": true, "not_leased": "its quota is below 100"}]);
     assert_eq!(bucket["counters"], counter);
     assert_eq!(report["rules"][1]["counters"][0]["has_room"], false);
     assert_eq!((&report["rules"][6]["fate"], &report["rules"][7]["fate"]), (&"unlimited".into(), &"misses".into()));

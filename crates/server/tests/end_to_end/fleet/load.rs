@@ -250,7 +250,8 @@ impl Connection {
 }
 
 fn read(status: u16, body: &str) -> CheckResult {
-    const SOURCES: [Source; 5] = [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
+    const SOURCES: [Source; 6] =
+        [Source::Store, Source::Lease, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
     let source = SOURCES.into_iter().find(|source| body.contains(&format!(r#""source":"{}""#, source.name())));
     match (status, source) {
         (200, Some(source)) => CheckResult::Decided { allowed: true, source },

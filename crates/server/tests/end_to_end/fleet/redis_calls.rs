@@ -26,8 +26,11 @@ const BODY: &str =
 
 /// A server that is connected to its store and has loaded the script.
 fn start_warm(rules: &str, store: &str) -> Server {
-    let server =
-        new_server().rules(rules).listen(&["http"]).args(&["--store", store, "--store-deadline", "1s"]).start();
+    let server = new_server()
+        .rules(rules)
+        .listen(&["http"])
+        .args(&["--store", store, "--store-deadline", "1s", "--leases", "off"])
+        .start();
     let is_connected = || crate::http::post(&server.url("http", CHECK), BODY).json()["source"] == "store";
     assert!(eventually(|| is_connected().then_some(())).is_some());
     server

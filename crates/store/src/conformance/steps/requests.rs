@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::key::Home;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement,
-    Source, Span, Timestamp, Value, Verdict,
+    Shortcuts, Source, Span, Timestamp, Value, Verdict,
 };
 
 use super::START;
@@ -202,7 +202,7 @@ impl Play {
         let (scope, limit) = &self.rules[rule];
         let values = if scope.home() == Home::Own { smallvec![] } else { smallvec![Value::Text(caller)] };
         let (key, mode, on_failure) = (Key::new(scope, values), Mode::Enforce, OnFailure::Deny);
-        Charge { key, limit, ask, units, mode, on_failure, strict: true }
+        Charge { key, limit, ask, units, mode, on_failure, shortcuts: Shortcuts::None }
     }
 
     fn is_hold(&self, rule: usize) -> bool {

@@ -167,10 +167,10 @@ impl Local {
             };
             let Some(slot) = slot else { continue };
             slots.push(slot);
-            let Charge { ask, units, mode, on_failure, strict, .. } = *charge;
+            let Charge { ask, units, mode, on_failure, shortcuts, .. } = *charge;
             // The same key with a lifetime that may be as short as that of the share.
             let key_of_part = Key::new(charge.key.scope(), charge.key.values().iter().copied().collect());
-            part.charges.push(Charge { key: key_of_part, limit: &shares[at], ask, units, mode, on_failure, strict });
+            part.charges.push(Charge { key: key_of_part, limit: &shares[at], ask, units, mode, on_failure, shortcuts });
             counted.push((at, key));
         }
         let mut settlement = Settlement::default();

@@ -10,9 +10,9 @@ use tollgate_core::{Algorithm, Ask, Charge, Claim, Mode, Timestamp};
 
 use super::{ClaimPart, PartOutcome, Split};
 use crate::clock::Clock;
-use crate::guarded::join::join_all;
 use crate::guarded::local::Room;
 use crate::guarded::policy;
+use crate::join::join_all;
 use crate::sharded::Sharded;
 
 impl<S: Sharded, C: Clock> Split<'_, '_, S, C> {

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 
 use tollgate_core::algorithm::{Bucket, FixedWindow, Hold, Holds, LogEntry, SlidingLog, SlidingWindow};
 use tollgate_core::key::HashSecret;
-use tollgate_core::{Claim, ClaimId, CounterState, EXACT, Limit, Reading, Source, Span, Timestamp, Wait};
+use tollgate_core::{Claim, ClaimId, CounterState, EXACT, Limit, Reading, Span, Timestamp, Wait};
 
 use super::super::MAX_SHARDS;
 use super::super::hash::{Fingerprint, KeyHasher};
@@ -18,7 +18,7 @@ use super::super::once::{StoredAnswer, StoredAnswers, UNKNOWN_CALLER};
 use super::super::shard::{MemoryShard, RestoredCounter, ShardBounds};
 use super::super::shares::UNKNOWN_SCOPE;
 use super::super::worth::Worth;
-use super::{END, EntryKind, MAGIC, MIN_VERSION, SnapshotError, SnapshotStats, VERSION};
+use super::{END, EntryKind, MAGIC, MIN_VERSION, SOURCES, SnapshotError, SnapshotStats, VERSION};
 
 type Result<T> = std::result::Result<T, SnapshotError>;
 
@@ -192,8 +192,7 @@ impl<R: Read> SnapshotReader<R> {
     fn reading(&mut self) -> Result<Reading> {
         let [admits, wait, source] = self.bytes()?;
         let [taken, remaining, wait_for, reset_after, delay] = self.words()?;
-        let sources = [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
-        let source = sources.into_iter().find(|it| *it as u8 == source);
+        let source = SOURCES.get(usize::from(source)).copied();
         let wait = match (wait, wait_for) {
             (0, 0) => Some(Wait::None),
             (1, 1..) => Some(Wait::For(Span::from_micros(wait_for))),

@@ -9,7 +9,7 @@ use super::super::hash::Fingerprint;
 use super::super::once::StoredAnswer;
 use super::super::shard::MemoryShard;
 use super::super::table::SlotTag;
-use super::{END, EntryKind, MAGIC, SnapshotStats, VERSION};
+use super::{END, EntryKind, MAGIC, SOURCES, SnapshotStats, VERSION};
 
 /// Writes a snapshot. Data that is encoded under a shard's lock is buffered until the lock is released.
 pub(super) struct SnapshotWriter<W> {
@@ -132,7 +132,8 @@ impl<W: Write> SnapshotWriter<W> {
             Wait::For(span) => (1, span.as_micros()),
             Wait::Forever => (2, 0),
         };
-        self.buffer.extend([u8::from(reading.admits), kind, reading.source as u8]);
+        let source = SOURCES.iter().position(|source| *source == reading.source).unwrap_or_default();
+        self.buffer.extend([u8::from(reading.admits), kind, source as u8]);
         let (reset_after, delay) = (reading.reset_after.as_micros(), reading.delay.as_micros());
         self.words([reading.taken, reading.remaining, wait, reset_after, delay]);
     }

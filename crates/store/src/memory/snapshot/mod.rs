@@ -30,12 +30,16 @@ mod tests;
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 
-use tollgate_core::{Claim, Timestamp};
+use tollgate_core::{Claim, Source, Timestamp};
 
 use super::{MemoryConfig, MemoryStore};
 use crate::clock::{Clock, SystemClock};
 use decode::SnapshotReader;
 use encode::SnapshotWriter;
+
+/// The sources of readings, each by its number in a snapshot.
+const SOURCES: [Source; 6] =
+    [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed, Source::Lease];
 
 /// The content of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use tollgate_core::key::{HashSecret, Home};
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Replay, Scope, Settlement,
+    Shortcuts, Span, Timestamp, Value,
 };
 
 use super::super::{MemoryConfig, MemoryStore};
@@ -113,7 +113,7 @@ fn records_that_no_store_keeps_are_refused() {
     assert!(record(1, 1, &reading([0, 1, 4], 1)));
     assert!(record(1, 1, &reading([0, 2, 0], 0)));
     assert!(!record(tollgate_core::EXACT, 1, &reading([1, 0, 0], 0)));
-    for (head, wait) in [([2, 0, 0], 0), ([1, 3, 0], 0), ([1, 0, 5], 0), ([1, 0, 0], 1), ([1, 1, 0], 0), ([1, 2, 0], 1)]
+    for (head, wait) in [([2, 0, 0], 0), ([1, 3, 0], 0), ([1, 0, 6], 0), ([1, 0, 0], 1), ([1, 1, 0], 0), ([1, 2, 0], 1)]
     {
         assert!(!record(1, 1, &reading(head, wait)), "{head:?} {wait}");
     }
@@ -148,7 +148,8 @@ fn of_the_previous_version_everything_comes_back() {
     assert_eq!((store.stats().keys, store.stats().once), (1, 1));
     let settle = |caller, once| {
         let (ask, mode, on_failure) = (Ask::Exactly, Mode::Enforce, OnFailure::Deny);
-        let charge = Charge { key: key(caller), limit, ask, units: 1, mode, on_failure, strict: false };
+        let charge =
+            Charge { key: key(caller), limit, ask, units: 1, mode, on_failure, shortcuts: Shortcuts::Refusals };
         let mut settlement = Settlement::default();
         let claim = Claim { id: ClaimId(1), charges: smallvec![charge], once, timeout: None };
         store.settle_now(&claim, &mut settlement);
@@ -239,7 +240,7 @@ proptest! {
                     _ => Ask::Return { taken_at: NOW },
                 };
                 let (mode, on_failure) = (Mode::Enforce, OnFailure::Deny);
-                let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure, strict: false };
+                let charge = Charge { key: key.clone(), limit, ask, units, mode, on_failure, shortcuts: Shortcuts::Refusals };
                 let mut settlement = Settlement::default();
                 store.settle_now(&Claim { id: ClaimId(1), charges: smallvec![charge], once: None, timeout: None }, &mut settlement);
                 prop_assert_eq!(settlement.readings.len(), 1);

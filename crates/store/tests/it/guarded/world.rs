@@ -8,8 +8,8 @@ use smallvec::smallvec;
 use tokio::task::JoinHandle;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Span,
-    Timestamp, Value,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Period, Reading, Scope, Settlement, Shortcuts,
+    Span, Timestamp, Value,
 };
 use tollgate_store::sharded::{MemoryShards, ShardFault, ShardId, ShardNode, Sharded};
 use tollgate_store::{Circuit, GuardConfig, Guarded, ManualClock, Store};
@@ -50,7 +50,15 @@ impl Rule {
 
     pub(crate) fn asks<'a>(&'a self, value: &'a str, ask: Ask, units: u64, mode: Mode) -> Charge<'a> {
         let key = self.key(value);
-        Charge { key, limit: &self.limit, ask, units, mode, on_failure: self.on_failure, strict: false }
+        Charge {
+            key,
+            limit: &self.limit,
+            ask,
+            units,
+            mode,
+            on_failure: self.on_failure,
+            shortcuts: Shortcuts::Refusals,
+        }
     }
 
     pub(crate) fn take<'a>(&'a self, value: &'a str, units: u64) -> Charge<'a> {

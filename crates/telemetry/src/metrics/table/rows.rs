@@ -343,6 +343,21 @@ Counter tollgate_failopen_total [reason]
 Gauge tollgate_store_replicas []
     "Servers that share the store, including this one, by the last heartbeat; 0 without a shared store"
     "Limits are divided by it while the store is unavailable"
+Gauge tollgate_lease_keys []
+    "Busy keys of which this server takes units ahead of requests"
+    "At `lease_keys`: other busy keys are decided by the store, one call each"
+Gauge tollgate_lease_units_held []
+    "Units that this server took from the store and has not spent"
+    "Large next to the limits of few keys: other servers miss them; lower `lease_time`"
+Counter tollgate_lease_units_total [kind]
+    "Units by what became of them: taken ahead of requests, spent, returned, expired (also dropped and lost), unanswered (the store may have given them), impossible (dropped, because the store can't have given them)"
+    "expired grows with taken: traffic comes in short bursts; impossible above 0: please report it"
+Counter tollgate_lease_calls_total [kind]
+    "Calls to the store for leased keys: miss (a request waited), ahead (none waited), back (units were returned)"
+    "miss is a large share of decisions: the keys are not busy enough to gain from leases"
+Counter tollgate_lease_refusals_total []
+    "Requests that were refused without the store, because it had no units a moment ago"
+    "A share of the refusals of callers that are over their limits"
 Gauge tollgate_store_local_keys []
     "Counters in local memory, while the store is unavailable or until they are sent to it"
     "Above 0 with a healthy store: counts that are still to be sent"

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 use tollgate_core::key::Home;
-use tollgate_core::{Key, OnFailure, Period, Scope, Value};
+use tollgate_core::{Key, OnFailure, Period, Scope, Shortcuts, Value};
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn charge<'a>(scope: &'a Scope, limit: &'a Limit, units: u64) -> Charge<'a> {
         units,
         mode: Mode::Enforce,
         on_failure: OnFailure::Local,
-        strict: false,
+        shortcuts: Shortcuts::Refusals,
     }
 }
 

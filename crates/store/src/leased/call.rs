@@ -1,0 +1,159 @@
+//! A claim that is settled partly here and partly by the store.
+
+use tollgate_core::{Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Shortcuts, Source, Vote};
+
+use super::pool::{Answer, ChargeAnswer, Reserved};
+use super::tables::{Parts, Tables};
+use crate::clock::Steady;
+
+/// A claim for the store, and what is to be done with its answer.
+///
+/// Units that the claim takes from pools are reserved until the store has answered. If it is dropped before, because the
+/// caller is gone, they are put back.
+#[derive(Debug)]
+pub struct Call<'t, 'a> {
+    tables: &'t Tables,
+    claim: Claim<'a>,
+    parts: Parts,
+    sent: Steady,
+    is_ended: bool,
+}
+
+/// One charge of the claim.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Paid from a pool.
+    Held { pool: u128, units: u64, reserved: Reserved, reading: Reading },
+    /// Refused by a pool.
+    Refused(Reading),
+    /// Settled by the store: the index of its charge there. If `chunk` is not zero, the next charge takes up to so many
+    /// units for the pool.
+    Sent { pool: Option<u128>, at: usize, chunk: u64 },
+}
+
+impl<'t, 'a> Call<'t, 'a> {
+    pub(super) fn new(tables: &'t Tables, claim: &Claim<'a>, sent: Steady) -> Call<'t, 'a> {
+        let claim = Claim { id: claim.id, charges: Default::default(), once: None, timeout: claim.timeout };
+        Call { tables, claim, parts: Parts::new(), sent, is_ended: false }
+    }
+
+    /// The claim that the store is to settle.
+    pub fn claim(&self) -> &Claim<'a> {
+        &self.claim
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there is nothing for the store.
+    pub(super) fn is_empty(&self) -> bool {
+        self.claim.charges.is_empty()
+    }
+
+    /// Whether the store settles everything, and nothing else is to be done.
+    pub(super) fn is_whole(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Sent { pool: None, .. }))
+    }
+
+    /// A charge that is decided here.
+    pub(super) fn keep(&mut self, part: Part) {
+        self.parts.push(part);
+    }
+
+    /// A charge for the store, with its pool and the units to take for it.
+    pub(super) fn send(&mut self, charge: &Charge<'a>, pool: Option<u128>, chunk: u64) {
+        let at = self.claim.charges.len();
+        self.claim.charges.push(charge.clone());
+        if chunk > 0 {
+            self.claim.charges.push(Charge {
+                key: charge.key.clone(),
+                limit: charge.limit,
+                ask: Ask::UpTo,
+                units: chunk,
+                mode: Mode::Enforce,
+                on_failure: OnFailure::Deny,
+                shortcuts: Shortcuts::Refusals,
+            });
+        }
+        self.parts.push(Part::Sent { pool, at, chunk });
+    }
+
+    /// Writes the answer of a claim that needs nothing from the store.
+    pub(super) fn answer(mut self, settlement: &mut Settlement) {
+        self.is_ended = true;
+        settlement.readings.clear();
+        settlement.readings.extend(self.parts.iter().map(|part| match part {
+            Part::Held { reading, .. } | Part::Refused(reading) => *reading,
+            Part::Sent { .. } => unreachable!("nothing was sent"),
+        }));
+        settlement.replay = Replay::First;
+    }
+
+    /// Ends the claim without an answer.
+    pub(super) fn abandon(self) {
+        drop(self);
+    }
+
+    /// Ends the claim with the store's answer to [`claim`](Self::claim). `random` is from ½ to 1½.
+    pub fn end(mut self, answer: &Settlement, random: f64, settlement: &mut Settlement) {
+        self.is_ended = true;
+        let mut vote = Vote::default();
+        for (charge, reading) in self.claim.charges.iter().zip(&answer.readings) {
+            vote.count(charge.ask, charge.mode, reading.admits);
+        }
+        let passes = vote.passes();
+        settlement.readings.clear();
+        for part in &self.parts {
+            let reading = match part {
+                Part::Held { reading, .. } if passes => *reading,
+                Part::Held { pool, units, reserved, reading } => {
+                    self.tables.table(*pool).put_back(*pool, *units, reserved);
+                    Reading { taken: 0, remaining: reading.remaining.saturating_add(*units), ..*reading }
+                }
+                Part::Refused(reading) => *reading,
+                Part::Sent { pool, at, chunk } => self.sent_part(*pool, *at, *chunk, answer, random),
+            };
+            settlement.readings.push(reading);
+        }
+        (settlement.at, settlement.replay) = (answer.at, answer.replay);
+    }
+
+    /// The reading of a charge that the store settled, from which its pool learns.
+    fn sent_part(&self, hash: Option<u128>, at: usize, chunk: u64, answer: &Settlement, random: f64) -> Reading {
+        let charge = &self.claim.charges[at];
+        let Some(reading) = answer.readings.get(at) else { return Reading::assumed(charge, Source::Assumed) };
+        let Some(hash) = hash else { return *reading };
+        let is_answer = |reading: &&Reading| reading.source == Source::Store;
+        let taken = answer.readings.get(at + 1).filter(|reading| chunk > 0 && is_answer(reading));
+        let mut table = self.tables.table(hash);
+        if chunk > 0 && taken.is_none() {
+            table.fail_call(hash, chunk, self.sent);
+        }
+        if is_answer(&reading) {
+            let charge = Some(ChargeAnswer { units: charge.units, reading });
+            let chunk = taken.map(|taken| (chunk, taken));
+            let answer = Answer { charge, chunk, at: answer.at, sent: self.sent };
+            table.end_call(hash, &answer, self.tables.max_time, random);
+        }
+        let held = taken.map_or(0, |taken| taken.taken);
+        Reading { remaining: reading.remaining.saturating_add(held), ..*reading }
+    }
+}
+
+impl Drop for Call<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_ended {
+            return;
+        }
+        for part in &self.parts {
+            match part {
+                Part::Held { pool, units, reserved, .. } => self.tables.table(*pool).put_back(*pool, *units, reserved),
+                Part::Sent { pool: Some(pool), chunk, .. } if *chunk > 0 => {
+                    self.tables.table(*pool).fail_call(*pool, *chunk, self.sent);
+                }
+                Part::Sent { .. } | Part::Refused(_) => {}
+            }
+        }
+    }
+}

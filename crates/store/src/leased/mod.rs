@@ -1,0 +1,179 @@
+//! A store that takes units of busy keys ahead of requests and decides most requests from what it holds.
+//!
+//! Units are taken as a claim that asks for [up to](tollgate_core::Ask::UpTo) so many, and spent only while the inner
+//! store counts them ([`chunk`]): a limit is never exceeded. How many are taken is decided by [`policy`]. [`Tables`] have
+//! the pools and lead a claim through them; they do no I/O and read no clock, so that the simulator runs the same code.
+//! [`Leased`] only drives them.
+
+mod call;
+mod chunk;
+mod demand;
+mod door;
+mod errand;
+mod policy;
+mod pool;
+mod status;
+mod tables;
+
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tollgate_core::{Claim, ClaimId, Key, Settlement, Source, Span};
+
+use crate::clock::{Clock, SystemClock};
+use crate::{Store, secret};
+
+pub use call::Call;
+pub use errand::Errand;
+pub use status::{HotKey, LeaseCounts, LeaseStatus};
+pub use tables::{LeaseStep, Tables};
+
+/// The configuration of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseConfig {
+    /// Whether keys are leased at all.
+    pub is_enabled: bool,
+    /// The longest time for which units are taken.
+    pub time: Span,
+    /// The most keys that are leased at the same time.
+    pub keys: usize,
+}
+
+impl Default for LeaseConfig {
+    fn default() -> LeaseConfig {
+        LeaseConfig { is_enabled: true, time: Span::from_secs(5), keys: 65_536 }
+    }
+}
+
+/// A store that leases units of busy keys from an inner store.
+#[derive(Debug)]
+pub struct Leased<S, C = SystemClock> {
+    inner: S,
+    tables: Tables,
+    clock: C,
+    /// Wakes [`run`](Self::run) when there are errands.
+    errands: Notify,
+}
+
+/// The interval of background work.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// The most errands that are sent at the same time.
+const MAX_SENDS: usize = 256;
+
+impl<S: Store> Leased<S> {
+    /// Leases units of a store, using the system clock.
+    pub fn new(inner: S, config: LeaseConfig) -> Self {
+        Self::with_clock(inner, config, SystemClock::default())
+    }
+}
+
+impl<S: Store, C: Clock> Leased<S, C> {
+    /// Leases units of a store, using the given clock.
+    pub fn with_clock(inner: S, config: LeaseConfig, clock: C) -> Self {
+        let tables = Tables::new(config, secret::random());
+        tables.set_enabled(config.is_enabled);
+        Leased { inner, tables, clock, errands: Notify::new() }
+    }
+
+    /// The inner store.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// What is leased, with the busiest keys.
+    pub fn status(&self, hot_keys: usize) -> LeaseStatus {
+        self.tables.status(self.clock.steady(), hot_keys)
+    }
+
+    /// Stops leasing, or begins again. Everything that is held is given back within a moment.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        self.tables.set_enabled(is_enabled);
+        self.errands.notify_one();
+    }
+
+    /// Drops what is held and known of keys. Returns the number of keys.
+    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
+        self.tables.purge(is_purged)
+    }
+
+    /// Takes units ahead of demand, and gives back what is idle. Never returns: the owner of the store runs it
+    /// concurrently with the claims.
+    pub async fn run(&self) {
+        // While one sender waits for a slow call, another takes what is new.
+        let send = || async {
+            loop {
+                self.errands.notified().await;
+                self.send_errands().await;
+            }
+        };
+        let maintain = async {
+            loop {
+                tokio::time::sleep(INTERVAL).await;
+                self.maintain().await;
+            }
+        };
+        tokio::join!(maintain, send(), send(), send(), send());
+    }
+
+    /// One round of the background work of [`run`](Self::run).
+    pub async fn maintain(&self) {
+        self.tables.beat(self.clock.steady());
+        self.send_errands().await;
+    }
+
+    /// Gives back everything, and leases nothing any more. For a server that stops.
+    pub async fn stop(&self) {
+        self.tables.set_enabled(false);
+        self.maintain().await;
+    }
+
+    async fn send_errands(&self) {
+        loop {
+            let errands = self.tables.take_errands(MAX_SENDS);
+            if errands.is_empty() {
+                return;
+            }
+            crate::join::join_all(errands.iter().map(|errand| self.send(errand))).await;
+        }
+    }
+
+    async fn send(&self, errand: &Errand) {
+        let sent = self.clock.steady();
+        let answer = self.inner.settle(&errand.claim(ClaimId::default())).await;
+        self.tables.end_errand(errand, &answer, sent, random());
+    }
+}
+
+impl<S: Store, C: Clock> Store for Leased<S, C> {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        let now = self.clock.steady();
+        match self.tables.begin(claim, now, settlement) {
+            LeaseStep::Answered { has_errands } => {
+                if has_errands {
+                    self.errands.notify_one();
+                }
+            }
+            LeaseStep::Whole => {
+                self.inner.settle_into(claim, settlement).await;
+                self.tables.end_whole(claim, now, settlement);
+            }
+            LeaseStep::Call(call) => {
+                let answer = self.inner.settle(call.claim()).await;
+                call.end(&answer, random(), settlement);
+            }
+        }
+    }
+
+    fn may_be_transient(&self, key: &Key<'_>) -> bool {
+        self.inner.may_be_transient(key)
+    }
+
+    fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
+        self.inner.assume(claim, source, settlement);
+    }
+}
+
+/// From ½ to 1½.
+fn random() -> f64 {
+    0.5 + fastrand::f64()
+}

@@ -1,0 +1,381 @@
+//! All pools of a server, and the steps of a claim through them. No I/O, no clock: time and randomness are arguments.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tollgate_core::key::HashSecret;
+use tollgate_core::{Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Span};
+
+use super::LeaseConfig;
+use super::call::{Call, Part};
+use super::door::Door;
+use super::errand::Errand;
+use super::pool::{Answer, Pool, PoolAnswer, Reserved};
+use super::status::{HotKey, LeaseCounts, LeaseStatus};
+use crate::clock::Steady;
+
+/// The pools of all leased keys.
+#[derive(Debug)]
+pub struct Tables {
+    secret: HashSecret,
+    /// The longest time for which units are taken.
+    pub(super) max_time: Span,
+    /// The most pools of a table.
+    max_pools: usize,
+    tables: Box<[Mutex<Table>]>,
+    /// Calls to make, oldest first.
+    errands: Mutex<VecDeque<Errand>>,
+    is_enabled: AtomicBool,
+}
+
+/// The pools of a part of the keys.
+#[derive(Debug)]
+pub(super) struct Table {
+    pools: HashMap<u128, Pool, foldhash::fast::RandomState>,
+    /// The hashes of all pools, each once. A pool that was checked moves to the back.
+    order: VecDeque<u128>,
+    door: Door,
+    pub(super) counts: LeaseCounts,
+}
+
+/// What becomes of a claim.
+#[derive(Debug)]
+pub enum LeaseStep<'t, 'a> {
+    /// The settlement has the answer. `has_errands` if the store is to be called for more units.
+    Answered {
+        /// Whether [`Tables::take_errands`] has something to return.
+        has_errands: bool,
+    },
+    /// The store settles the claim as it is.
+    Whole,
+    /// The store settles a part of it.
+    Call(Box<Call<'t, 'a>>),
+}
+
+/// The number of tables, each with its own lock. A power of two.
+const TABLES: usize = 16;
+/// The most errands that wait. Further ones are dropped: units that are not given back expire, and a pool without units
+/// calls the store.
+const MAX_ERRANDS: usize = 100_000;
+/// The pools that a beat checks in each table: with beats every 50 ms, all of them in less than a second.
+const POOLS_OF_A_BEAT: usize = 256;
+
+impl Tables {
+    /// No pools yet. The secret is that of the hash by which pools are found.
+    pub fn new(config: LeaseConfig, secret: HashSecret) -> Tables {
+        Tables {
+            secret,
+            max_time: config.time,
+            max_pools: config.keys.div_ceil(TABLES),
+            tables: (0..TABLES).map(|_| Mutex::new(Table::new())).collect(),
+            errands: Mutex::default(),
+            is_enabled: AtomicBool::new(true),
+        }
+    }
+
+    /// Begins a claim: answers it, or says what the store must settle.
+    pub fn begin<'a>(&self, claim: &Claim<'a>, now: Steady, settlement: &mut Settlement) -> LeaseStep<'_, 'a> {
+        if !self.is_enabled.load(Ordering::Relaxed) || !may_be_answered(claim) {
+            return LeaseStep::Whole;
+        }
+        let mut call = Call::new(self, claim, now);
+        let mut has_errands = false;
+        for charge in &claim.charges {
+            let Some(pool) = self.pool_of(charge) else {
+                call.send(charge, None, 0);
+                continue;
+            };
+            match self.part(pool, charge, now, &mut has_errands) {
+                Part::Refused(reading) if charge.mode == Mode::Enforce => {
+                    refuse(claim, call.len(), reading, settlement);
+                    call.abandon();
+                    self.set_time(pool, now, settlement);
+                    return LeaseStep::Answered { has_errands };
+                }
+                Part::Sent { pool, chunk, .. } => call.send(charge, pool, chunk),
+                part => call.keep(part),
+            }
+        }
+        if call.is_empty() {
+            call.answer(settlement);
+            if let Some(pool) = claim.charges.first().and_then(|charge| self.pool_of(charge)) {
+                self.set_time(pool, now, settlement);
+            }
+            return LeaseStep::Answered { has_errands };
+        }
+        if call.is_whole() {
+            return LeaseStep::Whole;
+        }
+        LeaseStep::Call(Box::new(call))
+    }
+
+    /// What one charge does: spends units, is refused, or goes to the store.
+    fn part(&self, hash: u128, charge: &Charge<'_>, now: Steady, has_errands: &mut bool) -> Part {
+        let mut table = self.table(hash);
+        let Table { pools, door, counts, order } = &mut *table;
+        let pool = match pools.get_mut(&hash) {
+            Some(pool) => pool,
+            None => {
+                let is_full = order.len() >= self.max_pools;
+                let Some(busy) = door.knock(hash, now).filter(|_| !is_full) else {
+                    return Part::Sent { pool: None, at: 0, chunk: 0 };
+                };
+                order.push_back(hash);
+                pools.entry(hash).or_insert(Pool::new(charge, now, busy.requests - 1, busy.time))
+            }
+        };
+        if !pool.is_of(charge.limit) {
+            let returns = pool.change_limit(charge.limit, now);
+            *has_errands |= self.push_returns(hash, returns, counts);
+        }
+        pool.record(charge.units, now);
+        let mut reserved = Reserved::default();
+        match pool.answer(charge, now, self.max_time, &mut reserved) {
+            PoolAnswer::Spent => {
+                counts.spent += charge.units;
+                counts.expired += pool.take_drained();
+                let reading = pool.reading(true, charge.units, now);
+                if let Some(charge) = pool.refill(now, self.max_time) {
+                    counts.ahead += 1;
+                    *has_errands |= self.push(Errand { pool: hash, charge });
+                }
+                Part::Held { pool: hash, units: charge.units, reserved, reading }
+            }
+            PoolAnswer::Refused => {
+                counts.refused += 1;
+                Part::Refused(pool.reading(false, charge.units, now))
+            }
+            PoolAnswer::Call { chunk } => {
+                counts.misses += 1;
+                if chunk > 0 {
+                    pool.begin_call(chunk);
+                }
+                Part::Sent { pool: Some(hash), at: 0, chunk }
+            }
+        }
+    }
+
+    /// Ends a claim that the store settled whole: what operators and returns change is no longer held or paused.
+    pub fn end_whole(&self, claim: &Claim<'_>, now: Steady, settlement: &mut Settlement) {
+        for (charge, reading) in claim.charges.iter().zip(&mut settlement.readings) {
+            let Some(hash) = self.pool_of(charge) else { continue };
+            let mut table = self.table(hash);
+            let Table { pools, counts, .. } = &mut *table;
+            let Some(pool) = pools.get_mut(&hash) else { continue };
+            match charge.ask {
+                Ask::Reset if reading.source == Source::Store => counts.expired += pool.reset(),
+                Ask::Credit | Ask::Return { .. } => pool.end_pause(),
+                // What this server holds is counted in the store, and not spent.
+                Ask::Exactly if charge.units == 0 => {
+                    reading.remaining = reading.remaining.saturating_add(pool.held(now)).min(charge.limit.quota());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Background work: what is over or idle is given back, through [`take_errands`](Self::take_errands). To be called
+    /// about every 50 ms.
+    pub fn beat(&self, now: Steady) {
+        let is_enabled = self.is_enabled.load(Ordering::Relaxed);
+        for table in &self.tables {
+            let mut table = lock(table);
+            let checked = if is_enabled { table.order.len().min(POOLS_OF_A_BEAT) } else { table.order.len() };
+            for _ in 0..checked {
+                let Table { pools, order, counts, .. } = &mut *table;
+                let Some(hash) = order.pop_front() else { break };
+                let Some(pool) = pools.get_mut(&hash) else { continue };
+                let is_idle = !is_enabled || pool.is_idle(now);
+                let (returns, let_go) = match is_idle {
+                    true => pool.give_back(now),
+                    false if pool.has_over(now) => pool.give_back_over(now),
+                    false => Default::default(),
+                };
+                counts.expired += let_go;
+                self.push_returns(hash, returns, counts);
+                match is_idle {
+                    true => drop(pools.remove(&hash)),
+                    false => order.push_back(hash),
+                }
+            }
+        }
+    }
+
+    /// Stops leasing, or begins again. When it stops, the next [`beat`](Self::beat) gives back everything.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        self.is_enabled.store(is_enabled, Ordering::Relaxed);
+    }
+
+    /// Whether keys are leased.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
+    }
+
+    /// Drops pools without giving anything back, and forgets what the store said of their keys. Returns their number.
+    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
+        let mut purged = 0;
+        for table in &self.tables {
+            let mut table = lock(table);
+            let Table { pools, order, counts, .. } = &mut *table;
+            pools.retain(|_, pool| {
+                let is_purged = is_purged(&pool.key().key());
+                if is_purged {
+                    counts.expired += pool.reset();
+                    purged += 1;
+                }
+                !is_purged
+            });
+            order.retain(|hash| pools.contains_key(hash));
+        }
+        purged
+    }
+
+    /// Calls to make now, at most `max`.
+    pub fn take_errands(&self, max: usize) -> Vec<Errand> {
+        let mut errands = lock(&self.errands);
+        let count = errands.len().min(max);
+        errands.drain(..count).collect()
+    }
+
+    /// The answer to an errand that was sent at `sent`. `random` is from ½ to 1½.
+    pub fn end_errand(&self, errand: &Errand, answer: &Settlement, sent: Steady, random: f64) {
+        let reading = answer.readings.first().filter(|reading| reading.source == Source::Store);
+        let units = errand.charge.units;
+        let mut table = self.table(errand.pool);
+        match reading {
+            Some(reading) if errand.is_refill() => {
+                let answer = Answer { charge: None, chunk: Some((units, reading)), at: answer.at, sent };
+                table.end_call(errand.pool, &answer, self.max_time, random);
+            }
+            None if errand.is_refill() => table.fail_call(errand.pool, units, sent),
+            Some(reading) => {
+                table.counts.returned += reading.taken.min(units);
+                table.counts.expired += units.saturating_sub(reading.taken);
+                // There is room again.
+                if let Some(pool) = table.pools.get_mut(&errand.pool) {
+                    pool.end_pause();
+                }
+            }
+            None => table.counts.lost += units,
+        }
+    }
+
+    /// What is leased.
+    pub fn status(&self, now: Steady, hot_keys: usize) -> LeaseStatus {
+        let mut status = LeaseStatus { is_enabled: self.is_enabled(), ..LeaseStatus::default() };
+        for table in &self.tables {
+            let table = lock(table);
+            status.counts.add(&table.counts);
+            status.keys += table.pools.len();
+            for pool in table.pools.values() {
+                let (rate, chunk, local) = pool.figures(now);
+                let held = pool.held(now);
+                status.held += held;
+                status.unspent += pool.unspent();
+                status.insert(hot_keys, rate, || HotKey { key: pool.key().clone(), rate, chunk, held, local });
+            }
+        }
+        status
+    }
+
+    fn push_returns(&self, pool: u128, returns: Vec<OwnedCharge>, counts: &mut LeaseCounts) -> bool {
+        let mut pushed = false;
+        for charge in returns {
+            counts.back += 1;
+            pushed |= self.push(Errand { pool, charge });
+        }
+        pushed
+    }
+
+    fn push(&self, errand: Errand) -> bool {
+        let mut errands = lock(&self.errands);
+        if errands.len() < MAX_ERRANDS {
+            errands.push_back(errand);
+        }
+        true
+    }
+
+    /// Writes the store's clock into an answer.
+    fn set_time(&self, hash: u128, now: Steady, settlement: &mut Settlement) {
+        if let Some(at) = self.table(hash).pools.get(&hash).and_then(|pool| pool.store_time(now)) {
+            settlement.at = at;
+        }
+    }
+
+    /// The hash of a charge's pool, if its counter may be leased.
+    fn pool_of(&self, charge: &Charge<'_>) -> Option<u128> {
+        let is_leasable = charge.shortcuts == Shortcuts::Leases;
+        is_leasable.then(|| charge.key.hash(self.secret, charge.key.partition(self.secret)))
+    }
+
+    pub(super) fn table(&self, hash: u128) -> MutexGuard<'_, Table> {
+        lock(&self.tables[hash as usize % TABLES])
+    }
+}
+
+impl Table {
+    fn new() -> Table {
+        Table { pools: HashMap::default(), order: VecDeque::new(), door: Door::new(), counts: LeaseCounts::default() }
+    }
+
+    /// Puts back units of a claim that did not pass.
+    pub(super) fn put_back(&mut self, hash: u128, units: u64, reserved: &Reserved) {
+        self.counts.spent -= units;
+        match self.pools.get_mut(&hash) {
+            Some(pool) => pool.put_back(reserved),
+            None => self.counts.expired += units,
+        }
+    }
+
+    /// Ends a call to the store: its pool receives the units that were taken ahead of demand, and learns.
+    pub(super) fn end_call(&mut self, hash: u128, answer: &Answer<'_>, max_time: Span, random: f64) {
+        let Table { pools, counts, .. } = self;
+        let pool = pools.get_mut(&hash);
+        if let Some((requested, reading)) = answer.chunk {
+            counts.taken += reading.taken;
+            match &pool {
+                None => counts.expired += reading.taken,
+                Some(_) if reading.taken > requested => counts.impossible += reading.taken,
+                Some(_) => {}
+            }
+        }
+        if let Some(pool) = pool {
+            counts.expired += pool.hear(answer, max_time, random);
+        }
+    }
+
+    /// Ends a call for units that the store did not answer.
+    pub(super) fn fail_call(&mut self, hash: u128, requested: u64, sent: Steady) {
+        self.counts.unanswered += requested;
+        if let Some(pool) = self.pools.get_mut(&hash) {
+            pool.fail_call(sent);
+        }
+    }
+}
+
+/// Whether a claim may be answered here: a request without an idempotency key, in which no alternative limits vote.
+fn may_be_answered(claim: &Claim<'_>) -> bool {
+    let is_request = |charge: &Charge<'_>| charge.ask == Ask::Exactly && charge.units > 0 && charge.mode != Mode::AnyOf;
+    claim.once.is_none()
+        && claim.charges.iter().any(|charge| charge.shortcuts == Shortcuts::Leases)
+        && claim.charges.iter().all(is_request)
+}
+
+/// Answers a claim that one charge refuses. The readings of the others are unknown and do not matter.
+fn refuse(claim: &Claim<'_>, refusing: usize, reading: Reading, settlement: &mut Settlement) {
+    settlement.readings.clear();
+    settlement.readings.extend(claim.charges.iter().enumerate().map(|(at, charge)| match at == refusing {
+        true => reading,
+        false => Reading::unread(charge, Source::Lease),
+    }));
+    settlement.replay = Replay::First;
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The charges of most claims.
+pub(super) type Parts = SmallVec<[Part; 2]>;

@@ -1,0 +1,363 @@
+//! Leases over the in-memory store: several servers that share it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use proptest::prelude::*;
+use smallvec::smallvec;
+use tollgate_core::key::Home;
+use tollgate_core::{
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Scope, Settlement,
+    Shortcuts, Source, Span, StateSlot, Timestamp, Value, settle,
+};
+use tollgate_store::conformance::block_on;
+use tollgate_store::{LeaseConfig, Leased, ManualClock, MemoryConfig, MemoryStore, Store};
+
+const START: Timestamp = Timestamp::from_secs(1_767_225_600);
+
+/// The shared store: counts claims, and can be made to hang.
+struct Shared {
+    store: MemoryStore<ManualClock>,
+    claims: AtomicU64,
+    hangs: AtomicBool,
+}
+
+impl Store for Shared {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.store.settle_into(claim, settlement).await;
+    }
+}
+
+type Server = Leased<Arc<Shared>, ManualClock>;
+
+struct World {
+    clock: ManualClock,
+    shared: Arc<Shared>,
+    servers: Vec<Server>,
+}
+
+impl World {
+    fn new(servers: usize) -> World {
+        let clock = ManualClock::at(START);
+        let store = MemoryConfig::default().build_with(clock.clone());
+        let shared = Arc::new(Shared { store, claims: AtomicU64::new(0), hangs: AtomicBool::new(false) });
+        let server = |_| Leased::with_clock(shared.clone(), LeaseConfig::default(), clock.clone());
+        World { servers: (0..servers).map(server).collect(), shared, clock }
+    }
+
+    /// Moves the time, and lets every server do its background work.
+    fn at(&self, micros: u64) {
+        self.clock.set(START.after(Span::from_micros(micros)));
+        for server in &self.servers {
+            block_on(server.maintain());
+        }
+    }
+
+    fn claims(&self) -> u64 {
+        self.shared.claims.load(Ordering::Relaxed)
+    }
+}
+
+struct Rule {
+    scope: Scope,
+    limit: Limit,
+    shortcuts: Shortcuts,
+}
+
+impl Rule {
+    fn new(name: &str, amount: u64, seconds: u64, algorithm: Algorithm) -> Rule {
+        let limit = Limit::new(amount, Period::fixed(Span::from_secs(seconds)).unwrap(), algorithm).unwrap();
+        let scope = Scope::new("d", name, algorithm, limit.period(), Home::Caller(0));
+        Rule { scope, limit, shortcuts: Shortcuts::Leases }
+    }
+
+    fn exact(self) -> Rule {
+        Rule { shortcuts: Shortcuts::Refusals, ..self }
+    }
+
+    fn charge(&self, ask: Ask, units: u64) -> Charge<'_> {
+        Charge {
+            key: Key::new(&self.scope, smallvec![Value::Text("ada")]),
+            limit: &self.limit,
+            ask,
+            units,
+            mode: Mode::Enforce,
+            on_failure: OnFailure::Deny,
+            shortcuts: self.shortcuts,
+        }
+    }
+
+    fn take(&self, units: u64) -> Charge<'_> {
+        self.charge(Ask::Exactly, units)
+    }
+
+    /// What the store has left, whoever holds units.
+    fn left(&self, world: &World) -> u64 {
+        let claim = claim([self.take(0)]);
+        block_on(world.shared.store.settle(&claim)).readings[0].remaining
+    }
+}
+
+fn claim<'a>(charges: impl IntoIterator<Item = Charge<'a>>) -> Claim<'a> {
+    Claim { id: ClaimId(1), charges: charges.into_iter().collect(), once: None, timeout: None }
+}
+
+fn reading(server: &Server, charge: Charge<'_>) -> Reading {
+    block_on(server.settle(&claim([charge]))).readings[0]
+}
+
+fn passes(server: &Server, charge: Charge<'_>) -> bool {
+    reading(server, charge).admits
+}
+
+/// A server with a lease on the rule's key, after 50 requests, 10 ms apart, in the middle of a minute.
+fn warmed(world: &World, rule: &Rule) {
+    for request in 0..50 {
+        world.at(20_000_000 + request * 10_000);
+        assert!(passes(&world.servers[0], rule.take(1)));
+    }
+    assert!(world.servers[0].status(1).held > 0, "the key is leased");
+}
+
+fn minute(algorithm: Algorithm) -> Rule {
+    Rule::new("rule", 10_000, 60, algorithm)
+}
+
+const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingWindow { sub_windows: 1 },
+    Algorithm::SlidingWindow { sub_windows: 6 },
+    Algorithm::Bucket { burst: 10_000, paced: false },
+];
+
+#[test]
+fn a_busy_key_is_decided_without_the_store() {
+    for algorithm in ALGORITHMS {
+        let (world, rule) = (World::new(1), minute(algorithm));
+        warmed(&world, &rule);
+        let before = world.claims();
+        let mut leased = 0;
+        for request in 0..3_000 {
+            world.at(21_000_000 + request * 10_000);
+            let reading = reading(&world.servers[0], rule.take(1));
+            assert!(reading.admits);
+            leased += u64::from(reading.source == Source::Lease);
+        }
+        let calls = world.claims() - before;
+        assert!(calls < 100 && leased > 2_900, "{algorithm:?}: {calls} calls, {leased} of 3,000 leased");
+        // Nobody else takes units, so nothing is unknown. The bucket drains faster than it is filled; leases reserve up to a
+        // fiftieth of it.
+        let used = 10_000 - reading(&world.servers[0], rule.take(0)).remaining;
+        let is_bucket = matches!(algorithm, Algorithm::Bucket { .. });
+        assert!(if is_bucket { used <= 200 } else { used == 3_050 }, "{algorithm:?}: {used}");
+    }
+}
+
+#[test]
+fn rare_keys_and_rules_without_leases_go_to_the_store() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    for request in 0..20 {
+        world.at(request * 5_000_000);
+        assert_eq!(reading(&world.servers[0], rule.take(1)).source, Source::Store);
+    }
+    let exact = Rule::new("exact", 10_000, 60, Algorithm::FixedWindow).exact();
+    for _ in 0..1_000 {
+        assert_eq!(reading(&world.servers[0], exact.take(1)).source, Source::Store);
+    }
+    assert_eq!((world.claims(), world.servers[0].status(1).keys), (1_020, 0));
+}
+
+#[test]
+fn what_is_idle_is_given_back() {
+    for algorithm in ALGORITHMS {
+        let (world, rule) = (World::new(1), minute(algorithm));
+        warmed(&world, &rule);
+        for step in 0..60 {
+            world.at(21_000_000 + step * 50_000);
+        }
+        let status = world.servers[0].status(1);
+        assert_eq!((status.keys, status.held), (0, 0), "{algorithm:?}");
+        let left = rule.left(&world);
+        match algorithm {
+            Algorithm::Bucket { .. } => assert_eq!(left, 10_000, "drained"),
+            _ => assert_eq!(left, 9_950, "{algorithm:?}: {:?}", status.counts),
+        }
+        assert_accounted(&world);
+    }
+}
+
+#[test]
+fn leases_that_are_switched_off_are_given_back_at_once() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    warmed(&world, &rule);
+    world.servers[0].set_enabled(false);
+    block_on(world.servers[0].maintain());
+    assert_eq!((rule.left(&world), world.servers[0].status(1).keys), (9_950, 0));
+    assert_eq!(reading(&world.servers[0], rule.take(1)).source, Source::Store);
+    world.servers[0].set_enabled(true);
+    warmed(&world, &rule);
+    block_on(world.servers[0].stop());
+    assert_eq!(rule.left(&world), 9_899, "also when the server stops");
+    assert_accounted(&world);
+}
+
+/// A leased and an exact limit in one claim: if either refuses, neither has taken anything.
+#[test]
+fn claims_of_leased_and_exact_limits_take_all_or_nothing() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    let exact = Rule::new("exact", 3, 60, Algorithm::FixedWindow).exact();
+    warmed(&world, &rule);
+    let held = |world: &World| world.servers[0].status(1).held;
+    let server = &world.servers[0];
+    for remaining in [2, 1, 0] {
+        let before = held(&world);
+        let settlement = block_on(server.settle(&claim([rule.take(1), exact.take(1)])));
+        let sources: Vec<_> = settlement.readings.iter().map(|reading| (reading.admits, reading.source)).collect();
+        assert_eq!(sources, [(true, Source::Lease), (true, Source::Store)]);
+        assert_eq!((settlement.readings[1].remaining, held(&world)), (remaining, before - 1));
+    }
+    let before = (held(&world), rule.left(&world));
+    let settlement = block_on(server.settle(&claim([rule.take(1), exact.take(1)])));
+    assert_eq!((settlement.readings[0].taken, settlement.readings[1].admits), (0, false));
+    assert_eq!((held(&world), rule.left(&world)), before);
+    // The other way round: a second leased limit, used up, refuses without a call.
+    let small = Rule::new("small", 100, 60, Algorithm::FixedWindow);
+    while passes(server, small.take(1)) {}
+    let (before, claims) = ((held(&world), exact.left(&world)), world.claims());
+    let settlement = block_on(server.settle(&claim([rule.take(1), small.take(1), exact.take(1)])));
+    let refused: Vec<_> = settlement.readings.iter().map(|reading| reading.admits).collect();
+    assert_eq!((refused, settlement.readings[1].source), (vec![true, false, true], Source::Lease));
+    assert_eq!(((held(&world), exact.left(&world)), world.claims()), (before, claims));
+    assert_accounted(&world);
+}
+
+/// A caller that is gone while the store is called leaves nothing reserved.
+#[test]
+fn a_caller_that_is_gone_leaves_its_units() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    let exact = Rule::new("exact", 3, 60, Algorithm::FixedWindow).exact();
+    warmed(&world, &rule);
+    let held = world.servers[0].status(1).held;
+    world.shared.hangs.store(true, Ordering::Relaxed);
+    {
+        let charges = claim([rule.take(2), exact.take(1)]);
+        let mut call = pin!(world.servers[0].settle(&charges));
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(world.servers[0].status(1).held, held - 2, "reserved");
+    }
+    assert_eq!(world.servers[0].status(1).held, held);
+    assert_accounted(&world);
+}
+
+#[test]
+fn shadow_limits_are_leased_and_refuse_nothing() {
+    let (world, rule) = (World::new(1), Rule::new("small", 100, 60, Algorithm::FixedWindow));
+    let shadow = || Charge { mode: Mode::Shadow, ..rule.take(1) };
+    let server = &world.servers[0];
+    let would_pass = (0..200).filter(|_| passes(server, shadow())).count();
+    assert_eq!(would_pass, 100);
+    let claims = world.claims();
+    assert_eq!(reading(server, shadow()).source, Source::Lease);
+    assert_eq!(world.claims(), claims, "what it would refuse is known here");
+    let soft = Charge { mode: Mode::Soft, ..rule.take(1) };
+    let reading = reading(server, soft);
+    assert_eq!((reading.taken, reading.source), (1, Source::Store), "soft limits count past the limit in the store");
+}
+
+#[test]
+fn claims_that_must_be_exact_go_to_the_store_whole() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    warmed(&world, &rule);
+    let scope = Scope::for_records("d", "records", Home::Caller(0));
+    let key = Key::new(&scope, smallvec![Value::Text("ada"), Value::Text("one")]);
+    let once = Some(Once { key, body: 1, terms: 1, keep: Span::from_secs(60) });
+    let idempotent = Claim { once, ..claim([rule.take(1)]) };
+    let any_of = claim([Charge { mode: Mode::AnyOf, ..rule.take(1) }]);
+    for claim in [idempotent, any_of, claim([rule.charge(Ask::Regardless, 1)])] {
+        let held = world.servers[0].status(1).held;
+        let settlement = block_on(world.servers[0].settle(&claim));
+        assert_eq!(settlement.readings[0].source, Source::Store);
+        assert_eq!(world.servers[0].status(1).held, held);
+    }
+}
+
+#[test]
+fn a_reset_and_a_changed_limit_take_effect_at_once() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    warmed(&world, &rule);
+    let server = &world.servers[0];
+    block_on(server.settle(&claim([rule.charge(Ask::Reset, 0)])));
+    assert_eq!((server.status(1).held, rule.left(&world)), (0, 10_000), "held units are no longer counted");
+    warmed(&world, &rule);
+    let lower = Rule { limit: rule.limit.with_amount(200), ..Rule::new("rule", 200, 60, Algorithm::FixedWindow) };
+    let passed = (0..400).filter(|_| passes(server, lower.take(1))).count();
+    world.at(20_500_000);
+    let passed = passed + (0..400).filter(|_| passes(server, lower.take(1))).count();
+    // 50 were spent before, and at most as many as were held came late.
+    assert_eq!(passed, 150);
+    assert_accounted(&world);
+}
+
+#[test]
+fn purged_keys_are_unknown() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    warmed(&world, &rule);
+    assert_eq!(world.servers[0].purge(|key| key.scope().rule() == "other"), 0);
+    assert_eq!(world.servers[0].purge(|key| key.scope().rule() == "rule"), 1);
+    let status = world.servers[0].status(1);
+    assert_eq!((status.keys, status.held), (0, 0));
+    assert_accounted(&world);
+}
+
+/// Everything that was taken ahead of demand is somewhere.
+fn assert_accounted(world: &World) {
+    for server in &world.servers {
+        let status = server.status(0);
+        let counts = status.counts;
+        let known = counts.spent + counts.returned + counts.expired + counts.lost;
+        assert!(counts.taken >= known && counts.taken <= known + status.unspent, "{status:?}");
+    }
+}
+
+/// One step of a random run: the time since the last one, the server and the units.
+fn steps() -> impl Strategy<Value = Vec<(u64, usize, u64)>> {
+    let step = (
+        prop_oneof![0..2_000u64, 0..40_000u64, 0..3_000_000u64],
+        0..4usize,
+        prop_oneof![9 => Just(1u64), 1 => 1..40u64],
+    );
+    proptest::collection::vec(step, 1..600)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    /// A second counter, which spends when a request is admitted, never exceeds the limit.
+    #[test]
+    fn no_schedule_exceeds_a_limit(steps in steps(), which in 0..4usize, amount in 100..2_000u64, seconds in 1..20u64) {
+        let algorithm = match ALGORITHMS[which] {
+            Algorithm::Bucket { .. } => Algorithm::Bucket { burst: amount / 2 + 50, paced: false },
+            other => other,
+        };
+        let (world, rule) = (World::new(4), Rule::new("rule", amount, seconds * 6, algorithm));
+        let mut truth = [StateSlot::default()];
+        let mut now = 0;
+        for (gap, server, units) in steps {
+            now += gap;
+            world.at(now);
+            if passes(&world.servers[server], rule.take(units)) {
+                let spent = claim([rule.charge(Ask::Exactly, units)]);
+                let truly = settle(&spent, &mut truth, START.after(Span::from_micros(now)));
+                prop_assert!(truly.readings[0].admits, "over the limit after {now} µs: {truly:?}");
+            }
+        }
+        assert_accounted(&world);
+    }
+}
