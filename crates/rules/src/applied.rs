@@ -66,6 +66,7 @@ pub enum AppliedTerms {
 
 impl Domain {
     /// The rule of a limit that applies. For a limit that came with the request, the rule that represents it.
+    #[inline]
     pub fn rule(&self, applied: &AppliedRule) -> Option<&Rule> {
         match applied.terms {
             AppliedTerms::Tier(_) | AppliedTerms::Override(_) => self.rules.get(applied.rule? as usize),

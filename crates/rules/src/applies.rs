@@ -31,7 +31,7 @@ const SHARE: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x7368_6172_652f_763
 
 impl Rule {
     /// The first reason why the rule does not apply. One clause may be known to hold.
-    pub(crate) fn misses(&self, attributes: &Attributes<'_>, known: Option<usize>) -> Option<Miss<'_>> {
+    pub(crate) fn misses(&self, attributes: &Attributes<'_, '_>, known: Option<usize>) -> Option<Miss<'_>> {
         for part in &self.key {
             if !part.optional && attributes.get(part.attribute).is_none() {
                 return Some(Miss::Key(part.attribute));
@@ -45,17 +45,34 @@ impl Rule {
         None
     }
 
+    /// Whether the rule applies to every request with these attributes, whatever their values are. `None` if that depends on
+    /// the values.
+    pub(crate) fn is_decided_by_names(&self, has: impl Fn(Attribute) -> bool) -> Option<bool> {
+        if self.key.iter().any(|part| !part.optional && !has(part.attribute)) {
+            return Some(false);
+        }
+        let mut decided = Some(true);
+        for (attribute, test) in &self.clauses {
+            match test.is_decided_by_presence(has(*attribute)) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => decided = None,
+            }
+        }
+        decided
+    }
+
     /// The cost of the request. `None` if the rule does not apply because of it. A request of cost 0 is a peek under
     /// every rule.
     #[inline]
-    pub(crate) fn units(&self, attributes: &Attributes<'_>) -> Option<Units> {
+    pub(crate) fn units(&self, attributes: &Attributes<'_, '_>) -> Option<Units> {
         match self.cost {
             CompiledCost::Request => Some(Units::Known(attributes.cost)),
             _ => self.own_cost(attributes).map(|units| if attributes.cost == 0 { Units::Known(0) } else { units }),
         }
     }
 
-    fn own_cost(&self, attributes: &Attributes<'_>) -> Option<Units> {
+    fn own_cost(&self, attributes: &Attributes<'_, '_>) -> Option<Units> {
         match &self.cost {
             CompiledCost::Request => Some(Units::Known(attributes.cost)),
             CompiledCost::Fixed(cost) => Some(Units::Known(*cost)),
@@ -71,14 +88,14 @@ impl Rule {
 
     /// The descriptors of the request with attributes of its key and clauses, as a bit set; all if there are none.
     #[inline]
-    pub(crate) fn touches(&self, attributes: &Attributes<'_>) -> u64 {
+    pub(crate) fn touches(&self, attributes: &Attributes<'_, '_>) -> u64 {
         attributes.descriptors_with(|attribute| {
             self.key.iter().any(|part| part.attribute == attribute)
                 || self.clauses.iter().any(|(clause, _)| *clause == attribute)
         })
     }
 
-    pub(crate) fn key_value<'a>(&self, part: &CompiledKeyPart, attributes: &Attributes<'a>) -> Value<'a> {
+    pub(crate) fn key_value<'a>(&self, part: &CompiledKeyPart, attributes: &Attributes<'_, 'a>) -> Value<'a> {
         match attributes.get(part.attribute) {
             None => Value::Absent,
             Some(text) if part.address => counted(text, self.ipv6_prefix),
@@ -124,6 +141,16 @@ fn whole_number(text: &str) -> Units {
 }
 
 impl Test {
+    /// Whether it holds for every value, or for none. `None` if that depends on the value.
+    fn is_decided_by_presence(&self, present: bool) -> Option<bool> {
+        match self {
+            Test::Present => Some(present),
+            Test::Absent => Some(!present),
+            Test::AnyOf(_) | Test::Within(_) => (!present).then_some(false),
+            Test::Not(test) => test.is_decided_by_presence(present).map(|holds| !holds),
+        }
+    }
+
     pub(crate) fn holds(&self, value: Option<&str>) -> bool {
         match (self, value) {
             (Test::Present, value) => value.is_some(),

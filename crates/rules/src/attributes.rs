@@ -2,7 +2,7 @@
 
 use prefetch_index::prefetch_index;
 use smallvec::SmallVec;
-use tollgate_core::Request;
+use tollgate_core::{Descriptor, Request};
 
 use crate::error::RequestError;
 use crate::index::ByText;
@@ -23,20 +23,84 @@ pub(crate) struct AttributeNumbers {
 const DIRECT_PLACES: usize = 64;
 
 /// The attributes of a request, by the numbers of its domain; the first value of each.
-#[derive(Default)]
-pub(crate) struct Attributes<'a> {
-    values: SmallVec<[AttributeValue<'a>; 8]>,
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes<'p, 'a> {
+    places: &'p [AttributePlace],
+    descriptors: &'a [Descriptor<'a>],
     /// The maximum cost among its descriptors.
     pub(crate) cost: u64,
-    /// Whether it has a single descriptor, which then matches every rule.
-    is_lone: bool,
 }
 
-#[derive(Clone, Copy)]
-struct AttributeValue<'a> {
-    attribute: Attribute,
-    value: &'a str,
-    descriptor: u8,
+/// Where each attribute of a request is, if some rule uses it.
+pub(crate) type AttributePlaces = SmallVec<[AttributePlace; 8]>;
+
+/// Where the first value of an attribute is in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttributePlace {
+    pub(crate) attribute: Attribute,
+    pub(crate) descriptor: u8,
+    pub(crate) entry: u8,
+}
+
+/// What a first look at a request says, apart from its values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outline {
+    /// A hash of the names. Not a strong one: names are compared as well.
+    pub(crate) names: u64,
+    /// The number of entries, and the bytes of their names.
+    pub(crate) entries: usize,
+    pub(crate) name_bytes: usize,
+    /// The maximum cost among its descriptors.
+    pub(crate) cost: u64,
+    /// Whether a limit came with it.
+    pub(crate) has_limits: bool,
+}
+
+const _: () = assert!(Request::MAX_DESCRIPTORS <= 1 << u8::BITS && Request::MAX_ENTRIES <= 1 << u8::BITS);
+
+impl Outline {
+    /// The outline of a request within the bounds. Its values are loaded meanwhile.
+    ///
+    /// # Errors
+    /// If the request exceeds a bound.
+    #[inline]
+    pub(crate) fn of(request: &Request<'_>) -> Result<Outline, RequestError> {
+        if request.descriptors.len() > Request::MAX_DESCRIPTORS {
+            return Err(RequestError::TooMany { what: "descriptors", max: Request::MAX_DESCRIPTORS });
+        }
+        let mut outline = Outline { names: 0, entries: 0, name_bytes: 0, cost: 0, has_limits: false };
+        let mut cost = None;
+        for descriptor in request.descriptors {
+            cost = cost.max(Some(descriptor.hits.unwrap_or(request.cost)));
+            if descriptor.entries.len() > Request::MAX_ENTRIES {
+                return Err(RequestError::TooMany { what: "entries in a descriptor", max: Request::MAX_ENTRIES });
+            }
+            for (name, value) in descriptor.entries {
+                if name.len().max(value.len()) > Request::MAX_TEXT_BYTES {
+                    return Err(RequestError::TooLong);
+                }
+                // The value is hashed once the rules are found.
+                prefetch_index(value.as_bytes(), 0);
+                outline.names = (outline.names ^ sketch(name)).wrapping_mul(MIX);
+                outline.name_bytes += name.len();
+            }
+            outline.entries += descriptor.entries.len();
+            outline.has_limits |= descriptor.limit.is_some();
+        }
+        outline.cost = cost.unwrap_or(request.cost);
+        Ok(outline)
+    }
+}
+
+/// An odd number without a pattern.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The length, the first and the last byte of a name.
+#[inline]
+fn sketch(name: &str) -> u64 {
+    let byte = |byte: Option<&u8>| u64::from(byte.copied().unwrap_or_default());
+    let bytes = name.as_bytes();
+    bytes.len() as u64 | byte(bytes.first()) << 16 | byte(bytes.last()) << 24
 }
 
 impl AttributeNumbers {
@@ -74,61 +138,52 @@ fn direct_place(name: &str) -> usize {
     (bytes.len() + 5 * byte(bytes.first()) + 13 * byte(bytes.last())) % DIRECT_PLACES
 }
 
-impl<'a> Attributes<'a> {
-    /// The attributes of a request, by these numbers.
-    pub(crate) fn from_request(
-        request: &Request<'a>,
-        numbers: &AttributeNumbers,
-    ) -> Result<Attributes<'a>, RequestError> {
-        let mut attributes = Attributes::default();
-        attributes.read(request, numbers)?;
-        Ok(attributes)
+/// Looks up the names of a request one by one. The request is within its bounds.
+pub(crate) fn attribute_places(request: &Request<'_>, numbers: &AttributeNumbers) -> AttributePlaces {
+    let mut places = AttributePlaces::new();
+    for (one, descriptor) in request.descriptors.iter().zip(0..) {
+        for ((name, _), entry) in one.entries.iter().zip(0..) {
+            if let Some(attribute) = numbers.get(name)
+                && !places.iter().any(|place| place.attribute == attribute)
+            {
+                places.push(AttributePlace { attribute, descriptor, entry });
+            }
+        }
     }
+    places
+}
 
-    pub(crate) fn read(&mut self, request: &Request<'a>, numbers: &AttributeNumbers) -> Result<(), RequestError> {
-        if request.descriptors.len() > Request::MAX_DESCRIPTORS {
-            return Err(RequestError::TooMany { what: "descriptors", max: Request::MAX_DESCRIPTORS });
-        }
-        self.is_lone = request.descriptors.len() == 1;
-        let mut cost = None;
-        for (descriptor, number) in request.descriptors.iter().zip(0..) {
-            cost = cost.max(Some(descriptor.hits.unwrap_or(request.cost)));
-            if descriptor.entries.len() > Request::MAX_ENTRIES {
-                return Err(RequestError::TooMany { what: "entries in a descriptor", max: Request::MAX_ENTRIES });
-            }
-            for (name, value) in descriptor.entries {
-                if name.len().max(value.len()) > Request::MAX_TEXT_BYTES {
-                    return Err(RequestError::TooLong);
-                }
-                // The value is hashed once the rules are found.
-                prefetch_index(value.as_bytes(), 0);
-                if let Some(attribute) = numbers.get(name)
-                    && self.get(attribute).is_none()
-                {
-                    self.values.push(AttributeValue { attribute, value, descriptor: number });
-                }
-            }
-        }
-        self.cost = cost.unwrap_or(request.cost);
-        Ok(())
+impl<'p, 'a> Attributes<'p, 'a> {
+    /// The attributes of a request that are at these places.
+    #[inline]
+    pub(crate) fn new(request: &Request<'a>, outline: &Outline, places: &'p [AttributePlace]) -> Attributes<'p, 'a> {
+        Attributes { places, descriptors: request.descriptors, cost: outline.cost }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Attribute, &'a str)> {
-        self.values.iter().map(|values| (values.attribute, values.value))
+        self.places.iter().filter_map(|place| Some((place.attribute, self.at(*place)?)))
     }
 
+    #[inline]
     pub(crate) fn get(&self, attribute: Attribute) -> Option<&'a str> {
-        self.values.iter().find(|values| values.attribute == attribute).map(|values| values.value)
+        self.at(*self.places.iter().find(|place| place.attribute == attribute)?)
+    }
+
+    #[inline]
+    fn at(&self, place: AttributePlace) -> Option<&'a str> {
+        let descriptor = self.descriptors.get(usize::from(place.descriptor))?;
+        descriptor.entries.get(usize::from(place.entry)).map(|(_, value)| *value)
     }
 
     /// The descriptors with such attributes, as a bit set; all descriptors if there are none.
     #[inline]
     pub(crate) fn descriptors_with(&self, is_relevant: impl Fn(Attribute) -> bool) -> u64 {
-        if self.is_lone {
+        // A single descriptor matches every rule.
+        if self.descriptors.len() == 1 {
             return 1;
         }
-        let relevant = self.values.iter().filter(|values| is_relevant(values.attribute));
-        match relevant.fold(0, |found, values| found | 1 << values.descriptor) {
+        let relevant = self.places.iter().filter(|place| is_relevant(place.attribute));
+        match relevant.fold(0, |found, place| found | 1 << place.descriptor) {
             0 => u64::MAX,
             found => found,
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tollgate_core::{ClaimId, Descriptor, Request};
 
 use crate::applies::Miss;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Outline, attribute_places};
 use crate::error::RequestError;
 use crate::model::{RuleMode, Test};
 use crate::pattern::Pattern;
@@ -40,7 +40,9 @@ impl Ruleset {
         context: Option<&TenantContext<'_, '_>>,
     ) -> Result<Vec<RuleMatch>, RequestError> {
         let domain = resolved.domain;
-        let attributes = Attributes::from_request(request, &domain.attributes)?;
+        let outline = Outline::of(request)?;
+        let places = attribute_places(request, &domain.attributes);
+        let attributes = Attributes::new(request, &outline, &places);
         let tenant = context.and_then(|context| {
             let lookup = TenantLookup::new(context.tenants, domain.digest, domain.caller(&attributes));
             Tenant::find(context.tenants, &lookup, context.now)
@@ -79,7 +81,7 @@ impl Domain {
 }
 
 impl Rule {
-    fn why_not(&self, attributes: &Attributes<'_>, domain: &Domain, tier: usize) -> String {
+    fn why_not(&self, attributes: &Attributes<'_, '_>, domain: &Domain, tier: usize) -> String {
         match self.misses(attributes, None) {
             Some(Miss::Key(attribute)) => {
                 format!("its key needs `{}`, which the request does not have", domain.attribute_name(attribute))
@@ -96,7 +98,7 @@ impl Rule {
         }
     }
 
-    fn why_no_cost(&self, attributes: &Attributes<'_>, domain: &Domain) -> String {
+    fn why_no_cost(&self, attributes: &Attributes<'_, '_>, domain: &Domain) -> String {
         let (CompiledCost::Attribute(attribute) | CompiledCost::Table { attribute, .. }) = &self.cost else {
             return "its cost is not known".to_owned();
         };

@@ -53,6 +53,11 @@ impl Patterns {
         index
     }
 
+    /// Whether there are no patterns.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.prefixes.lengths.is_empty() && self.globs.is_empty()
+    }
+
     /// The ids of the pattern that equals this value.
     pub(crate) fn exact(&self, value: &str) -> &[Id] {
         if self.exact.is_empty() {

@@ -25,6 +25,7 @@ mod once;
 mod overrides;
 pub mod pattern;
 mod peek;
+mod plan;
 pub mod private;
 pub mod problem;
 mod requested;

@@ -69,18 +69,41 @@ impl Index {
     }
 
     /// Adds the rules that may apply, possibly with duplicates.
-    pub(crate) fn find(&self, attributes: &Attributes<'_>, found: &mut SmallVec<[Id; 8]>) {
-        self.always.iter().for_each(|id| found.push(*id));
+    pub(crate) fn find(&self, attributes: &Attributes<'_, '_>, found: &mut SmallVec<[Id; 8]>) {
+        self.find_by_names(attributes.iter().map(|(attribute, _)| attribute), found);
         for (attribute, value) in attributes.iter() {
-            if let Some(pointers) = self.pointers(attribute) {
-                pointers.present.iter().for_each(|id| found.push(*id));
-                pointers.value.exact(value).iter().for_each(|id| self.follow(*id, attributes, found));
-                pointers.value.wild(value, |id| self.follow(id, attributes, found));
-            }
+            self.find_by_value(attribute, value, attributes, found);
         }
     }
 
-    fn follow(&self, id: Id, attributes: &Attributes<'_>, found: &mut SmallVec<[Id; 8]>) {
+    /// Adds the rules that may apply to every request with these attributes, whatever the values are.
+    pub(crate) fn find_by_names(&self, names: impl Iterator<Item = Attribute>, found: &mut SmallVec<[Id; 8]>) {
+        self.always.iter().for_each(|id| found.push(*id));
+        for pointers in names.filter_map(|attribute| self.pointers(attribute)) {
+            pointers.present.iter().for_each(|id| found.push(*id));
+        }
+    }
+
+    /// Whether the value of an attribute leads to rules.
+    pub(crate) fn reads_value(&self, attribute: Attribute) -> bool {
+        self.pointers(attribute).is_some_and(|pointers| !pointers.value.is_empty())
+    }
+
+    /// Adds the rules that may apply because of the value of one attribute.
+    pub(crate) fn find_by_value(
+        &self,
+        attribute: Attribute,
+        value: &str,
+        attributes: &Attributes<'_, '_>,
+        found: &mut SmallVec<[Id; 8]>,
+    ) {
+        if let Some(pointers) = self.pointers(attribute) {
+            pointers.value.exact(value).iter().for_each(|id| self.follow(*id, attributes, found));
+            pointers.value.wild(value, |id| self.follow(id, attributes, found));
+        }
+    }
+
+    fn follow(&self, id: Id, attributes: &Attributes<'_, '_>, found: &mut SmallVec<[Id; 8]>) {
         if id & NESTED == 0 {
             found.push(id);
         } else {

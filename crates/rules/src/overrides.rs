@@ -31,19 +31,27 @@ impl<'a> CapRef<'a> {
 
 impl Rule {
     /// The cap of a caller of a tier: the override's, otherwise the rule's; and how it was chosen.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cap_under<'a>(
         &'a self,
         tier: usize,
         tenant: Option<&Tenant<'_>>,
         arena: &'a LimitArena,
     ) -> Option<(CapRef<'a>, ResolvedBy)> {
-        if let Some((limit, by)) = tenant.and_then(|tenant| tenant.limit(&self.selectors))
-            && let Some(cap) = self.overridden(tier, limit, arena)
-        {
-            return Some((cap, by));
-        }
-        self.own_cap(tier)
+        let overridden = tenant.and_then(|tenant| self.cap_of_tenant(tier, tenant, arena));
+        overridden.or_else(|| self.own_cap(tier))
+    }
+
+    /// The cap of an override, if there is one that fits the rule.
+    #[inline(never)]
+    fn cap_of_tenant<'a>(
+        &'a self,
+        tier: usize,
+        tenant: &Tenant<'_>,
+        arena: &'a LimitArena,
+    ) -> Option<(CapRef<'a>, ResolvedBy)> {
+        let (limit, by) = tenant.limit(&self.selectors)?;
+        Some((self.overridden(tier, limit, arena)?, by))
     }
 
     /// The cap of the rule itself.

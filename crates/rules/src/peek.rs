@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Descriptor, Key, Mode, Request, Value};
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Outline, attribute_places};
 use crate::error::RequestError;
 use crate::model::RuleMode;
 use crate::overrides::CapRef;
@@ -72,8 +72,9 @@ impl Domain {
     ) -> Result<Peek<'a>, RequestError> {
         let request = Request { domain: None, descriptors: known, cost: 0, ..Request::default() };
         let [Descriptor { entries: known, .. }] = known;
-        let mut attributes = Attributes::default();
-        attributes.read(&request, &self.attributes)?;
+        let outline = Outline::of(&request)?;
+        let places = attribute_places(&request, &self.attributes);
+        let attributes = Attributes::new(&request, &outline, &places);
         let caller = known.first().map_or("", |(name, _)| name);
         let claim = Claim { id, charges: SmallVec::new(), once: None, timeout: None };
         let mut peek = Peek { claim, rules: Vec::new(), left_out: Vec::new(), tier: None };
@@ -171,7 +172,7 @@ impl Rule {
     /// The values of a rule of the list, or why there are none.
     fn listed_values<'a>(
         &'a self,
-        attributes: &Attributes<'a>,
+        attributes: &Attributes<'_, 'a>,
         domain: &Domain,
     ) -> Result<SmallVec<[Value<'a>; 2]>, String> {
         for part in self.key.iter().filter(|part| !part.optional) {

@@ -9,11 +9,12 @@ use tollgate_core::{
 
 use crate::applied::{AppliedRule, AppliedTerms, MatchedRules};
 use crate::applies::Units;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Outline, attribute_places};
 use crate::error::RequestError;
 use crate::index::Id;
 use crate::model::RuleMode;
 use crate::overrides::CapRef;
+use crate::plan::{Plan, PlannedRule};
 use crate::rule::Rule;
 use crate::ruleset::{Domain, Ruleset};
 use crate::tenants::{BlockAction, LimitArena, ResolvedBy, Tenant, TenantLookup, Tenants};
@@ -101,6 +102,7 @@ impl Ruleset {
     }
 
     /// The index of the domain that a request names.
+    #[inline]
     fn domain_of(&self, name: Option<&str>) -> Result<usize, RequestError> {
         self.domain_number(name).ok_or(match name {
             Some(_) => RequestError::UnknownDomain,
@@ -142,12 +144,28 @@ struct RequestResolver<'r, 'a> {
 impl<'a> RequestResolver<'_, 'a> {
     fn fill(&mut self, request: &Request<'a>) -> Result<(), RequestError> {
         let domain = self.domain;
-        let mut attributes = Attributes::default();
-        attributes.read(request, &domain.attributes)?;
+        let outline = Outline::of(request)?;
+        let make = || Plan::new(request, &domain.attributes, &domain.index, &domain.rules);
+        let plan = domain.plans.get(request, &outline, make);
+        let looked_up;
+        let places = match plan {
+            Some(plan) => &plan.places,
+            None => {
+                looked_up = attribute_places(request, &domain.attributes);
+                &looked_up
+            }
+        };
+        let attributes = Attributes::new(request, &outline, places);
         let lookup =
             self.context.map(|context| TenantLookup::new(context.tenants, domain.digest, domain.caller(&attributes)));
         let mut candidates = SmallVec::new();
-        domain.find_candidates(&attributes, &mut candidates);
+        let rules = match plan {
+            Some(plan) if plan.by_value.is_empty() => &plan.rules[..],
+            _ => {
+                domain.find_candidates(plan, &attributes, &mut candidates);
+                &candidates
+            }
+        };
         self.tenant =
             self.context.zip(lookup).and_then(|(context, lookup)| Tenant::find(context.tenants, &lookup, context.now));
         if let Some(tenant) = self.tenant.as_ref().filter(|_| self.ask == Ask::Exactly) {
@@ -157,18 +175,20 @@ impl<'a> RequestResolver<'_, 'a> {
             }
         }
         let tier = domain.tier(&attributes, self.tenant.as_ref());
-        for &number in &candidates {
-            let rule = &domain.rules[number as usize];
-            if rule.misses(&attributes, rule.pivot).is_none() {
-                self.add_listed(number, rule, &attributes, tier);
+        for planned in rules {
+            let rule = &domain.rules[planned.number as usize];
+            if planned.is_certain || rule.misses(&attributes, rule.pivot).is_none() {
+                self.add_listed(planned.number, rule, &attributes, tier);
             }
         }
         if !domain.tree.is_empty() {
             self.add_tree(request, tier);
         }
-        for (number, descriptor) in request.descriptors.iter().enumerate() {
-            if let Some(limit) = descriptor.limit {
-                self.add_requested(number, descriptor, limit, request, tier)?;
+        if outline.has_limits {
+            for (number, descriptor) in request.descriptors.iter().enumerate() {
+                if let Some(limit) = descriptor.limit {
+                    self.add_requested(number, descriptor, limit, request, tier)?;
+                }
             }
         }
         match self.claim.charges.len() {
@@ -198,7 +218,8 @@ impl<'a> RequestResolver<'_, 'a> {
         Ok(())
     }
 
-    fn add_listed(&mut self, number: Id, rule: &'a Rule, attributes: &Attributes<'a>, tier: usize) {
+    #[inline(always)]
+    fn add_listed(&mut self, number: Id, rule: &'a Rule, attributes: &Attributes<'_, 'a>, tier: usize) {
         let Some((cap, by)) = self.cap(rule, tier) else { return };
         let Some(units) = rule.units(attributes) else { return };
         let mut units = match units {
@@ -290,7 +311,7 @@ impl<'a> RequestResolver<'_, 'a> {
     }
 
     /// The cap of the caller under a rule, and how it was chosen.
-    #[inline]
+    #[inline(always)]
     fn cap(&self, rule: &'a Rule, tier: usize) -> Option<(CapRef<'a>, ResolvedBy)> {
         match self.context {
             Some(context) => rule.cap_under(tier, self.tenant.as_ref(), context.arena),
@@ -298,7 +319,7 @@ impl<'a> RequestResolver<'_, 'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(
         &mut self,
         number: Id,
@@ -348,13 +369,14 @@ fn share(quota: u64, bps: u16) -> u64 {
 impl Domain {
     /// The caller's identity.
     #[inline]
-    pub(crate) fn caller<'a>(&self, attributes: &Attributes<'a>) -> Option<&'a str> {
+    pub(crate) fn caller<'a>(&self, attributes: &Attributes<'_, 'a>) -> Option<&'a str> {
         attributes.get(self.caller?)
     }
 
     /// The index of the caller's tier: the tenant's, otherwise the one that the request names, otherwise the default
     /// one.
-    pub(crate) fn tier(&self, attributes: &Attributes<'_>, tenant: Option<&Tenant<'_>>) -> usize {
+    #[inline]
+    pub(crate) fn tier(&self, attributes: &Attributes<'_, '_>, tenant: Option<&Tenant<'_>>) -> usize {
         if let Some(digest) = tenant.and_then(Tenant::tier)
             && let Some(index) = self.tier_digests.iter().position(|tier| *tier == digest)
         {
@@ -381,12 +403,29 @@ impl Domain {
         Some((caller, u16::try_from(tier.unwrap_or(self.default_tier)).ok()?))
     }
 
-    /// The rules of the list that may apply, in order.
-    pub(crate) fn find_candidates(&self, attributes: &Attributes<'_>, candidates: &mut SmallVec<[Id; 8]>) {
-        self.index.find(attributes, candidates);
-        if candidates.len() > 1 {
-            candidates.sort_unstable();
-            candidates.dedup();
+    /// The rules of the list that may apply, in order: those of the plan, if there is one, and those that values lead to.
+    pub(crate) fn find_candidates(
+        &self,
+        plan: Option<&Plan>,
+        attributes: &Attributes<'_, '_>,
+        candidates: &mut SmallVec<[PlannedRule; 8]>,
+    ) {
+        let mut found = SmallVec::new();
+        match plan {
+            Some(plan) => {
+                found.extend(plan.rules.iter().map(|rule| rule.number));
+                for attribute in &plan.by_value {
+                    if let Some(value) = attributes.get(*attribute) {
+                        self.index.find_by_value(*attribute, value, attributes, &mut found);
+                    }
+                }
+            }
+            None => self.index.find(attributes, &mut found),
         }
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+        candidates.extend(found.iter().map(|number| PlannedRule { number: *number, is_certain: false }));
     }
 }

@@ -20,6 +20,7 @@ use crate::lookup::{self, Index};
 use crate::model::{self, RuleMode, Tier};
 use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
+use crate::plan::PlanTable;
 use crate::private::PrivateAttributes;
 use crate::problem::RuleProblem;
 use crate::requested::RequestLimits;
@@ -69,6 +70,7 @@ pub struct Domain {
     /// The rules of the list, followed by those of the tree.
     pub(crate) rules: Vec<Rule>,
     pub(crate) index: Index,
+    pub(crate) plans: PlanTable,
     pub(crate) tree: Tree,
     pub(crate) requested: RequestLimits,
     pub(crate) once: OnceScopes,
@@ -142,6 +144,12 @@ impl Ruleset {
         Ok((Ruleset::compile(domains, generation)?, warnings))
     }
 
+    /// Decides every request without a plan.
+    #[cfg(test)]
+    pub(crate) fn without_plans(&mut self) {
+        self.domains.iter_mut().for_each(|domain| domain.plans = PlanTable::without_room());
+    }
+
     /// The generation of this ruleset.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -154,6 +162,7 @@ impl Ruleset {
     }
 
     /// The index in [`domains`](Self::domains) of a request's domain: the one that it names, or the only one.
+    #[inline]
     pub fn domain_number(&self, name: Option<&str>) -> Option<usize> {
         match name {
             // Most rulesets have one domain, and comparing a name is quicker than hashing it.
@@ -382,6 +391,7 @@ impl Domain {
             attributes: names,
             rules,
             index,
+            plans: PlanTable::default(),
             tree,
             requested,
             once,

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{ClaimId, Descriptor, Request};
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Outline, attribute_places};
 use crate::{LoadOptions, RuleFile, Ruleset, load_sources};
 
 /// How many rules are tried for a request with these entries, and how many of them apply.
@@ -17,7 +17,9 @@ fn tried(count: usize, rule: &dyn Fn(usize) -> String, entries: &[(&str, &str)])
     let request = Request { domain: None, descriptors: &descriptors, cost: 1, ..Request::default() };
     let domain = &rules.domains()[0];
     let mut candidates = SmallVec::new();
-    domain.find_candidates(&Attributes::from_request(&request, &domain.attributes).unwrap(), &mut candidates);
+    let places = attribute_places(&request, &domain.attributes);
+    let attributes = Attributes::new(&request, &Outline::of(&request).unwrap(), &places);
+    domain.find_candidates(None, &attributes, &mut candidates);
     (candidates.len(), rules.resolve(&request, ClaimId(1)).unwrap().applied.len())
 }
 

@@ -422,9 +422,8 @@ impl Tenants {
     /// The caller's hash in the table.
     #[inline]
     pub(crate) fn identity(&self, domain: NonZeroU64, caller: &str) -> NonZeroU64 {
-        let mut hasher = SipHasher13::new_with_keys(self.secret.0 ^ domain.get(), self.secret.1);
-        hasher.write(caller.as_bytes());
-        non_zero(hasher.finish())
+        let hasher = SipHasher13::new_with_keys(self.secret.0 ^ domain.get(), self.secret.1);
+        non_zero(hasher.hash(caller.as_bytes()))
     }
 
     #[inline]

@@ -56,8 +56,18 @@ impl<'t> Tenant<'t> {
         lookup: &TenantLookup<'t>,
         now: &'t dyn Fn() -> Timestamp,
     ) -> Option<Tenant<'t>> {
-        let TenantLookup { domain, caller, trace } = *lookup;
-        let may_exist = trace.is_some_and(|(trace, word)| word.may_have(trace));
+        let may_exist = lookup.trace.is_some_and(|(trace, word)| word.may_have(trace));
+        if may_exist || tenants.has_wildcards() { Tenant::look_up(tenants, lookup, may_exist, now) } else { None }
+    }
+
+    #[inline(never)]
+    fn look_up(
+        tenants: &'t Tenants,
+        lookup: &TenantLookup<'t>,
+        may_exist: bool,
+        now: &'t dyn Fn() -> Timestamp,
+    ) -> Option<Tenant<'t>> {
+        let TenantLookup { domain, caller, .. } = *lookup;
         let entry = caller.filter(|_| may_exist).and_then(|caller| {
             let identity = tenants.identity(domain, caller);
             let table = tenants.shard(identity);
