@@ -24,6 +24,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// The verdict on a settled claim.
+    #[inline]
     pub fn reach(claim: &Claim<'_>, settlement: &Settlement) -> Verdict {
         let votes = || claim.charges.iter().zip(&settlement.readings).enumerate();
         let mut vote = Vote::default();
@@ -65,6 +66,7 @@ fn is_enforced(charge: &Charge<'_>) -> bool {
     charge.ask == Ask::Exactly && matches!(charge.mode, Mode::Enforce | Mode::AnyOf)
 }
 
+#[inline(never)]
 fn denied_by<'c, 'a: 'c>(votes: impl Iterator<Item = (usize, (&'c Charge<'a>, &'c Reading))>) -> Option<usize> {
     let mut longest: Option<(Wait, usize)> = None;
     let mut shortest: Option<(Wait, usize)> = None;

@@ -209,6 +209,7 @@ impl<'a> Key<'a> {
     }
 
     /// The value of the caller in whose partition the counter lives, if any.
+    #[inline]
     pub fn caller(&self) -> Option<Value<'a>> {
         match self.scope.home {
             Home::Caller(place) => self.values.get(place).copied(),
@@ -271,6 +272,7 @@ impl<'a> Value<'a> {
     }
 
     /// A keyed hash of this value, chained to the hash of the values before it.
+    #[inline]
     pub fn digest(&self, secret: HashSecret, before: u128) -> u128 {
         let octets;
         let (kind, bytes): (u64, &[u8]) = match self {

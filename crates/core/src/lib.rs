@@ -22,7 +22,10 @@ pub use key::{Key, OwnedKey, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
 pub use private::KeySecret;
 pub use request::{Descriptor, ReceiptWish, Request};
-pub use settle::{Reading, Replay, Settlement, Source, StateSlot, Vote, settle, settle_charge, settle_into};
+pub use settle::{
+    Reading, Replay, SettledState, Settlement, Source, StateSlot, Vote, settle, settle_charge, settle_into,
+    settle_state,
+};
 pub use time::{Span, Tick, Timestamp, Wait};
 
 /// 2^53, the first integer that a Lua number (a double) cannot distinguish from its neighbour. Every stored value and

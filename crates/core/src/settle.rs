@@ -8,7 +8,7 @@ mod interacting;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{CounterState, StateReport, TickCharge, WaitUntil};
+use crate::algorithm::{AlgorithmState, ChargeResult, CounterState, StateReport, TickCharge, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Span, Timestamp, Wait};
@@ -89,7 +89,7 @@ impl Settlement {
 impl Settlement {
     /// Discards everything of an earlier claim.
     #[inline]
-    fn begin(&mut self, now: Timestamp) {
+    pub fn begin(&mut self, now: Timestamp) {
         self.readings.clear();
         self.at = now;
         self.replay = Replay::First;
@@ -211,25 +211,15 @@ impl StateSlot {
     fn conclude(&mut self, charge: &TickCharge<'_>, mode: Mode, passes: bool, now: Timestamp) -> Reading {
         let result = self.state.conclude(charge, passes && (self.admits || mode == Mode::Soft));
         self.changed |= result.taken > 0;
-        let mut reading = Reading {
-            admits: self.admits,
-            taken: result.taken,
-            delay: charge.limit.period().tick().span(result.delay),
-            ..Reading::INITIAL
-        };
-        if !self.admits {
-            reading.wait = self.wait(charge, now);
+        if self.changed {
+            self.stale_at = charge.limit.period().tick().start(result.report.stale_at);
         }
-        self.apply(&result.report, charge.limit, now, &mut reading);
-        reading
+        let wait = if self.admits { Wait::None } else { self.wait(charge, now) };
+        Reading::after(self.admits, wait, &result, charge.limit, now)
     }
 
     fn wait(&self, needed: &TickCharge<'_>, now: Timestamp) -> Wait {
-        match self.state.wait(needed) {
-            WaitUntil::Now => Wait::None,
-            WaitUntil::Tick(at) => Wait::For(needed.limit.period().tick().until(now, at)),
-            WaitUntil::Never => Wait::Forever,
-        }
+        from_now(self.state.wait(needed), needed.limit, now)
     }
 
     #[inline]
@@ -264,6 +254,21 @@ impl Reading {
         Reading { remaining: charge.limit.quota(), source, ..Self::INITIAL }
     }
 
+    /// The reading of a counter after a charge.
+    #[inline]
+    fn after(admits: bool, wait: Wait, result: &ChargeResult, limit: &Limit, now: Timestamp) -> Reading {
+        let tick = limit.period().tick();
+        Reading {
+            admits,
+            taken: result.taken,
+            remaining: result.report.available.unwrap_or(0),
+            wait,
+            reset_after: tick.until(now, result.report.reset_at),
+            delay: tick.span(result.delay),
+            source: Source::Store,
+        }
+    }
+
     /// A refusal that says nothing about the counter except when to retry.
     pub const fn refusal(wait: Wait) -> Reading {
         Reading { admits: false, wait, ..Self::INITIAL }
@@ -284,6 +289,15 @@ impl Reading {
     pub const RETRY_AFTER: Span = Span::from_secs(1);
 }
 
+/// How long it is from `now` until a limit has room.
+fn from_now(until: WaitUntil, limit: &Limit, now: Timestamp) -> Wait {
+    match until {
+        WaitUntil::Now => Wait::None,
+        WaitUntil::Tick(at) => Wait::For(limit.period().tick().until(now, at)),
+        WaitUntil::Never => Wait::Forever,
+    }
+}
+
 /// The votes of a claim's charges.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vote {
@@ -293,6 +307,7 @@ pub struct Vote {
 
 impl Vote {
     /// Counts the vote of a charge. Only `Exactly` charges vote.
+    #[inline]
     pub fn count(&mut self, ask: Ask, mode: Mode, admits: bool) {
         match (ask, mode) {
             (Ask::Exactly, Mode::Enforce) => self.refused |= !admits,
@@ -303,6 +318,7 @@ impl Vote {
 
     /// Whether the claim passes: every enforced charge has room and, if there are charges of mode `AnyOf`, at least
     /// one of them has room.
+    #[inline]
     pub fn passes(self) -> bool {
         !self.refused && self.any_of != Some(false)
     }
@@ -348,6 +364,40 @@ pub fn settle_charge(
     slot.admits = slot.state.admits(&charged);
     // Without room only a soft charge pays: a shadow charge lets the claim pass, but takes nothing.
     settlement.readings.push(slot.conclude(&charged, charge.mode, true, now));
+}
+
+/// What became of a state that a charge was settled on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettledState {
+    /// The answer to the charge.
+    pub reading: Reading,
+    /// Whether the store must write the state.
+    pub changed: bool,
+    /// The time from which the changed state equals a fresh one.
+    pub stale_at: Timestamp,
+}
+
+/// Like [`settle_charge`] for an `Exactly` charge without holds, on a state that is known to be of the limit's algorithm: a
+/// store with a table for each algorithm settles it in its place.
+#[inline]
+pub fn settle_state<S: AlgorithmState>(
+    by: ClaimId,
+    charge: &Charge<'_>,
+    state: &mut S,
+    now: Timestamp,
+) -> SettledState {
+    let limit = charge.limit;
+    let tick = limit.period().tick();
+    let advanced = state.advance(limit, tick.at(now));
+    let charged = TickCharge { limit, now: advanced.now, by, units: charge.units };
+    let admits = state.has_room(&charged);
+    let result = state.conclude(&charged, admits || charge.mode == Mode::Soft);
+    let wait = if admits { Wait::None } else { from_now(state.earliest(&charged), limit, now) };
+    SettledState {
+        reading: Reading::after(admits, wait, &result, limit, now),
+        changed: advanced.moved || result.taken > 0,
+        stale_at: tick.start(result.report.stale_at),
+    }
 }
 
 /// Settles a claim of `Exactly` charges with distinct keys, as most claims are. The charges are independent except

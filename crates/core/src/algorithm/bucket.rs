@@ -3,7 +3,7 @@
 //! The level is counted in unit·ticks: a unit raises it by the period, a tick lowers it by the amount. The rate
 //! therefore does not drift, and a changed amount preserves the used units.
 
-use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
+use super::{AlgorithmState, EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::{Algorithm, Limit};
 
@@ -16,12 +16,13 @@ pub struct Bucket {
     pub at: u64,
 }
 
-impl Bucket {
-    pub(super) fn is_sound(&self) -> bool {
+impl AlgorithmState for Bucket {
+    fn is_sound(&self) -> bool {
         self.level < EXACT && self.at < EXACT
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+    #[inline]
+    fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
         let effective = effective_time(self.at, now, limit.period().ticks());
         if !effective.moved {
             let drained = drained(limit, effective.now - self.at, self.level);
@@ -37,16 +38,20 @@ impl Bucket {
     }
 
     /// A partly drained unit still occupies a whole one.
-    pub(super) fn used(&self, limit: &Limit, _now: u64) -> u64 {
+    #[inline]
+    fn used(&self, limit: &Limit, _now: u64) -> u64 {
         self.level.div_ceil(limit.period().ticks())
     }
 
-    /// Whether this number of units fits: `units <= quota - used`, without a division.
-    pub(super) fn has_room(&self, limit: &Limit, units: u64) -> bool {
-        limit.quota().checked_sub(units).is_some_and(|others| self.level <= others * limit.period().ticks())
+    /// `units <= quota - used`, without a division.
+    #[inline]
+    fn has_room(&self, charge: &TickCharge<'_>) -> bool {
+        let others = charge.limit.quota().checked_sub(charge.units);
+        others.is_some_and(|others| self.level <= others * charge.limit.period().ticks())
     }
 
-    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+    #[inline]
+    fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
         let units = charge.units.min(charge.limit.period().max_count());
         if units > 0 {
             self.level = (self.level + units * charge.limit.period().ticks()).min(EXACT - 1);
@@ -56,7 +61,7 @@ impl Bucket {
     }
 
     /// Units that have drained since cannot be given back.
-    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+    fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
         let period = charge.limit.period().ticks();
         let taken = charge.units.min(charge.limit.period().max_count()) * period;
         let remaining = taken - drained(charge.limit, charge.now.saturating_sub(taken_at), taken).min(taken);
@@ -65,27 +70,30 @@ impl Bucket {
         back.div_ceil(period)
     }
 
-    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+    fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
         let period = charge.limit.period().ticks();
         let back = (charge.units.min(charge.limit.period().max_count()) * period).min(self.level);
         self.level -= back;
         back.div_ceil(period)
     }
 
-    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+    fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
         let fits = (charge.limit.quota() - charge.units) * charge.limit.period().ticks();
         WaitUntil::Tick(self.at + ticks_to_drain(charge.limit, self.level.saturating_sub(fits)))
     }
 
-    pub(super) fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {
+    #[inline]
+    fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {
         self.stale_at(limit)
     }
 
-    pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
+    #[inline]
+    fn stale_at(&self, limit: &Limit) -> u64 {
         self.at + ticks_to_drain(limit, self.level)
     }
 
-    pub(super) fn delay(&self, limit: &Limit, now: u64) -> u64 {
+    #[inline]
+    fn delay(&self, limit: &Limit, now: u64) -> u64 {
         match limit.algorithm() {
             Algorithm::Bucket { paced: true, .. } => self.stale_at(limit).saturating_sub(now),
             _ => 0,
@@ -95,6 +103,7 @@ impl Bucket {
 
 /// How much of `level` drains in a number of ticks; the result may exceed `level`. A bucket of amount 0 does not
 /// drain: it is emptied as a whole after one period.
+#[inline]
 fn drained(limit: &Limit, ticks: u64, level: u64) -> u64 {
     match limit.amount() {
         0 if ticks >= limit.period().ticks() => level,
@@ -102,6 +111,7 @@ fn drained(limit: &Limit, ticks: u64, level: u64) -> u64 {
     }
 }
 
+#[inline]
 fn ticks_to_drain(limit: &Limit, level: u64) -> u64 {
     match limit.amount() {
         _ if level == 0 => 0,

@@ -1,6 +1,6 @@
 //! Fixed window: a count for each aligned period.
 
-use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
+use super::{AlgorithmState, EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::Limit;
 
@@ -13,12 +13,13 @@ pub struct FixedWindow {
     pub used: u64,
 }
 
-impl FixedWindow {
-    pub(super) fn is_sound(&self) -> bool {
+impl AlgorithmState for FixedWindow {
+    fn is_sound(&self) -> bool {
         self.start < EXACT && self.used < EXACT
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+    #[inline]
+    fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
         let effective = effective_time(self.start, now, limit.period().ticks());
         let (start, _) = limit.period().around(effective.now);
         if start != self.start && !effective.moved {
@@ -28,11 +29,13 @@ impl FixedWindow {
         effective
     }
 
-    pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
+    #[inline]
+    fn used(&self, _limit: &Limit, _now: u64) -> u64 {
         self.used
     }
 
-    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+    #[inline]
+    fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
         let max = charge.limit.period().max_count();
         let units = charge.units.min(max);
         self.used = (self.used + units).min(max);
@@ -40,7 +43,7 @@ impl FixedWindow {
     }
 
     /// Units of a period that is over are not given back.
-    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+    fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
         let (start, _) = charge.limit.period().around(taken_at);
         if start != self.start {
             return 0;
@@ -50,21 +53,23 @@ impl FixedWindow {
         back
     }
 
-    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+    fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
         let back = charge.units.min(self.used);
         self.used -= back;
         back
     }
 
-    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+    fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
         WaitUntil::Tick(self.reset_at(charge.limit, charge.now))
     }
 
-    pub(super) fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {
+    #[inline]
+    fn reset_at(&self, limit: &Limit, _now: u64) -> u64 {
         self.stale_at(limit)
     }
 
-    pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
+    #[inline]
+    fn stale_at(&self, limit: &Limit) -> u64 {
         limit.period().around(self.start).1
     }
 }

@@ -97,9 +97,77 @@ pub struct TickCharge<'a> {
     pub units: u64,
 }
 
+/// The state of one algorithm, and its pure functions. All but [`advance`](AlgorithmState::advance) expect a state that was
+/// just advanced to the `now` that it returned.
+pub trait AlgorithmState {
+    /// Whether the algorithm can produce this state for some limit.
+    fn is_sound(&self) -> bool;
+
+    /// Advances the state to `now`.
+    fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime;
+
+    /// The number of units that count against the limit now.
+    fn used(&self, limit: &Limit, now: u64) -> u64;
+
+    /// Takes the units, past the limit if necessary, and returns how many were counted.
+    fn spend(&mut self, charge: &TickCharge<'_>) -> u64;
+
+    /// Gives back units that were taken in the tick `taken_at`, and returns how many of them still counted.
+    fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64;
+
+    /// Gives back units regardless of when they were taken, newest first. Returns by how many the used units decrease.
+    fn credit(&mut self, charge: &TickCharge<'_>) -> u64;
+
+    /// When there is room for a charge that has none now and fits into the quota.
+    fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil;
+
+    /// The tick at which the quota is full again or the period ends.
+    fn reset_at(&self, limit: &Limit, now: u64) -> u64;
+
+    /// The tick from which the state equals a fresh one.
+    fn stale_at(&self, limit: &Limit) -> u64;
+
+    /// Whether there is room for the charge.
+    #[inline]
+    fn has_room(&self, charge: &TickCharge<'_>) -> bool {
+        let available = charge.limit.quota().checked_sub(self.used(charge.limit, charge.now));
+        available.is_some_and(|left| charge.units <= left)
+    }
+
+    /// How many ticks an admitted request should be delayed so that requests leave evenly spaced.
+    #[inline]
+    fn delay(&self, _limit: &Limit, _now: u64) -> u64 {
+        0
+    }
+
+    /// When there is room for the charge, if nobody else takes units.
+    #[inline]
+    fn earliest(&self, charge: &TickCharge<'_>) -> WaitUntil {
+        if self.has_room(charge) {
+            WaitUntil::Now
+        } else if charge.units > charge.limit.quota() {
+            WaitUntil::Never
+        } else {
+            self.wait(charge)
+        }
+    }
+
+    /// Takes the units of a charge that pays, and reports the state after it.
+    #[inline]
+    fn conclude(&mut self, charge: &TickCharge<'_>, pays: bool) -> ChargeResult {
+        let TickCharge { limit, now, .. } = *charge;
+        let delay = if pays { self.delay(limit, now) } else { 0 };
+        let taken = if pays { self.spend(charge) } else { 0 };
+        let available = limit.quota().checked_sub(self.used(limit, now));
+        let report = StateReport { available, reset_at: self.reset_at(limit, now), stale_at: self.stale_at(limit) };
+        ChargeResult { taken, delay, report }
+    }
+}
+
 /// The time by which a state counts that was last changed at `at`. A state that is ahead of the clock by up to one
 /// period stands still until the clock catches up. If it is further ahead, the clock was set back and the state
 /// follows it.
+#[inline]
 fn effective_time(at: u64, now: u64, period: u64) -> EffectiveTime {
     if at <= now {
         EffectiveTime { now, moved: false }
@@ -155,10 +223,7 @@ impl CounterState {
     }
 
     fn has_room(&self, charge: &TickCharge<'_>) -> bool {
-        match self {
-            CounterState::Bucket(bucket) => bucket.has_room(charge.limit, charge.units),
-            _ => self.available(charge.limit, charge.now).is_some_and(|left| charge.units <= left),
-        }
+        each!(self, it => it.has_room(charge), fresh => charge.units <= charge.limit.quota())
     }
 
     /// Takes the units, past the limit if necessary, and returns how many were counted.
@@ -180,29 +245,18 @@ impl CounterState {
     /// The earliest tick with room for the charge if nobody else takes units. A hold that the claim already has
     /// counts as used.
     pub fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
-        if self.has_room(charge) {
-            WaitUntil::Now
-        } else if charge.units > charge.limit.quota() {
-            WaitUntil::Never
-        } else {
-            each!(self, it => it.wait(charge), fresh => WaitUntil::Now)
-        }
+        let fits = charge.units <= charge.limit.quota();
+        each!(self, it => it.earliest(charge), fresh => if fits { WaitUntil::Now } else { WaitUntil::Never })
     }
 
     /// Takes the units of a charge that pays, and reports the state after it: what a claim does with most counters, with
     /// one look at the algorithm.
     pub fn conclude(&mut self, charge: &TickCharge<'_>, pays: bool) -> ChargeResult {
         let TickCharge { limit, now, .. } = *charge;
-        let delay = if pays { self.delay(limit, now) } else { 0 };
         each!(
             self,
-            it => {
-                let taken = if pays { it.spend(charge) } else { 0 };
-                let available = limit.quota().checked_sub(it.used(limit, now));
-                let report = StateReport { available, reset_at: it.reset_at(limit, now), stale_at: it.stale_at(limit) };
-                ChargeResult { taken, delay, report }
-            },
-            fresh => ChargeResult { taken: 0, delay, report: self.report(limit, now) }
+            it => it.conclude(charge, pays),
+            fresh => ChargeResult { taken: 0, delay: 0, report: self.report(limit, now) }
         )
     }
 
@@ -218,10 +272,7 @@ impl CounterState {
     /// How many ticks an admitted request should be delayed so that requests leave evenly spaced. Called before the
     /// units are taken.
     pub fn delay(&self, limit: &Limit, now: u64) -> u64 {
-        match self {
-            CounterState::Bucket(bucket) => bucket.delay(limit, now),
-            _ => 0,
-        }
+        each!(self, it => it.delay(limit, now), fresh => 0)
     }
 
     /// Whether the state is one that its algorithm can produce for some limit. A state read from outside must pass

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{EffectiveTime, TickCharge, WaitUntil, effective_time};
+use super::{AlgorithmState, EffectiveTime, TickCharge, WaitUntil, effective_time};
 use crate::EXACT;
 use crate::limit::Limit;
 
@@ -54,7 +54,27 @@ impl SlidingLog {
         SlidingLog { entries, total, expired: ExpiredEntries::default() }
     }
 
-    pub(super) fn is_sound(&self) -> bool {
+    fn drop_expired(&mut self) {
+        self.entries.drain(..self.expired.entries);
+        self.total -= self.expired.units;
+        self.expired = ExpiredEntries::default();
+    }
+
+    /// After the clock was set back: merges the entries that are ahead of it into one entry at `now`.
+    fn bring_back(&mut self, now: u64) {
+        let mut ahead = 0;
+        while let Some(newest) = self.entries.back()
+            && newest.at >= now
+        {
+            ahead += newest.units;
+            self.entries.pop_back();
+        }
+        self.entries.push_back(LogEntry { at: now, units: ahead });
+    }
+}
+
+impl AlgorithmState for SlidingLog {
+    fn is_sound(&self) -> bool {
         let units = self.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
         self.entries.len() as u64 <= Limit::MAX_ENTRIES
             && units == Some(self.total)
@@ -63,7 +83,7 @@ impl SlidingLog {
             && self.entries.iter().is_sorted_by(|one, next| one.at < next.at)
     }
 
-    pub(super) fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
+    fn advance(&mut self, limit: &Limit, now: u64) -> EffectiveTime {
         let newest = self.entries.back().map_or(0, |entry| entry.at);
         let effective = effective_time(newest, now, limit.period().ticks());
         if effective.moved {
@@ -77,11 +97,11 @@ impl SlidingLog {
         effective
     }
 
-    pub(super) fn used(&self, _limit: &Limit, _now: u64) -> u64 {
+    fn used(&self, _limit: &Limit, _now: u64) -> u64 {
         self.total - self.expired.units
     }
 
-    pub(super) fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
+    fn spend(&mut self, charge: &TickCharge<'_>) -> u64 {
         let max = charge.limit.period().max_count();
         let units = charge.units.min(max);
         if units > 0 {
@@ -108,7 +128,7 @@ impl SlidingLog {
     /// them, a debit that is sent late has a later entry, and of two claims at the same time the second may have the
     /// earlier time. So they are taken from the entries nearest to that tick: first from the newest that is not
     /// younger, then from older ones, then from younger ones.
-    pub(super) fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
+    fn give_back(&mut self, charge: &TickCharge<'_>, taken_at: u64) -> u64 {
         if taken_at.saturating_add(charge.limit.period().ticks()) <= charge.now {
             return 0;
         }
@@ -138,7 +158,7 @@ impl SlidingLog {
         back
     }
 
-    pub(super) fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
+    fn credit(&mut self, charge: &TickCharge<'_>) -> u64 {
         let back = charge.units.min(self.total - self.expired.units);
         if back > 0 {
             self.drop_expired();
@@ -156,7 +176,7 @@ impl SlidingLog {
         back
     }
 
-    pub(super) fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
+    fn wait(&self, charge: &TickCharge<'_>) -> WaitUntil {
         let room = charge.limit.amount() - charge.units;
         let mut left = self.total - self.expired.units;
         for (index, entry) in self.entries.iter().enumerate().skip(self.expired.entries) {
@@ -174,29 +194,11 @@ impl SlidingLog {
         WaitUntil::Now
     }
 
-    pub(super) fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
+    fn reset_at(&self, limit: &Limit, now: u64) -> u64 {
         self.stale_at(limit).max(now)
     }
 
-    pub(super) fn stale_at(&self, limit: &Limit) -> u64 {
+    fn stale_at(&self, limit: &Limit) -> u64 {
         self.entries.back().map_or(0, |newest| newest.at + limit.period().ticks())
-    }
-
-    fn drop_expired(&mut self) {
-        self.entries.drain(..self.expired.entries);
-        self.total -= self.expired.units;
-        self.expired = ExpiredEntries::default();
-    }
-
-    /// After the clock was set back: merges the entries that are ahead of it into one entry at `now`.
-    fn bring_back(&mut self, now: u64) {
-        let mut ahead = 0;
-        while let Some(newest) = self.entries.back()
-            && newest.at >= now
-        {
-            ahead += newest.units;
-            self.entries.pop_back();
-        }
-        self.entries.push_back(LogEntry { at: now, units: ahead });
     }
 }

@@ -19,7 +19,7 @@ mod worth;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_charge, settle_into};
+use tollgate_core::{Ask, Charge, Claim, Once, Settlement, Span, StateSlot, Timestamp, settle_charge, settle_into};
 
 use crate::Store;
 use crate::clock::{Clock, SystemClock};
@@ -195,6 +195,13 @@ impl<C: Clock> MemoryStore<C> {
     ) -> bool {
         let hash = self.hasher.hash(&charge.key);
         let shard = &mut *self.lock(self.number(hash));
+        if charge.ask == Ask::Exactly
+            && let Some(reading) = shard.settle(hash.key, claim.id, charge, now)
+        {
+            settlement.begin(now);
+            settlement.readings.push(reading);
+            return true;
+        }
         let mut slot = StateSlot::default();
         if !shard.lend(hash.key, charge.limit, &mut slot) && shard.room() == 0 {
             return false;

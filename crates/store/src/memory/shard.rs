@@ -2,13 +2,13 @@
 //! them.
 
 use tollgate_core::algorithm::{Bucket, FixedWindow, SlidingWindow};
-use tollgate_core::{Algorithm, Charge, CounterState, Limit, Reading, Span, StateSlot, Timestamp};
+use tollgate_core::{Algorithm, Charge, ClaimId, CounterState, Limit, Reading, Span, StateSlot, Timestamp};
 
 use super::MemoryStats;
 use super::eviction::VictimSearch;
 use super::hash::{Fingerprint, KeyHash};
 use super::shares::{ScopeNumber, ScopeShares};
-use super::table::{CounterTable, SlotTag, SweptCounter};
+use super::table::{CounterTable, OverwrittenTag, SlotTag, SweptCounter};
 use super::worth::Worth;
 
 /// The counters of some partitions.
@@ -87,6 +87,31 @@ impl MemoryShard {
             Algorithm::SlidingLog | Algorithm::Concurrency => lend(&mut self.large, key, slot, std::mem::take),
         }
         slot.index.is_some()
+    }
+
+    /// Settles a charge that asks for `Exactly`, and is alone in its claim, on its counter. `None` if there is no such
+    /// counter, or if its state is not one of a fixed size.
+    #[inline]
+    pub(super) fn settle(
+        &mut self,
+        key: Fingerprint,
+        by: ClaimId,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Option<Reading> {
+        let settled = match charge.limit.algorithm() {
+            Algorithm::Bucket { .. } => self.buckets.settle(key, by, charge, now),
+            Algorithm::FixedWindow => self.fixed_windows.settle(key, by, charge, now),
+            Algorithm::SlidingWindow { sub_windows: 1 } => self.sliding_windows.settle(key, by, charge, now),
+            Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog | Algorithm::Concurrency => None,
+        }?;
+        if let Some(OverwrittenTag { before, worth }) = settled.overwritten {
+            self.changes += 1;
+            if before.worth.refuses() != worth.refuses() {
+                self.shares.turn(before.scope, worth.refuses());
+            }
+        }
+        Some(settled.reading)
     }
 
     /// Loads the memory of a counter into the cache without waiting for it. A claim on several counters loads all of

@@ -8,7 +8,8 @@
 mod tests;
 
 use prefetch_index::prefetch_index;
-use tollgate_core::Timestamp;
+use tollgate_core::algorithm::AlgorithmState;
+use tollgate_core::{Charge, ClaimId, Reading, SettledState, Timestamp, settle_state};
 
 use super::hash::Fingerprint;
 use super::shares::ScopeNumber;
@@ -54,6 +55,18 @@ pub(super) struct SweptCounter {
     pub(super) stale_at: Timestamp,
     /// It was stale and has been removed.
     pub(super) removed: bool,
+}
+
+/// A charge that was settled in its slot.
+pub(super) struct SettledInPlace {
+    pub(super) reading: Reading,
+    /// What the slot's tag was, and what it is now, if the counter changed.
+    pub(super) overwritten: Option<OverwrittenTag>,
+}
+
+pub(super) struct OverwrittenTag {
+    pub(super) before: SlotTag,
+    pub(super) worth: Worth,
 }
 
 const EMPTY: Timestamp = Timestamp::from_micros(0);
@@ -250,6 +263,29 @@ impl<T: Clone + Default> CounterTable<T> {
 
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.slots.len() - from }
+    }
+}
+
+impl<T: AlgorithmState + Copy + Default> CounterTable<T> {
+    /// Settles a charge on its counter, if that exists.
+    #[inline]
+    pub(super) fn settle(
+        &mut self,
+        key: Fingerprint,
+        by: ClaimId,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Option<SettledInPlace> {
+        let at = self.find(key)?;
+        let slot = &mut self.slots[at as usize];
+        // A copy, so that what does not change is not written.
+        let mut state = slot.state;
+        let SettledState { reading, changed, stale_at } = settle_state(by, charge, &mut state, now);
+        let overwritten = changed.then(|| {
+            let worth = Worth::after(charge, &reading);
+            OverwrittenTag { before: slot.overwrite(state, stale_at.max(EARLIEST_STALE), worth), worth }
+        });
+        Some(SettledInPlace { reading, overwritten })
     }
 }
 

@@ -5,5 +5,6 @@ mod extremes;
 mod naive;
 mod oracle;
 mod promises;
+mod typed_states;
 mod waits;
 mod world;
