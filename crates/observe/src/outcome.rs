@@ -64,6 +64,7 @@ impl DecisionOutcome {
 
 impl DecisionResult {
     /// The result of a decision. In `shadow` mode refusals are only reported.
+    #[inline]
     pub fn from_event(event: &DecisionEvent<'_, '_>, shadow: bool) -> DecisionResult {
         let verdict = event.verdict;
         if !verdict.allowed {

@@ -98,7 +98,12 @@ impl<const N: usize> StripedCounters<N> {
     #[inline]
     pub(crate) fn local(&self) -> LocalStripe<'_, N> {
         // A thread that is ending uses the shared stripe.
-        let stripe = number();
+        self.of_thread(number())
+    }
+
+    /// The stripe of the thread with this [`number`].
+    #[inline]
+    pub(crate) fn of_thread(&self, stripe: usize) -> LocalStripe<'_, N> {
         LocalStripe { numbers: &self.0[stripe].0, shared: stripe == SHARED }
     }
 

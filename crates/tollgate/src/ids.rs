@@ -20,11 +20,13 @@ thread_local! {
 }
 
 /// The identifier of a request's claim: its own, or a new one.
+#[inline]
 pub(crate) fn for_request(request: &Request<'_>) -> ClaimId {
     request.claim.unwrap_or_else(next)
 }
 
 /// An identifier that is unique in this process and, with high probability, across processes.
+#[inline]
 pub(crate) fn next() -> ClaimId {
     let mut number = NEXT.get();
     if number.is_multiple_of(BLOCK) {

@@ -264,7 +264,7 @@ impl<S: Store> Limiter<S> {
         }
         *verdict = reach_verdict(&claim, matched, settlement, sound, &*self.clock);
         *receipt = issue_receipt(rules, request, &claim, matched, settlement, *verdict);
-        timer.finish(rules, request, &claim, matched, settlement, *verdict);
+        timer.finish(rules, request, &claim, matched, settlement, verdict);
         Ok(())
     }
 
@@ -417,6 +417,7 @@ fn issue_receipt(
 
 /// The verdict on a settlement. A replay of a decision by other rules has only the verdict: its numbers can't be
 /// assigned to rules.
+#[inline]
 fn reach_verdict(
     claim: &Claim<'_>,
     matched: &mut MatchedRules,

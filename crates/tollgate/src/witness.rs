@@ -30,7 +30,7 @@ pub struct DecisionEvent<'s, 'a> {
     /// The settlement of the claim.
     pub settlement: &'s Settlement,
     /// The verdict on the settlement.
-    pub verdict: Verdict,
+    pub verdict: &'s Verdict,
     /// How long the check took, if it was measured.
     pub timing: Option<CheckTiming>,
 }
@@ -59,6 +59,7 @@ pub struct LimitEvent<'s, 'a> {
 
 impl<'s, 'a> DecisionEvent<'s, 'a> {
     /// The domain of the request.
+    #[inline]
     pub fn domain(&self) -> &'s Domain {
         &self.rules.domains()[self.matched.domain]
     }
@@ -81,14 +82,19 @@ impl<'s, 'a> DecisionEvent<'s, 'a> {
     }
 
     /// Every limit, in the order of the claim. Empty for the replay of a decision that other rules made.
+    #[inline]
     pub fn limits(&self) -> impl Iterator<Item = LimitEvent<'s, 'a>> + use<'s, 'a> {
-        let event = *self;
-        (0..self.matched.applied.len()).filter_map(move |at| event.limit(at))
+        let domain = self.domain();
+        let settled = self.matched.applied.iter().zip(&self.claim.charges).zip(&self.settlement.readings);
+        settled.filter_map(move |((applied, charge), reading)| {
+            Some(LimitEvent { rule: domain.rule(applied)?, applied, charge, reading })
+        })
     }
 }
 
 impl<'a> LimitEvent<'_, 'a> {
     /// The limit that applies to the caller.
+    #[inline]
     pub fn limit(&self) -> &'a Limit {
         self.charge.limit
     }
@@ -159,7 +165,7 @@ impl<'w> CheckTimer<'w> {
         claim: &Claim<'a>,
         matched: &MatchedRules,
         settlement: &Settlement,
-        verdict: Verdict,
+        verdict: &Verdict,
     ) {
         let Some(handle) = self.handle.filter(|_| settlement.replay != Replay::Conflict) else { return };
         let stopwatch = &handle.stopwatch;

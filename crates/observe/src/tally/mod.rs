@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tollgate::{DecisionEvent, Ruleset};
 
 use crate::outcome::{DecisionOutcome, DecisionResult};
+use crate::stripe;
 use index::RowIndex;
 
 pub(crate) use row::used;
@@ -58,22 +59,23 @@ impl Tally {
     /// Counts a decision: once for the limit that decided it, and for every limit its result.
     #[inline]
     pub fn count(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {
-        let index = self.index(event.rules);
-        let (rows, domain) = (index.domain(event.matched.domain), event.domain());
+        let rows = self.index(event.rules).domain(event.matched.domain);
+        let stripe = stripe::number();
         let mut is_counted = false;
-        for (at, limit) in event.limits().enumerate() {
-            let row = rows.row(self, domain, limit.applied);
-            let numbers = row.numbers();
+        let settled = event.matched.applied.iter().zip(&event.claim.charges).zip(&event.settlement.readings);
+        for (at, ((applied, charge), reading)) in settled.enumerate() {
+            let row = rows.row(self, event.domain(), applied);
+            let numbers = row.numbers(stripe);
             if result.decider == Some(at) {
                 row::count_decision(numbers, result.outcome);
                 is_counted = true;
             }
-            row.count_limit(numbers, &limit, event.settlement.at);
+            row.count_limit(numbers, charge, reading, event.settlement.at);
         }
         if !is_counted {
             let is_blocked = event.matched.block.is_some() && !event.verdict.allowed;
             let row = if is_blocked { rows.block() } else { rows.none() };
-            row::count_decision(row.numbers(), result.outcome);
+            row::count_decision(row.numbers(stripe), result.outcome);
         }
     }
 

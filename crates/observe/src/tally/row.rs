@@ -3,7 +3,7 @@
 use std::ops::Index;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Ask, LimitEvent, Mode, Source, Span, Timestamp};
+use tollgate::{Ask, Charge, Mode, Reading, Source, Span, Timestamp};
 
 use crate::outcome::DecisionOutcome;
 use crate::stripe::{LocalStripe, StripedCounters};
@@ -112,10 +112,10 @@ impl TallyRow {
         Some(Peak { used_permille: of(&self.used, USED_BITS)?, left: MAX_LEFT - of(&self.left, LEFT_BITS)? })
     }
 
-    /// This thread's counters.
+    /// The counters of the thread with this number.
     #[inline]
-    pub(super) fn numbers(&self) -> LocalStripe<'_, NUMBERS> {
-        self.numbers.local()
+    pub(super) fn numbers(&self, stripe: usize) -> LocalStripe<'_, NUMBERS> {
+        self.numbers.of_thread(stripe)
     }
 
     /// Counts throttles, of which only the outcome is known.
@@ -130,14 +130,20 @@ impl TallyRow {
 
     /// Counts the result of a limit.
     #[inline]
-    pub(super) fn count_limit(&self, numbers: LocalStripe<'_, NUMBERS>, limit: &LimitEvent<'_, '_>, at: Timestamp) {
-        if limit.charge.ask != Ask::Exactly {
+    pub(super) fn count_limit(
+        &self,
+        numbers: LocalStripe<'_, NUMBERS>,
+        charge: &Charge<'_>,
+        reading: &Reading,
+        at: Timestamp,
+    ) {
+        if charge.ask != Ask::Exactly {
             return;
         }
-        let (units, reading) = (limit.charge.units, limit.reading);
+        let units = charge.units;
         numbers.add(CountKind::Evaluated.number(), 1);
         numbers.add(CountKind::Hits.number(), units);
-        let quota = limit.limit().quota();
+        let quota = charge.limit.quota();
         if reading.admits {
             let near = near(quota, reading.remaining, units);
             if near > 0 {
@@ -148,7 +154,7 @@ impl TallyRow {
             if matches!(reading.source, Source::Cache | Source::Lease) {
                 numbers.add(CountKind::OverFromCache.number(), units);
             }
-            match limit.charge.mode {
+            match charge.mode {
                 Mode::Enforce | Mode::AnyOf => numbers.add(CountKind::Refused.number(), 1),
                 Mode::Shadow => {
                     numbers.add(CountKind::WouldRefuse.number(), 1);
