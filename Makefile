@@ -150,6 +150,15 @@ $(ratelimit):
 	@GOBIN=$(peers) go install github.com/envoyproxy/ratelimit/src/service_cmd@$(ratelimit_version) && \
 		mv $(peers)/service_cmd $@ || echo "envoyproxy/ratelimit could not be built, and is not measured"
 
+# Takes long; `PRESETS="exercise thresholds"` runs some of them.
+PRESETS ?= exercise thresholds hot s1 s2
+
+.PHONY: simulate
+simulate: setup ## Simulate fleets of up to 1,000 servers: the presets of `tollgate simulate`, and 10,000 random worlds
+	cargo build --release -p tollgate-server
+	for preset in $(PRESETS); do $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate simulate $$preset; done
+	$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate simulate random --seeds 10000
+
 # Static binaries: both processors, or those of DIST_ARCHS=x86_64.
 .PHONY: dist
 dist: setup ## Build static binaries and tarballs in target/dist-out, for DIST_ARCHS="x86_64 aarch64"

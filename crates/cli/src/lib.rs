@@ -1,6 +1,6 @@
 //! The command line of `tollgate`. Each command has a module with its arguments.
 //!
-//! `lint`, `explain` and `replay` work on rule files. The others call the admin API of a running server. The server crate passes
+//! `lint`, `explain` and `replay` work on rule files, and `simulate` on its own. The others call the admin API of a running server. The server crate passes
 //! `serve` to [`run`].
 
 mod convert;
@@ -13,6 +13,7 @@ mod lint;
 mod remote;
 mod replay;
 mod rules_args;
+mod simulate;
 mod spelling_args;
 mod style;
 
@@ -73,6 +74,8 @@ enum Command {
     Explain(explain::Explain),
     /// Replay recorded requests or an access log on standard input, at their own times
     Replay(replay::Replay),
+    /// Simulate a fleet that shares limits: what it admits, how often it calls the store, what faults change
+    Simulate(simulate::Simulate),
     /// Convert limits of nginx, Kong, Limitador or express-rate-limit to rules
     Convert(convert::Convert),
     /// Manage tiers and limits of single callers, one by one or in bulk
@@ -120,6 +123,7 @@ Examples:
   tollgate lint rules.yaml
   tollgate explain rules.yaml api_key=ada endpoint='POST /orders'
   tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
+  tollgate simulate exercise
   tollgate quota set ada --tier pro --override-rule orders=500/minute
   tollgate usage ada
   tollgate top
@@ -158,6 +162,7 @@ impl Command {
             Command::Lint(lint) => lint.run(),
             Command::Explain(explain) => explain.run(),
             Command::Replay(replay) => replay.run(),
+            Command::Simulate(simulate) => simulate.run(),
             Command::Convert(convert) => convert.run(),
             Command::Quota(quota) => quota.run(),
             Command::Tier(tier) => tier.run(),

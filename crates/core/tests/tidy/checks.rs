@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-rules", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
+    ("tollgate-simulate", &["tollgate-core", "tollgate-rules", "tollgate-store"]),
     ("tollgate-redis-address", &[]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-redis-address", "tollgate-testing"]),
     ("tollgate-records", &["tollgate-core", "tollgate-rules"]),
@@ -79,7 +80,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "tollgate-cli",
-        &["tollgate-rules", "tollgate-store", "tollgate", "tollgate-records", "tollgate-observe", "tollgate-http"],
+        &[
+            "tollgate-rules",
+            "tollgate-store",
+            "tollgate-simulate",
+            "tollgate",
+            "tollgate-records",
+            "tollgate-observe",
+            "tollgate-http",
+        ],
     ),
     (
         "tollgate-server",

@@ -1,0 +1,52 @@
+//! The background work of servers, as the store that leases does it: units are taken ahead of requests, and given back.
+
+use super::calls::CallKind;
+use super::{Engine, Event};
+use crate::counters::Arrival;
+use crate::traffic::SECOND;
+
+/// The interval of a server's background work, and the calls that it makes at the same time.
+pub(super) const BEAT: u64 = SECOND / 20;
+const MAX_SENDS: usize = 256;
+
+impl Engine<'_> {
+    pub(super) fn notify(&mut self, server: u32) {
+        match self.servers[server as usize].outstanding {
+            0 => self.wake(server),
+            _ => self.servers[server as usize].is_notified = true,
+        }
+    }
+
+    pub(super) fn wake(&mut self, server: u32) {
+        // The next beat is another one.
+        let beat = &mut self.servers[server as usize].beat;
+        *beat = beat.wrapping_add(1);
+        self.tables(self.servers[server as usize].tables).beat(self.steady(server));
+        self.send_errands(server);
+    }
+
+    pub(super) fn send_errands(&mut self, number: u32) {
+        let tables = self.servers[number as usize].tables;
+        loop {
+            let errands = self.tables(tables).take_errands(MAX_SENDS);
+            let server = &mut self.servers[number as usize];
+            server.outstanding = errands.len() as u32;
+            if !errands.is_empty() {
+                let is_measured = self.is_measured();
+                for errand in errands {
+                    match errand.is_refill() {
+                        true => self.outcome.calls.ahead += u64::from(is_measured),
+                        false => self.outcome.calls.back += u64::from(is_measured),
+                    }
+                    self.send(number, Arrival { key: 0, units: 0 }, CallKind::Errand(Box::new(errand)));
+                }
+                return;
+            }
+            if !std::mem::take(&mut server.is_notified) {
+                let (beat, next) = (server.beat, self.now + BEAT);
+                return self.schedule(next, Event::Beat { server: number, number: beat });
+            }
+            self.tables(tables).beat(self.steady(number));
+        }
+    }
+}

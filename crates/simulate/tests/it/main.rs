@@ -1,0 +1,8 @@
+//! The simulator: promises in random worlds, what faults may change, and scenario files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
+
+mod faults;
+mod figures;
+mod files;
+mod worlds;
