@@ -61,6 +61,7 @@ struct FailedPrimary {
 }
 
 #[test]
+#[ignore = "takes more than a minute alone: make test-long"]
 fn slow_servers_tolerate_faults_of_a_cluster() {
     machine::alone();
     let mut cluster_testbed = ClusterTestbed::new(Cluster::start());
@@ -182,6 +183,7 @@ fn run_without_cluster(
 }
 
 #[test]
+#[ignore = "takes more than a minute alone: make test-long"]
 fn slow_servers_tolerate_faults_of_one_redis() {
     machine::alone();
     let mut redis = Redis::start();
