@@ -224,9 +224,12 @@ impl<'w> Engine<'w> {
         self.now = end;
         self.outcome.held = self.servers.iter().map(|server| self.held(server)).sum();
         self.settle_down();
+        // That all servers stop at the same moment is checked, but not in the figures.
         for number in 0..self.servers.len() {
             let server = &self.servers[number];
             if server.is_up {
+                let status = self.tables(server.tables).status(self.steady(number as u32), 0);
+                self.outcome.add_units(&status.counts);
                 self.tables(server.tables).set_enabled(false);
                 self.wake(number as u32);
             }
@@ -236,7 +239,6 @@ impl<'w> Engine<'w> {
             let server = &self.servers[number];
             if server.is_up {
                 let status = self.tables(server.tables).status(self.steady(number as u32), 0);
-                self.outcome.add_units(&status.counts);
                 self.check_units(number, &status.counts, status.held);
             }
         }
@@ -312,7 +314,8 @@ impl<'w> Engine<'w> {
     }
 
     fn is_measured(&self) -> bool {
-        self.now >= self.scenario.warm_up.as_micros() * 1_000
+        let (warm_up, end) = (self.scenario.warm_up.as_micros() * 1_000, self.scenario.duration.as_micros() * 1_000);
+        (warm_up..end).contains(&self.now)
     }
 
     fn violation(&mut self, what: String) {

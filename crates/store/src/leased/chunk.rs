@@ -115,3 +115,26 @@ fn time_of(limit: &Limit, units: u64) -> Span {
 fn less(span: Span, other: Span) -> Span {
     Span::from_micros(span.as_micros().saturating_sub(other.as_micros()))
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Period, Wait};
+
+    use super::*;
+
+    /// Units that drained while others of the chunk were held are not spent instead of them.
+    #[test]
+    fn drained_units_are_not_spent_later() {
+        let algorithm = Algorithm::Bucket { burst: 1_000, paced: false };
+        let limit = Limit::new(1_000, Period::fixed(Span::from_secs(10)).unwrap(), algorithm).unwrap();
+        let at = |millis: u64| Steady::from_micros(millis * 1_000);
+        // All that is in a bucket that drains 100 a second.
+        let reading = Reading { reset_after: Span::from_micros(400_000), ..Reading::refusal(Wait::None) };
+        let mut chunk = Chunk::new(40, &limit, &reading, Timestamp::from_secs(1), at(0)).unwrap();
+        assert_eq!(chunk.valid(&limit, at(250)), 14);
+        assert_eq!(chunk.drop_drained(&limit, at(250)), 26);
+        chunk.split(12);
+        assert_eq!(chunk.valid(&limit, at(260)), 2);
+        assert_eq!(chunk.valid(&limit, at(390)), 0);
+    }
+}
