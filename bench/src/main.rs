@@ -1,6 +1,6 @@
 //! Tollgate next to its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|observe|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|observe|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet|leases]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
@@ -18,7 +18,7 @@ mod tenants;
 mod workload;
 
 /// The benchmarks that can be run, in the order in which it runs.
-const ALL: [(&str, fn()); 14] = [
+const ALL: [(&str, fn()); 15] = [
     ("decide", decide::run),
     ("observe", observe::run),
     ("rules", rules::run),
@@ -33,6 +33,7 @@ const ALL: [(&str, fn()); 14] = [
     ("control", server::control),
     ("redis", store::run),
     ("fleet", server::fleet),
+    ("leases", server::leases),
 ];
 
 fn main() {

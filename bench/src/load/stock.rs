@@ -5,13 +5,14 @@ use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescripto
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
-use super::KEYS;
+use super::{BUSY_KEYS, KEYS};
 use crate::workload::Random;
 
 /// A request for each caller.
 pub struct Stock {
     bytes: Vec<u8>,
     length: usize,
+    keys: usize,
     random: Random,
 }
 
@@ -20,6 +21,8 @@ pub struct Stock {
 pub enum Asking {
     /// One descriptor: the user.
     One,
+    /// The same, of few users.
+    Busy,
     /// Four: the customer, and each with the user, the key and the endpoint.
     Four,
 }
@@ -28,12 +31,13 @@ impl Asking {
     pub fn name(self) -> &'static str {
         match self {
             Asking::One => "one",
+            Asking::Busy => "busy",
             Asking::Four => "four",
         }
     }
 
     pub fn named(name: &str) -> Asking {
-        let named = [Asking::One, Asking::Four].into_iter().find(|asking| asking.name() == name);
+        let named = [Asking::One, Asking::Busy, Asking::Four].into_iter().find(|asking| asking.name() == name);
         named.unwrap_or_else(|| panic!("nobody asks {name}"))
     }
 
@@ -45,7 +49,7 @@ impl Asking {
     fn descriptors(self, user: &str) -> Vec<RateLimitDescriptor> {
         let customer = ("customer", user);
         let descriptors: &[&[(&str, &str)]] = match self {
-            Asking::One => &[&[("user_id", user)]],
+            Asking::One | Asking::Busy => &[&[("user_id", user)]],
             Asking::Four => &[
                 &[customer],
                 &[customer, ("user_id", user)],
@@ -63,16 +67,17 @@ impl Asking {
 }
 
 impl Stock {
-    fn new(request: impl Fn(&str) -> Vec<u8>) -> Stock {
-        let requests: Vec<Vec<u8>> = (0..KEYS).map(|n| request(&format!("u_{n:05}"))).collect();
+    fn new(keys: usize, request: impl Fn(&str) -> Vec<u8>) -> Stock {
+        let requests: Vec<Vec<u8>> = (0..keys).map(|n| request(&format!("u_{n:05}"))).collect();
         let length = requests[0].len();
         assert!(requests.iter().all(|request| request.len() == length), "requests of one length");
-        Stock { bytes: requests.concat(), length, random: Random::new() }
+        Stock { bytes: requests.concat(), length, keys, random: Random::new() }
     }
 
     /// gRPC's messages, each with what goes before it.
     pub fn messages(asking: Asking) -> Stock {
-        Stock::new(|user| {
+        let keys = if matches!(asking, Asking::Busy) { BUSY_KEYS } else { KEYS };
+        Stock::new(keys, |user| {
             let descriptors = asking.descriptors(user);
             let request = RateLimitRequest { domain: "api".to_owned(), descriptors, hits_addend: 0 };
             let message = request.encode_to_vec();
@@ -82,7 +87,7 @@ impl Stock {
 
     /// Requests of HTTP/1.1 to a path, with the body that it wants.
     pub fn posts(address: &str, path: &str, body: impl Fn(&str) -> String) -> Stock {
-        Stock::new(|user| {
+        Stock::new(KEYS, |user| {
             let body = body(user);
             let length = body.len();
             let head = format!(
@@ -94,7 +99,7 @@ impl Stock {
 
     /// The request of a caller drawn by lot.
     pub fn draw(&mut self) -> &[u8] {
-        let start = (self.random.next() % KEYS as u64) as usize * self.length;
+        let start = (self.random.next() % self.keys as u64) as usize * self.length;
         &self.bytes[start..start + self.length]
     }
 }

@@ -5,6 +5,7 @@ mod fleet;
 mod grpc;
 mod http;
 mod latency;
+mod leases;
 mod peers;
 pub mod process;
 mod receipts;
@@ -17,6 +18,7 @@ pub use fleet::run as fleet;
 pub use grpc::run as grpc;
 pub use http::run as http;
 pub use latency::run as latency;
+pub use leases::run as leases;
 pub use receipts::run as receipts;
 pub use resp::run as resp;
 

@@ -65,6 +65,11 @@ impl Turns {
         middle(self.0.iter().map(Turn::cost).collect())
     }
 
+    /// Microseconds of a core that its backends used for an answer.
+    pub fn backend_cost(&self) -> (f64, f64, f64) {
+        middle(self.0.iter().map(|turn| 1e6 * turn.backends / turn.rate).collect())
+    }
+
     /// Answers a second compared with those of another in the same round: median, least, most.
     pub fn to(&self, other: &Turns) -> (f64, f64, f64) {
         self.compared(other, |turn| turn.rate)

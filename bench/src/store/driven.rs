@@ -148,11 +148,11 @@ fn entries(caller: &str) -> [(&str, &str); 4] {
     [("customer", caller), ("user_id", caller), ("api_key", caller), ("endpoint", "GET /v1/orders")]
 }
 
-fn one_thread() -> Runtime {
+pub fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn ruleset(rules: &str) -> Ruleset {
+pub fn ruleset(rules: &str) -> Ruleset {
     let source = tollgate_rules::RuleFile { name: "bench".to_owned(), text: rules.to_owned() };
     let loaded = load_sources(&[source], &LoadOptions::default()).expect("rules that load");
     Ruleset::compile(loaded.domains, 1).expect("rules that compile")

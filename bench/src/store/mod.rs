@@ -7,6 +7,7 @@ mod cluster;
 mod cost;
 mod driven;
 mod hot;
+mod leased;
 mod pinned;
 mod plain;
 
@@ -31,6 +32,7 @@ pub fn drive() {
     let redis = pinned::redis();
     cost::run(&redis);
     hot::run(&redis);
+    leased::run(&redis);
     bytes::run(&redis);
     drop(redis);
     cluster::run();
