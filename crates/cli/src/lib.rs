@@ -94,6 +94,8 @@ enum Command {
     Block(DomainCommand<BlockAction>),
     /// Manage limits that override all others for a while
     Emergency(DomainCommand<EmergencyAction>),
+    /// Show the hot keys of which a server leases units
+    Leases(remote::leases::Leases),
     /// Show the audit log
     Audit(remote::audit::Audit),
     /// Explain why a caller was limited: the denial nearest to a time
@@ -173,6 +175,7 @@ impl Command {
             Command::Block(block) => block.run(),
             Command::Emergency(emergency) => emergency.run(),
             Command::Audit(audit) => audit.run(),
+            Command::Leases(leases) => leases.run(),
             Command::Why(why) => why.run(),
             Command::Token(token) => token.run(),
             Command::Control(control) => control.run(),

@@ -58,6 +58,7 @@ use super::{
         tokens::rotate,
         tokens::delete,
         observability::top::show,
+        observability::leases::show,
         observability::sustained::show,
         observability::overview::show,
         observability::history::show,

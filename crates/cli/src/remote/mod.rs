@@ -13,6 +13,7 @@ pub(super) mod counters;
 pub(super) mod emergency;
 mod expiry;
 mod in_force;
+pub(super) mod leases;
 mod path;
 pub(super) mod quota;
 pub(super) mod resource;

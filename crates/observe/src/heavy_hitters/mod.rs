@@ -117,6 +117,11 @@ impl HeavyHitters {
         }
     }
 
+    /// The name of a key, as in the lists.
+    pub fn name_of(&self, key: &Key<'_>) -> KeyName {
+        KeyName::from_key(&mut String::new(), key.scope().rule(), key, self.privacy.log_secret())
+    }
+
     /// Counts a decision for the key of every limit that had a say.
     pub fn count(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {
         let minute = minute(event.settlement.at);

@@ -9,6 +9,7 @@ pub(super) mod events;
 pub(super) mod explain;
 pub(super) mod history;
 pub(super) mod items;
+pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod me;
 pub(super) mod overview;
@@ -58,6 +59,7 @@ pub(crate) fn routes(state: AdminState) -> Router {
     Router::new()
         .route("/admin/v1/me", get(me::show))
         .route("/admin/v1/top", get(top::show))
+        .route("/admin/v1/leases", get(leases::show))
         .route("/admin/v1/sustained", get(sustained::show))
         .route("/admin/v1/overview", get(overview::show))
         .route("/admin/v1/history", get(history::show))

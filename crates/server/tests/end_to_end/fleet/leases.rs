@@ -134,7 +134,10 @@ fn units_that_are_held_are_given_back_when_a_server_stops() {
 #[test]
 fn only_rules_that_allow_it_are_leased() {
     let redis = Redis::start();
-    let fleet = fleet(&redis.url(), 1);
+    let store = ["--store", &redis.url(), "--store-deadline", "1s"];
+    let server_with_admin = new_server().rules(RULES).listen(&["http", "admin"]).args(&store).start();
+    let admin = server_with_admin.url("admin", "/admin/v1/leases");
+    let fleet = Fleet::from_servers(vec![server_with_admin], &check("warm-up", "log"));
     for (kind, is_leased) in [("hour", true), ("slow", true), ("log", false), ("off", false)] {
         let results = check_concurrently(&fleet.addresses(), &check("ada", kind), 400);
         assert_eq!(
@@ -144,6 +147,14 @@ fn only_rules_that_allow_it_are_leased() {
             leased(&results)
         );
     }
+    // What is idle for a second is no longer leased.
+    let hot = eventually(|| {
+        check_concurrently(&fleet.addresses(), &check("ada", "hour"), 80);
+        let hot = crate::http::get(&admin).json();
+        let is_hour = |key: &&serde_json::Value| key["rule"] == "hour" && key["local_share"].as_f64() > Some(0.5);
+        hot["keys"].as_array()?.iter().find(is_hour).cloned()
+    });
+    assert_eq!(hot.expect("the busy key is listed")["key"], "ada");
     let off = Fleet::from_servers(vec![server(&redis.url(), &["--leases", "off"])], &check("warm-up", "log"));
     let results = check_concurrently(&off.addresses(), &check("eve", "hour"), 400);
     assert_eq!((admitted(&results), leased(&results)), (400, 0));

@@ -1,0 +1,84 @@
+//! The keys of which this server leases units.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate_store::leased::{HotKey, LeaseCounts, LeaseStatus};
+use utoipa::IntoParams;
+
+use super::{AdminState, hundredths, keys_for};
+use crate::api::extract::Query;
+use crate::api::{ApiProblem, ApiResult, RequestContext};
+use crate::observe::KeyVisibility;
+use crate::scopes::AccessScope;
+
+/// Selects keys.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LeaseQuery {
+    /// The number of keys.
+    #[param(minimum = 1, maximum = 200, default = 20)]
+    limit: Option<usize>,
+}
+
+/// The default and the maximal number of keys.
+const DEFAULT_KEYS: usize = 20;
+const MAX_KEYS: usize = 200;
+
+/// List the hot keys of this server
+///
+/// Keys in Redis of which this server takes units ahead of requests, the busiest first, and what became of the units since
+/// the start. Without the scope `audit` keys are hashed. Empty with counters in memory.
+#[utoipa::path(
+    get, path = "/admin/v1/leases", operation_id = "leases", tag = "seeing", params(LeaseQuery),
+    responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
+)]
+pub(crate) async fn show(
+    State(state): State<Arc<AdminState>>,
+    context: RequestContext,
+    Query(query): Query<LeaseQuery>,
+) -> ApiResult {
+    context.require(AccessScope::Read)?;
+    let limit = query.limit.unwrap_or(DEFAULT_KEYS);
+    if !(1..=MAX_KEYS).contains(&limit) {
+        return Err(ApiProblem::bad_request("bad_query", format!("limit={limit}: must be between 1 and {MAX_KEYS}")));
+    }
+    let keys = keys_for(&context);
+    let LeaseStatus { is_enabled, keys: leased, held, counts, hot_keys, .. } =
+        state.limiter().store().shared().map(|store| store.leases(limit)).unwrap_or_default();
+    let hot_keys: Vec<Value> = hot_keys.iter().map(|key| key_json(&state, key, keys)).collect();
+    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, refused, misses, ahead, back } =
+        counts;
+    Ok(Json(json!({
+        "enabled": is_enabled,
+        "leased_keys": leased,
+        "units_held": held,
+        "units": {
+            "taken": taken, "spent": spent, "returned": returned, "expired": expired + lost, "unanswered": unanswered,
+            "impossible": impossible,
+        },
+        "calls": {"miss": misses, "ahead": ahead, "back": back},
+        "refusals": refused,
+        "keys_shown": keys == KeyVisibility::Plain,
+        "keys": hot_keys,
+    }))
+    .into_response())
+}
+
+fn key_json(state: &AdminState, hot: &HotKey, keys: KeyVisibility) -> Value {
+    let name = state.observability.observer.heavy_hitters().name_of(&hot.key.key());
+    json!({
+        "domain": name.domain(),
+        "rule": name.rule(),
+        "key": state.observability.display_key(&name, keys),
+        "units_per_second": hundredths(hot.rate),
+        "chunk": hot.chunk,
+        "units_held": hot.held,
+        "local_share": hundredths(hot.local),
+    })
+}
