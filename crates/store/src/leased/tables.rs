@@ -139,7 +139,10 @@ impl Tables {
                 let reading = pool.reading(true, charge.units, now);
                 if let Some(charge) = pool.refill(now, self.max_time) {
                     counts.ahead += 1;
-                    *has_errands |= self.push(Errand { pool: hash, charge });
+                    match self.push(Errand { pool: hash, charge }) {
+                        true => *has_errands = true,
+                        false => pool.fail_call(now),
+                    }
                 }
                 Part::Held { pool: hash, units: charge.units, reserved, reading }
             }
@@ -159,6 +162,10 @@ impl Tables {
 
     /// Ends a claim that the store settled whole: what operators and returns change is no longer held or paused.
     pub fn end_whole(&self, claim: &Claim<'_>, now: Steady, settlement: &mut Settlement) {
+        // A request of a key without a pool, as most are: there is nothing to change.
+        if may_be_answered(claim) {
+            return;
+        }
         for (charge, reading) in claim.charges.iter().zip(&mut settlement.readings) {
             let Some(hash) = self.pool_of(charge) else { continue };
             let mut table = self.table(hash);
@@ -284,17 +291,23 @@ impl Tables {
         let mut pushed = false;
         for charge in returns {
             counts.back += 1;
-            pushed |= self.push(Errand { pool, charge });
+            let units = charge.units;
+            match self.push(Errand { pool, charge }) {
+                true => pushed = true,
+                false => counts.lost += units,
+            }
         }
         pushed
     }
 
+    /// Whether the errand will be run: not if too many wait.
     fn push(&self, errand: Errand) -> bool {
         let mut errands = lock(&self.errands);
-        if errands.len() < MAX_ERRANDS {
+        let has_room = errands.len() < MAX_ERRANDS;
+        if has_room {
             errands.push_back(errand);
         }
-        true
+        has_room
     }
 
     /// Writes the store's clock into an answer.
