@@ -1,7 +1,7 @@
 //! A connection and its calls.
 //!
 //! One task serves them all. A call whose message has arrived is decided and answered where it is accepted, which costs
-//! neither a task nor a future. Calls on a store that waits, and those of the auxiliary services, become tasks.
+//! no task. Calls that have to wait for the store, and those of the auxiliary services, become tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -16,6 +16,7 @@ use tollgate_net::{Slot, Stream};
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
 use super::arriving::{ArrivingCall, ArrivingCalls};
+use super::gathering::Gathering;
 use super::keepalive::Heard;
 use super::message::{Arrival, ArrivingMessage, encode, release};
 use super::respond::{send_body, unless_reset};
@@ -27,7 +28,7 @@ pub(super) struct Calls<'g> {
     grpc: &'g Arc<Grpc>,
     slot: &'g Slot,
     heard: &'g Heard,
-    connection: Connection<Stream, Bytes>,
+    connection: Connection<Gathering<Stream>, Bytes>,
     /// Accepted, to be served next; at most `MAX_TOGETHER`.
     accepted: Vec<AcceptedCall>,
     arriving: ArrivingCalls<'g>,
@@ -45,7 +46,7 @@ impl<'g> Calls<'g> {
         grpc: &'g Arc<Grpc>,
         slot: &'g Slot,
         heard: &'g Heard,
-        connection: Connection<Stream, Bytes>,
+        connection: Connection<Gathering<Stream>, Bytes>,
     ) -> Calls<'g> {
         let arriving = ArrivingCalls::new(grpc.config.body_timeout);
         Calls { grpc, slot, heard, connection, accepted: Vec::with_capacity(1), arriving, together: false }
@@ -171,7 +172,7 @@ impl<'g> Calls<'g> {
 }
 
 impl Grpc {
-    /// Decides and answers a call, in a task if that waits.
+    /// Decides and answers a call. If that has to wait for the store, a task does the rest: with leases, few calls have to.
     fn serve_arrived(
         self: &Arc<Self>,
         arrived: Result<Arrival, GrpcStatus>,
@@ -197,11 +198,21 @@ impl Grpc {
                 // Messages that were read must not keep others from arriving, however long the store takes.
                 let read = request.body_mut().flow_control().used_capacity();
                 release(request.body_mut(), read);
-                tokio::spawn(async move {
-                    if let Some(answer) = unless_reset(&mut respond, grpc.decide_later(message, headers)).await {
-                        grpc.answer(&mut respond, answer);
-                    }
+                let mut decision = Box::pin(async move {
+                    let answer = grpc.decide_later(message, headers).await;
+                    (grpc, answer)
                 });
+                // The task polls it again at once, with its own waker.
+                match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready((grpc, answer)) => grpc.answer(&mut respond, answer),
+                    Poll::Pending => {
+                        tokio::spawn(async move {
+                            if let Some((grpc, answer)) = unless_reset(&mut respond, decision).await {
+                                grpc.answer(&mut respond, answer);
+                            }
+                        });
+                    }
+                }
             }
         }
     }

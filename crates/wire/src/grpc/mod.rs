@@ -7,6 +7,7 @@ mod alarm;
 mod arriving;
 mod auxiliary;
 mod connection;
+mod gathering;
 mod keepalive;
 mod message;
 mod respond;
@@ -33,6 +34,7 @@ use crate::envoy::{Envoy, EnvoyResponse, InvalidRequest};
 use crate::gate::timeout::from_grpc as grpc_timeout;
 use alarm::Alarm;
 use connection::Calls;
+use gathering::Gathering;
 use keepalive::{Heard, silence};
 use message::encode;
 use status::GrpcStatus;
@@ -167,7 +169,7 @@ impl Grpc {
         slot: &'g Slot,
         heard: &'g Heard,
     ) -> Option<(Box<Calls<'g>>, PingPong, Option<Pin<Box<Sleep>>>)> {
-        let mut handshake = pin!(self.http2().handshake(stream));
+        let mut handshake = pin!(self.http2().handshake(Gathering(stream)));
         let (connected, leaving) = tokio::select! {
             connected = handshake.as_mut() => (connected, None),
             () = leave => {
