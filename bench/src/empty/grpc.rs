@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use prost_types::Duration;
 use tokio::net::TcpListener;
+use tollgate_proto::envoy::config::core::v3::HeaderValue as HeaderValueMessage;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
@@ -23,13 +24,34 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-struct Empty;
+struct Empty {
+    /// Whether responses have the headers for clients.
+    has_headers: bool,
+}
 
 #[tonic::async_trait]
 impl RateLimitService for Empty {
     async fn should_rate_limit(&self, _: Request<RateLimitRequest>) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(answer()))
+        let mut answer = answer();
+        if self.has_headers {
+            answer.response_headers_to_add = HEADERS.iter().map(|(key, value)| header(key, value)).collect();
+        }
+        Ok(Response::new(answer))
     }
+}
+
+/// The headers for clients that Tollgate adds to these answers.
+const HEADERS: [(&str, &str); 6] = [
+    ("ratelimit-policy", "\"per-user\";q=1000000;w=3600;pk=:dXNlci0xMjM0NTY=:"),
+    ("ratelimit", "\"per-user\";r=999999;t=3600;pk=:dXNlci0xMjM0NTY=:"),
+    ("x-ratelimit-limit", "1000000, 1000000;w=3600;name=\"per-user\""),
+    ("x-ratelimit-remaining", "999999"),
+    ("x-ratelimit-reset", "3600"),
+    ("x-ratelimit-used", "1"),
+];
+
+fn header(key: &str, value: &str) -> HeaderValueMessage {
+    HeaderValueMessage { key: key.to_owned(), value: value.to_owned(), ..HeaderValueMessage::default() }
 }
 
 /// An answer of the shape, and nearly the size, that Tollgate gives to these requests.
@@ -48,9 +70,9 @@ fn answer() -> RateLimitResponse {
     RateLimitResponse { overall_code: Code::Ok.into(), statuses: vec![status], ..RateLimitResponse::default() }
 }
 
-pub async fn tonic(listener: TcpListener) {
+pub async fn tonic(listener: TcpListener, has_headers: bool) {
     let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let server = Server::builder().add_service(RateLimitServiceServer::new(Empty));
+    let server = Server::builder().add_service(RateLimitServiceServer::new(Empty { has_headers }));
     server.serve_with_incoming(connections).await.expect("tonic serves");
 }
 

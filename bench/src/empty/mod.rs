@@ -16,9 +16,10 @@ pub fn run(arguments: &[String]) {
     let (mut one_thread, mut threads) = (Builder::new_current_thread(), Builder::new_multi_thread());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["tonic"] => serve(&mut one_thread, "grpc", grpc::tonic),
+        ["tonic"] => serve(&mut one_thread, "grpc", |listener| grpc::tonic(listener, false)),
+        ["tonic-headers"] => serve(&mut one_thread, "grpc", |listener| grpc::tonic(listener, true)),
         // As many threads as it has cores, which is one: which one is an argument.
-        ["tonic-threads"] => serve(&mut threads, "grpc", grpc::tonic),
+        ["tonic-threads"] => serve(&mut threads, "grpc", |listener| grpc::tonic(listener, false)),
         ["hyper"] => serve(&mut one_thread, "grpc", grpc::hyper),
         ["axum", length, headers] => {
             let (length, headers) = (length.parse().expect("the length of an answer"), http::headers(headers));

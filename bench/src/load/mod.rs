@@ -19,6 +19,8 @@ pub const CHILD: &str = "load";
 pub const KEYS: usize = 100_000;
 /// How many of them are busy.
 pub const BUSY_KEYS: usize = 100;
+/// Callers that are never leased.
+pub const RARE_KEYS: usize = 1_000_000;
 /// How many connections gRPC's load has, and how many calls at a time each of them.
 pub const GRPC_CONNECTIONS: usize = 8;
 pub const GRPC_STREAMS: usize = 100;

@@ -5,7 +5,7 @@ use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescripto
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
-use super::{BUSY_KEYS, KEYS};
+use super::{BUSY_KEYS, KEYS, RARE_KEYS};
 use crate::workload::Random;
 
 /// A request for each caller.
@@ -23,6 +23,8 @@ pub enum Asking {
     One,
     /// The same, of few users.
     Busy,
+    /// The same, of so many users that each comes rarely.
+    Rare,
     /// Four: the customer, and each with the user, the key and the endpoint.
     Four,
 }
@@ -32,12 +34,14 @@ impl Asking {
         match self {
             Asking::One => "one",
             Asking::Busy => "busy",
+            Asking::Rare => "rare",
             Asking::Four => "four",
         }
     }
 
     pub fn named(name: &str) -> Asking {
-        let named = [Asking::One, Asking::Busy, Asking::Four].into_iter().find(|asking| asking.name() == name);
+        let all = [Asking::One, Asking::Busy, Asking::Rare, Asking::Four];
+        let named = all.into_iter().find(|asking| asking.name() == name);
         named.unwrap_or_else(|| panic!("nobody asks {name}"))
     }
 
@@ -49,7 +53,7 @@ impl Asking {
     fn descriptors(self, user: &str) -> Vec<RateLimitDescriptor> {
         let customer = ("customer", user);
         let descriptors: &[&[(&str, &str)]] = match self {
-            Asking::One | Asking::Busy => &[&[("user_id", user)]],
+            Asking::One | Asking::Busy | Asking::Rare => &[&[("user_id", user)]],
             Asking::Four => &[
                 &[customer],
                 &[customer, ("user_id", user)],
@@ -68,7 +72,7 @@ impl Asking {
 
 impl Stock {
     fn new(keys: usize, request: impl Fn(&str) -> Vec<u8>) -> Stock {
-        let requests: Vec<Vec<u8>> = (0..keys).map(|n| request(&format!("u_{n:05}"))).collect();
+        let requests: Vec<Vec<u8>> = (0..keys).map(|n| request(&format!("u_{n:06}"))).collect();
         let length = requests[0].len();
         assert!(requests.iter().all(|request| request.len() == length), "requests of one length");
         Stock { bytes: requests.concat(), length, keys, random: Random::new() }
@@ -76,7 +80,11 @@ impl Stock {
 
     /// gRPC's messages, each with what goes before it.
     pub fn messages(asking: Asking) -> Stock {
-        let keys = if matches!(asking, Asking::Busy) { BUSY_KEYS } else { KEYS };
+        let keys = match asking {
+            Asking::Busy => BUSY_KEYS,
+            Asking::Rare => RARE_KEYS,
+            Asking::One | Asking::Four => KEYS,
+        };
         Stock::new(keys, |user| {
             let descriptors = asking.descriptors(user);
             let request = RateLimitRequest { domain: "api".to_owned(), descriptors, hits_addend: 0 };

@@ -4,7 +4,7 @@
 use super::process::{Server, on_server_core};
 use super::turns::{Turn, at_least, at_most, rounds, seconds, take_turns};
 use super::{LOAD_CORE, peers, tollgate};
-use crate::load::{Asking, BUSY_KEYS, GRPC_CONNECTIONS, GRPC_STREAMS};
+use crate::load::{Asking, BUSY_KEYS, GRPC_CONNECTIONS, GRPC_STREAMS, RARE_KEYS};
 
 const RULES: &str = "
 domain: api
@@ -14,6 +14,8 @@ rules:
 ";
 
 const TARGET: f64 = 0.9;
+/// What the server may spend more on a request of a key that is not leased.
+const RARE_TARGET: f64 = 1.03;
 /// Microseconds of Redis's core for a decision.
 const REDIS_TARGET: f64 = 0.5;
 
@@ -33,16 +35,23 @@ pub fn run() {
     let (called, _rules) =
         start(&["--store", &store, "--store-deadline", "500ms", "--store-prefix", "off:", "--leases", "off"]);
     let (memory, _rules) = start(&[]);
-    let ask = |servers: &[&Server], seconds: f64| {
-        Turn::on(LOAD_CORE, &["grpc", Asking::Busy.name()], servers[0].address("grpc"), servers, seconds)
+    let ask = |asking: Asking, servers: &[&Server], seconds: f64| {
+        Turn::on(LOAD_CORE, &["grpc", asking.name()], servers[0].address("grpc"), servers, seconds)
     };
     let turns = take_turns(&[
-        ("tollgate on Redis, leases", &|seconds| ask(&[&leased, &redis], seconds)),
-        ("tollgate on Redis, a call for each", &|seconds| ask(&[&called, &redis], seconds)),
-        ("tollgate in memory", &|seconds| ask(&[&memory], seconds)),
+        ("tollgate on Redis, leases", &|seconds| ask(Asking::Busy, &[&leased, &redis], seconds)),
+        ("tollgate on Redis, a call for each", &|seconds| ask(Asking::Busy, &[&called, &redis], seconds)),
+        ("tollgate in memory", &|seconds| ask(Asking::Busy, &[&memory], seconds)),
     ]);
     at_least("leases to in memory", turns[0].to(&turns[2]), TARGET);
     let (ratio, least, most) = turns[0].to(&turns[1]);
     println!("  = leases to a call for each: {ratio:.2} ({least:.2} to {most:.2})");
     at_most("µs of Redis's time for a decision", turns[0].backend_cost(), REDIS_TARGET);
+
+    println!("gRPC with rare keys, {RARE_KEYS} keys, {} rounds of {} s, as before", rounds(), seconds());
+    let turns = take_turns(&[
+        ("tollgate on Redis, leases", &|seconds| ask(Asking::Rare, &[&leased, &redis], seconds)),
+        ("tollgate on Redis, `leases: off`", &|seconds| ask(Asking::Rare, &[&called, &redis], seconds)),
+    ]);
+    at_most("server's time, leases to `leases: off`", turns[0].cost_to(&turns[1]), RARE_TARGET);
 }

@@ -29,7 +29,12 @@ pub fn program(part: &str) -> Option<String> {
 
 /// Starts it in memory, with one worker and this wire alone.
 pub fn start(program: &str, wire: &str) -> (Server, Rules) {
-    start_as(on_server_core(program), RULES, &[wire], &["--workers", "1"])
+    start_with(program, wire, &[])
+}
+
+/// The same with these settings.
+pub fn start_with(program: &str, wire: &str, settings: &[&str]) -> (Server, Rules) {
+    start_as(on_server_core(program), RULES, &[wire], &[&["--workers", "1"], settings].concat())
 }
 
 /// Starts it with these rules, wires and settings.
