@@ -156,6 +156,17 @@ pub enum Shortcuts {
     Refusals,
     /// As `Refusals`, and units that the server took from the counter ahead of requests.
     Leases,
+    /// As `Leases`, and units that the store counts a moment later: all servers together may exceed the limit by this part
+    /// of the quota, in basis points.
+    Ahead(u16),
+}
+
+impl Shortcuts {
+    /// Whether a server may answer from units that it took ahead of requests.
+    #[inline]
+    pub fn has_leases(self) -> bool {
+        matches!(self, Shortcuts::Leases | Shortcuts::Ahead(_))
+    }
 }
 
 /// The answer for a charge while the store is unavailable.

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
@@ -12,12 +13,12 @@ use smallvec::SmallVec;
 use crate::calendar::CalendarUnit;
 use crate::limit::{Algorithm, Period};
 
-/// The part of a key that does not depend on the request. Built once for each rule at load time.
+/// The part of a key that does not depend on the request. Built once for each rule at load time. Clones share its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    name: Box<str>,
-    domain: Box<str>,
-    rule: Box<str>,
+    name: Arc<str>,
+    domain: Arc<str>,
+    rule: Arc<str>,
     home: Home,
     digest: u128,
     domain_digest: u128,

@@ -70,7 +70,8 @@ impl RedisStore {
     }
 }
 
-async fn call(shared: &Shared, command: &redis::Cmd) -> Result<Value, Failure> {
+/// Calls the node of what all servers agree on.
+pub(super) async fn call(shared: &Shared, command: &redis::Cmd) -> Result<Value, Failure> {
     let peer = shared.topology.route(Names::slot_of(Names::AGREED)).await?;
     let mut link = first(&peer)?.wait_for_link().await?;
     link.call(command, CALL_TIMEOUT).await.inspect_err(|_| {

@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{Claim, Key, Settlement, Source};
+use tollgate_store::leased::LeaseStep;
 use tollgate_store::sharded::{Failure, TransportStats};
 use tollgate_store::{
     AgreeFuture, BulletinEntry, BulletinFuture, DenyCache, GuardConfig, GuardStatus, Guarded, LeaseConfig, LeaseStatus,
     Leased, Level, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
 };
 
-use crate::driver::{LeasedRedis, StoreDriver};
-use crate::{AddressError, RedisConfig, RedisConfigError, RedisStore};
+use crate::adjustments;
+use crate::driver::StoreDriver;
+use crate::{AddressError, LeasedRedis, RedisConfig, RedisConfigError, RedisStore};
 
 /// Counters that all services with this Redis share, for use in a `Limiter`.
 ///
@@ -119,6 +121,12 @@ impl RedisCounters {
         self.store.inner().inner()
     }
 
+    /// Settles an operator's change, and notifies the other servers of it.
+    async fn adjust(&self, step: LeaseStep<'_, '_>, claim: &Claim<'_>, settlement: &mut Settlement) {
+        self.store.finish(step, claim, settlement).await;
+        self.guard().inner().note_adjustments(claim, settlement).await;
+    }
+
     /// The state to restore after a restart: the number of servers, and what is left of the counters. Worth saving when
     /// the process stops, and from time to time while Redis is unavailable.
     pub fn save(&self) -> SavedGuard {
@@ -132,8 +140,13 @@ impl RedisCounters {
 }
 
 impl Store for RedisCounters {
-    fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) -> impl Future<Output = ()> + Send {
-        self.store.settle_into(claim, settlement)
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        let Some(step) = self.store.begin(claim, settlement) else { return };
+        if adjustments::is_adjustment(claim) {
+            // Boxed, so that the futures of requests stay small.
+            return Box::pin(self.adjust(step, claim, settlement)).await;
+        }
+        self.store.finish(step, claim, settlement).await;
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {
@@ -142,8 +155,12 @@ impl Store for RedisCounters {
 }
 
 impl SharedStore for RedisCounters {
-    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> SettleFuture<'a> {
-        Box::pin(self.store.settle_into(claim, settlement))
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Option<SettleFuture<'a>> {
+        let step = self.store.begin(claim, settlement)?;
+        if adjustments::is_adjustment(claim) {
+            return Some(Box::pin(self.adjust(step, claim, settlement)));
+        }
+        Some(Box::pin(self.store.finish(step, claim, settlement)))
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {

@@ -9,14 +9,10 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-use tollgate_store::{DenyCache, Guarded, Leased};
+use crate::LeasedRedis;
 
-use crate::RedisStore;
-
-/// The layers of the store.
-pub(crate) type LeasedRedis = Leased<DenyCache<Arc<Guarded<RedisStore>>>>;
-
-/// Runs a store in Redis until it is dropped: connections, probes, heartbeats, the outbox and leases.
+/// Runs a store in Redis until it is dropped: connections, probes, heartbeats, the outbox, leases and
+/// the changes of operators on other servers.
 ///
 /// It is a thread of its own with nothing else to do, so that a busy process does not make Redis look slow.
 #[derive(Debug)]
@@ -27,6 +23,8 @@ pub(crate) struct StoreDriver {
 
 /// The pause before a task that ended unexpectedly is restarted.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The interval at which leases get the number of servers, which heartbeats count.
+const SERVERS_INTERVAL: Duration = Duration::from_millis(500);
 /// The time in which leases are given back when the store is dropped. What is not given back then expires in Redis.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -53,6 +51,16 @@ impl StoreDriver {
                     let store = store.clone();
                     async move { store.run().await }
                 });
+                let adjustments = restarting("adjustments", || {
+                    let store = store.clone();
+                    async move { crate::adjustments::follow(&store).await }
+                });
+                let servers = async {
+                    loop {
+                        store.set_servers(guard.settled_replicas().unwrap_or(0));
+                        tokio::time::sleep(SERVERS_INTERVAL).await;
+                    }
+                };
                 let stop = async {
                     // Also if the sender was dropped.
                     let _ = stopped.await;
@@ -64,6 +72,8 @@ impl StoreDriver {
                     () = connections => {}
                     () = shards => {}
                     () = leases => {}
+                    () = adjustments => {}
+                    () = servers => {}
                     () = stop => {}
                 }
             });

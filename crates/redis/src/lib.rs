@@ -8,6 +8,7 @@
 //! again only after an answer that proves that it did not run. [`RedisStore::run`] makes and maintains the
 //! connections; the owner of the store must run it. Claims may come from any thread and any runtime.
 
+mod adjustments;
 mod agreement;
 mod batch;
 mod bulletin;
@@ -53,7 +54,7 @@ use send::ClaimSender;
 use spilled::SpilledCallers;
 use stats::TransportCounters;
 use tollgate_store::sharded::{Failure, Location, OnceRecord, ShardId, ShardInfo, Sharded};
-use tollgate_store::{Clock, KeyPrivacy, SystemClock};
+use tollgate_store::{Clock, DenyCache, Guarded, KeyPrivacy, Leased, SystemClock};
 use topology::Topology;
 
 /// The interval at which [`RedisStore::wait_until_ready`] probes the shards.
@@ -100,6 +101,9 @@ pub struct RedisConfigError(String);
 pub struct RedisStore {
     shared: Arc<Shared>,
 }
+
+/// The layers of the complete store.
+type LeasedRedis = Leased<DenyCache<Arc<Guarded<RedisStore>>>>;
 
 /// The state that the store shares with its tasks.
 struct Shared {

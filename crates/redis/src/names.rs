@@ -137,9 +137,18 @@ impl Names {
 
     /// Distinguishes a counter from the others in its packed value.
     pub(super) fn id(&self, key: &Key<'_>) -> CounterId {
-        let secret = if key.scope().private().is_empty() { PUBLIC } else { self.private_ids };
         // The partition is the value's own key.
-        key.hash(secret, 0).to_le_bytes()
+        key.hash(self.id_secret(key), 0).to_le_bytes()
+    }
+
+    /// Identifies a counter among all counters of the fleet.
+    pub(super) fn digest(&self, key: &Key<'_>) -> u128 {
+        let secret = self.id_secret(key);
+        key.hash(secret, key.partition(secret))
+    }
+
+    fn id_secret(&self, key: &Key<'_>) -> HashSecret {
+        if key.scope().private().is_empty() { PUBLIC } else { self.private_ids }
     }
 
     /// Writing to a text or a checksum cannot fail.

@@ -37,11 +37,16 @@ impl Rule {
     pub(crate) fn shortcuts(&self, limit: &Limit) -> Shortcuts {
         if self.policy == Policy::Quota || self.ending.settle || self.ending.refund {
             Shortcuts::None
-        } else if self.why_not_leased(limit).is_none() {
-            Shortcuts::Leases
-        } else {
+        } else if self.why_not_leased(limit).is_some() {
             Shortcuts::Refusals
+        } else {
+            self.ahead.map_or(Shortcuts::Leases, Shortcuts::Ahead)
         }
+    }
+
+    /// The part of a quota that servers may admit before the store counts it, in basis points.
+    pub fn ahead(&self) -> Option<u16> {
+        self.ahead
     }
 
     /// Why servers may not lease a limit of this rule, or `None` if they may.
@@ -51,10 +56,19 @@ impl Rule {
             Lease::Off => Some(NotLeased::Off),
             Lease::On => impossible(self.policy, ends, limit),
             Lease::Auto if self.policy != Policy::Comfort => Some(NotLeased::Policy(self.policy)),
-            Lease::Auto if limit.quota() < MIN_QUOTA => Some(NotLeased::SmallQuota),
-            Lease::Auto if limit.period().span() > MAX_PERIOD => Some(NotLeased::LongPeriod),
-            Lease::Auto => impossible(self.policy, ends, limit),
+            Lease::Auto => not_by_default(limit).or_else(|| impossible(self.policy, ends, limit)),
         }
+    }
+}
+
+/// Why a limit is leased only if the rule says so.
+pub(crate) fn not_by_default(limit: &Limit) -> Option<NotLeased> {
+    if limit.quota() < MIN_QUOTA {
+        Some(NotLeased::SmallQuota)
+    } else if limit.period().span() > MAX_PERIOD {
+        Some(NotLeased::LongPeriod)
+    } else {
+        None
     }
 }
 

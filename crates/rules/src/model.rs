@@ -157,6 +157,8 @@ pub struct Terms {
     pub ending: EndTerms,
     /// Whether servers may take units ahead of requests.
     pub lease: Lease,
+    /// The part of a quota that servers may admit before the store counts it, in basis points.
+    pub ahead: Option<u16>,
 }
 
 /// Whether servers may take units of a rule's counters ahead of requests, and decide from what they hold.

@@ -46,6 +46,7 @@ impl RequestLimits {
             denied_by_label: None,
             ending: EndTerms::default(),
             lease: domain.default_lease,
+            ahead: None,
         };
         // Names and values alternate. Which attributes a request has is not known here, so all values are private.
         let private = PrivateValues::ODD;

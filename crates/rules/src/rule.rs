@@ -40,6 +40,7 @@ pub struct Rule {
     pub(crate) ipv6_prefix: u8,
     pub(crate) ending: EndTerms,
     pub(crate) lease: Lease,
+    pub(crate) ahead: Option<u16>,
     /// The terms of each tier.
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     /// Inline, so that a matching rule needs few memory accesses.
@@ -227,6 +228,7 @@ impl Rule {
             ipv6_prefix: terms.ipv6_prefix,
             ending: terms.ending,
             lease: terms.lease,
+            ahead: terms.ahead,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters)).collect(),
             is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,

@@ -61,14 +61,14 @@ pub(crate) struct CounterId {
 
 impl CountedLimit {
     pub(crate) fn new(number: usize, planned: &PlannedLimit) -> CountedLimit {
-        let PlannedLimit { limit, is_global, is_leased } = planned;
+        let PlannedLimit { limit, is_global, is_leased, ahead } = planned;
         let name = format!("limit-{number}");
         CountedLimit {
             scope: Scope::new("simulated", &name, limit.algorithm(), limit.period(), Home::Own),
             limit: limit.clone(),
             is_global: *is_global,
             shortcuts: match *is_leased && limit.is_leasable() {
-                true => Shortcuts::Leases,
+                true => ahead.map_or(Shortcuts::Leases, Shortcuts::Ahead),
                 false => Shortcuts::None,
             },
         }

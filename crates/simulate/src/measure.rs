@@ -74,12 +74,15 @@ pub struct Calls {
     pub ahead: u64,
     /// Units given back.
     pub back: u64,
+    /// Units that were admitted before the store counted them: those of all keys that a server sends to an instance of the
+    /// store at the same time are one call.
+    pub debits: u64,
 }
 
 impl Calls {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.exact + self.cold + self.misses + self.ahead + self.back
+        self.exact + self.cold + self.misses + self.ahead + self.back + self.debits
     }
 }
 

@@ -108,6 +108,8 @@ impl Outcome {
         units.misses += counts.misses;
         units.ahead += counts.ahead;
         units.back += counts.back;
+        units.advanced += counts.advanced;
+        units.debits += counts.debits;
     }
 
     /// The measured time in seconds.

@@ -155,7 +155,17 @@ fn s1(_: u64) -> Result<Vec<Plan>, LimitError> {
         let share = if is_bucket(algorithm) { 0.6 } else { 0.7 };
         Ok(Plan { label, scenario, goals: vec![Goal::Admitted(LEAST_ADMITTED), Goal::ShareOfBound(share)] })
     });
-    plans.collect()
+    plans.chain(std::iter::once(s1_ahead())).collect()
+}
+
+/// The same keys with limits that some of them meet, and servers that may admit a part before the store counts it.
+fn s1_ahead() -> Result<Plan, LimitError> {
+    let mut scenario = busy("s1: ahead", minute(10_000, Algorithm::SlidingWindow { sub_windows: 1 })?, 500, 1e6);
+    (scenario.traffic.keys, scenario.traffic.exponent) = (5_000_000, 1.0);
+    // Every key has a counter, which takes memory: shorter than the others.
+    (scenario.duration, scenario.warm_up) = (Span::from_secs(20), Span::from_secs(5));
+    scenario.limits[0].ahead = Some(500);
+    Ok(Plan { label: "ahead 5 %".to_owned(), scenario, goals: vec![Goal::Admitted(LEAST_ADMITTED), Goal::Ratio(10.0)] })
 }
 
 fn s2(_: u64) -> Result<Vec<Plan>, LimitError> {

@@ -157,13 +157,14 @@ pub fn details(run: &Run) -> String {
     line(
         "calls a second",
         format!(
-            "{}: {} not leased, {} rare keys, {} without units, {} ahead, {} back",
+            "{}: {} not leased, {} rare keys, {} without units, {} ahead, {} back, {} debits",
             per_second(calls.total()),
             per_second(calls.exact),
             per_second(calls.cold),
             per_second(calls.misses),
             per_second(calls.ahead),
             per_second(calls.back),
+            per_second(calls.debits),
         ),
     );
     line(
@@ -240,7 +241,7 @@ fn run_json(run: &Run) -> Value {
         "local": outcome.local,
         "calls": {
             "total": calls.total(), "exact": calls.exact, "cold": calls.cold, "misses": calls.misses,
-            "ahead": calls.ahead, "back": calls.back, "per_second": calls.total() as f64 / seconds,
+            "ahead": calls.ahead, "back": calls.back, "debits": calls.debits, "per_second": calls.total() as f64 / seconds,
         },
         "requests_for_a_call": outcome.ratio(),
         "bound": most_requests_for_a_call(&outcome.scenario),

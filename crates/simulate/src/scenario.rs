@@ -49,6 +49,8 @@ pub struct PlannedLimit {
     pub is_global: bool,
     /// Whether servers may lease its units.
     pub is_leased: bool,
+    /// The part of the quota that servers may admit before the store counts it, in basis points.
+    pub ahead: Option<u16>,
 }
 
 /// The requests.
@@ -189,7 +191,7 @@ impl Scenario {
 
     /// A scenario with one limit and no faults.
     pub fn new(name: &str, limit: Limit) -> Scenario {
-        let limits = vec![PlannedLimit { limit, is_global: false, is_leased: true }];
+        let limits = vec![PlannedLimit { limit, is_global: false, is_leased: true, ahead: None }];
         Scenario { limits, ..Scenario::without_limits(name) }
     }
 
@@ -222,6 +224,14 @@ impl Scenario {
             counts_cold_keys: false,
             compares_counters: false,
         }
+    }
+
+    /// By how much a limit may be exceeded, in units.
+    pub fn allowed_excess(&self, limit: usize) -> u64 {
+        self.limits.get(limit).map_or(0, |planned| match planned.ahead {
+            Some(basis_points) if self.leases => planned.limit.quota() * u64::from(basis_points) / 10_000,
+            _ => 0,
+        })
     }
 
     /// Whether the limits hold in spite of all faults.

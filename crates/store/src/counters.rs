@@ -27,8 +27,9 @@ pub enum Counters {
 
 /// A store that several servers share.
 pub trait SharedStore: Debug + Send + Sync {
-    /// As [`Store::settle_into`].
-    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> SettleFuture<'a>;
+    /// As [`Store::settle_into`]. `None` if the claim is settled already: few claims on leased keys have to wait, and the
+    /// others need no future.
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Option<SettleFuture<'a>>;
 
     /// As [`Store::assume`].
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement);
@@ -144,8 +145,10 @@ impl Store for Counters {
             Counters::Shared(store) => Some((store, claim, settlement)),
         };
         async move {
-            if let Some((store, claim, settlement)) = left {
-                store.settle(claim, settlement).await;
+            if let Some((store, claim, settlement)) = left
+                && let Some(settling) = store.settle(claim, settlement)
+            {
+                settling.await;
             }
         }
     }

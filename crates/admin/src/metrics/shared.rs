@@ -71,8 +71,8 @@ pub(super) fn encode(
 }
 
 fn lease_families(encoder: &mut DescriptorEncoder, leases: &LeaseStatus) -> Result<(), Error> {
-    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, refused, misses, ahead, back } =
-        leases.counts;
+    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, advanced, .. } = leases.counts;
+    let LeaseCounts { refused, misses, ahead, back, debits, .. } = leases.counts;
     gauge(encoder, "lease_keys", &leases.keys)?;
     gauge(encoder, "lease_units_held", &leases.held)?;
     let units = [
@@ -82,11 +82,12 @@ fn lease_families(encoder: &mut DescriptorEncoder, leases: &LeaseStatus) -> Resu
         ("expired", expired + lost),
         ("unanswered", unanswered),
         ("impossible", impossible),
+        ("advanced", advanced),
     ];
     let mut series = family(encoder, "lease_units")?;
     units.iter().try_for_each(|(kind, units)| count(&mut series, &[("kind", kind)], *units))?;
     let mut series = family(encoder, "lease_calls")?;
-    let calls = [("miss", misses), ("ahead", ahead), ("back", back)];
+    let calls = [("miss", misses), ("ahead", ahead), ("back", back), ("debit", debits)];
     calls.iter().try_for_each(|(kind, calls)| count(&mut series, &[("kind", kind)], *calls))?;
     counter(encoder, "lease_refusals", refused)
 }

@@ -14,9 +14,13 @@ fn lines(domain: &Domain, rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for tier in 0..domain.tiers().len() as u16 {
         let Some(limit) = rule.limit(tier) else { continue };
-        let lease = match rule.why_not_leased(limit) {
-            None => "may be leased".to_owned(),
-            Some(reason) => format!("not leased: {reason}"),
+        let lease = match (rule.why_not_leased(limit), rule.ahead()) {
+            (None, None) => "may be leased".to_owned(),
+            (None, Some(share)) => {
+                let units = limit.quota() * u64::from(share) / 10_000;
+                format!("may be leased, and exceeded by up to {units}, of which each server has an equal share")
+            }
+            (Some(reason), _) => format!("not leased: {reason}"),
         };
         let line = format!("{}, rule {}: {}: {lease}", domain.name(), quoted(rule.name()), display::limit(limit));
         if !lines.contains(&line) {

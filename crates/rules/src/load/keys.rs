@@ -57,6 +57,7 @@ const TERMS: &[&str] = &[
     "reserve_max",
     "hold",
     "lease",
+    "ahead",
 ];
 
 pub(super) static RULE: Section = Section {

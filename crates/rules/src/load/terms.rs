@@ -1,9 +1,11 @@
 //! The keys of a limit in both forms: its algorithm, its mode, and its behaviour while the store is unavailable.
 
+use std::fmt;
+
 use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 
 use crate::address::IPV6_PREFIX;
-use crate::lease;
+use crate::lease::{self, NotLeased};
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::DomainSettings;
 use crate::load::reader::{Fields, FileReader};
@@ -34,6 +36,9 @@ const HEADERS: &[(&str, Headers)] =
 /// The maximum time to wait for the end of a request.
 const MAX_HOLD: Span = Span::from_secs(7 * 86_400);
 
+/// The largest `ahead`, in basis points.
+const MAX_AHEAD: u16 = 5_000;
+
 pub(crate) const LEASES: &[(&str, Lease)] = &[("auto", Lease::Auto), ("on", Lease::On), ("off", Lease::Off)];
 
 const REFUNDS: &[(&str, bool)] = &[("on_failure", true), ("never", false)];
@@ -63,6 +68,7 @@ pub(super) struct LimitKeys {
     refund: Option<WithLine<bool>>,
     reserve_max: Option<WithLine<u16>>,
     lease: Option<WithLine<Lease>>,
+    ahead: Option<WithLine<u16>>,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -112,6 +118,10 @@ impl LimitKeys {
                 reader.sound(value.line, "reserve_max", limit_text::percent(text))
             }),
             lease: with_line(fields, "lease", |value| reader.word(value, "lease", LEASES)),
+            ahead: with_line(fields, "ahead", |value| {
+                let text = reader.text(value, "ahead")?;
+                reader.sound(value.line, "ahead", limit_text::percent(text))
+            }),
             policy: fields.get("policy").and_then(|value| reader.word(value, "policy", POLICIES)),
             on_failure: fields.get("on_failure").and_then(|value| reader.word(value, "on_failure", FAILURES)),
             mode: mode(reader, fields),
@@ -142,7 +152,7 @@ impl LimitKeys {
         let calendar =
             quotas.any(|text| matches!(text, LimitText::Rate { period, .. } if period.as_calendar().is_some()));
         let policy = self.policy.unwrap_or(if calendar { Policy::Quota } else { Policy::Comfort });
-        if !self.lease_is_possible(policy, &caps, reader) {
+        if !self.lease_is_possible(policy, &caps, reader) || !self.ahead_is_possible(policy, &caps, settings, reader) {
             return None;
         }
         Some(Terms {
@@ -159,6 +169,7 @@ impl LimitKeys {
             headers: self.headers,
             ending: self.ending(),
             lease: self.lease.map_or(settings.default_lease, |given| given.value),
+            ahead: self.ahead.map(|given| given.value),
             denied_by_label: self.denied_by_label,
         })
     }
@@ -187,16 +198,48 @@ impl LimitKeys {
     /// Whether `lease: on` is possible with every limit. The first one with which it is not is reported.
     fn lease_is_possible(&self, policy: Policy, caps: &[Option<Cap>], reader: &mut FileReader<'_>) -> bool {
         let Some(given) = self.lease.filter(|given| given.value == Lease::On) else { return true };
-        let ends = self.settles() || self.refunds();
-        let limits = caps.iter().flatten().filter_map(|cap| match cap {
-            Cap::Limit(limit) => Some(limit),
-            Cap::Unlimited => None,
-        });
-        let Some(reason) = limits.filter_map(|limit| lease::impossible(policy, ends, limit)).next() else {
-            return true;
-        };
+        let Some(reason) = self.why_never_leased(policy, caps) else { return true };
         reader.error(given.line, format!("`lease: on` is not possible: {reason}"), reason.remedy());
         false
+    }
+
+    /// Whether `ahead` is possible: it is a looser kind of lease.
+    fn ahead_is_possible(
+        &self,
+        policy: Policy,
+        caps: &[Option<Cap>],
+        settings: &DomainSettings,
+        reader: &mut FileReader<'_>,
+    ) -> bool {
+        let Some(given) = self.ahead else { return true };
+        let lease = self.lease.map_or(settings.default_lease, |given| given.value);
+        let not_possible = |reason: &dyn fmt::Display| format!("`ahead` is not possible: {reason}");
+        let problem = if !(1..=MAX_AHEAD).contains(&given.value) {
+            let problem = "`ahead` is the part of a limit by which it may be exceeded, from 0.01% to 50%";
+            Some((problem.to_owned(), "write for instance `ahead: 5%`, or remove it"))
+        } else if policy != Policy::Comfort {
+            let problem = not_possible(&NotLeased::Policy(policy));
+            Some((problem, "remove it; only limits of policy comfort may be exceeded"))
+        } else if lease == Lease::Off {
+            Some((not_possible(&NotLeased::Off), "remove it, or remove `lease: off`"))
+        } else if let Some(reason) = self.why_never_leased(policy, caps) {
+            Some((not_possible(&reason), reason.remedy()))
+        } else if lease == Lease::Auto
+            && let Some(reason) = why_none_is_leased(caps)
+        {
+            Some((not_possible(&reason), "write `lease: on`, or remove it"))
+        } else {
+            None
+        };
+        let Some((problem, remedy)) = problem else { return true };
+        reader.error(given.line, problem, remedy);
+        false
+    }
+
+    /// Why one of the limits can't be leased, whatever the rule says.
+    fn why_never_leased(&self, policy: Policy, caps: &[Option<Cap>]) -> Option<NotLeased> {
+        let ends = self.settles() || self.refunds();
+        limits(caps).filter_map(|limit| lease::impossible(policy, ends, limit)).next()
     }
 
     fn settles(&self) -> bool {
@@ -318,4 +361,17 @@ fn mode(reader: &mut FileReader<'_>, fields: &Fields<'_>) -> RuleMode {
 fn with_line<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Option<T>) -> Option<WithLine<T>> {
     let value = fields.get(key)?;
     read(value).map(|read| WithLine { value: read, line: value.line })
+}
+
+fn limits(caps: &[Option<Cap>]) -> impl Iterator<Item = &Limit> {
+    caps.iter().flatten().filter_map(|cap| match cap {
+        Cap::Limit(limit) => Some(limit),
+        Cap::Unlimited => None,
+    })
+}
+
+/// Why none of the limits is leased by default. `None` if one is.
+fn why_none_is_leased(caps: &[Option<Cap>]) -> Option<NotLeased> {
+    let reasons: Option<Vec<NotLeased>> = limits(caps).map(lease::not_by_default).collect();
+    reasons?.first().copied()
 }

@@ -33,10 +33,16 @@ impl Engine<'_> {
             server.outstanding = errands.len() as u32;
             if !errands.is_empty() {
                 let is_measured = self.is_measured();
+                let mut debited = vec![false; self.shards.len()];
                 for errand in errands {
-                    match errand.is_refill() {
-                        true => self.outcome.calls.ahead += u64::from(is_measured),
-                        false => self.outcome.calls.back += u64::from(is_measured),
+                    if errand.is_debit() {
+                        let shard = self.shard_of(&errand.claim(Default::default()));
+                        let is_shared = std::mem::replace(&mut debited[shard], true);
+                        self.outcome.calls.debits += u64::from(is_measured && !is_shared);
+                    } else if errand.is_refill() {
+                        self.outcome.calls.ahead += u64::from(is_measured);
+                    } else {
+                        self.outcome.calls.back += u64::from(is_measured);
                     }
                     self.send(number, Arrival { key: 0, units: 0 }, CallKind::Errand(Box::new(errand)));
                 }

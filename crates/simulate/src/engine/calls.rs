@@ -125,11 +125,15 @@ impl<'w> Engine<'w> {
     /// The shard of a claim, and how long it works on it.
     fn work_of(&self, claim: &Claim<'_>) -> (usize, u64) {
         let charges = claim.charges.len() as u64;
+        (self.shard_of(claim), CLAIM_COST + CHARGE_COST * charges.saturating_sub(1))
+    }
+
+    pub(super) fn shard_of(&self, claim: &Claim<'_>) -> usize {
         let shard = claim.charges.first().map_or(0, |charge| {
             let counter = counter_of(charge);
             mix(counter.limit as u64 ^ mix(u64::from(counter.key))) % self.shards.len() as u64
         });
-        (shard as usize, CLAIM_COST + CHARGE_COST * charges.saturating_sub(1))
+        shard as usize
     }
 
     fn wait_for_store(&mut self, call: u32, until: u64) {

@@ -290,6 +290,7 @@ impl<'w> Engine<'w> {
         self.world.tables[tables].get_or_init(|| {
             let tables = Tables::new(LeaseConfig::default(), HashSecret(mix(seed), tables as u64));
             tables.set_enabled(self.scenario.leases);
+            tables.set_servers(u64::from(self.scenario.servers));
             tables
         })
     }

@@ -63,7 +63,8 @@ impl Engine<'_> {
     pub(super) fn spend(&mut self, charge: &Charge<'_>) {
         let at = self.store_time();
         let excess = self.counters.spend(charge, at);
-        if self.scenario.compares_counters {
+        let allowed = self.scenario.allowed_excess(counter_of(charge).limit);
+        if self.scenario.compares_counters && allowed == 0 {
             let (uncovered, counter) = (self.counters.uncovered(charge, at), counter_of(charge));
             self.outcome.uncovered = self.outcome.uncovered.max(uncovered);
             if uncovered > 0 && self.outcome.first_uncovered.is_none() {
@@ -74,7 +75,7 @@ impl Engine<'_> {
         if excess > 0 {
             self.outcome.excess = self.outcome.excess.max(excess);
             self.outcome.excesses += 1;
-            if self.scenario.promises_no_excess() {
+            if self.scenario.promises_no_excess() && excess > allowed {
                 let counter = counter_of(charge);
                 self.violation(format!(
                     "key {} of limit {} is exceeded by {excess}",

@@ -221,6 +221,7 @@ fn limit(map: &Map<'_>) -> Option<PlannedLimit> {
     });
     let is_global = map.read("global", |entry| switch(&entry.value)).unwrap_or(false);
     let is_leased = map.read("lease", |entry| switch(&entry.value)).unwrap_or(true);
+    let ahead = map.read("ahead", |entry| text(&entry.value).and_then(limit_text::percent));
     let line = map.line;
     map.finish();
     let (amount, period) = rate?;
@@ -233,7 +234,7 @@ fn limit(map: &Map<'_>) -> Option<PlannedLimit> {
         _ => Algorithm::Bucket { burst: burst.map_or(amount, |burst| burst.for_amount(amount)), paced: false },
     };
     match Limit::new(amount, period, algorithm) {
-        Ok(limit) => Some(PlannedLimit { limit, is_global, is_leased }),
+        Ok(limit) => Some(PlannedLimit { limit, is_global, is_leased, ahead }),
         Err(error) => {
             map.problems.borrow_mut().push(line, limit_text::limit_fault(&error));
             None

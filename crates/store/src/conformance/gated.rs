@@ -87,8 +87,8 @@ impl GatedStore {
 }
 
 impl SharedStore for GatedStore {
-    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> SettleFuture<'a> {
-        Box::pin(async move {
+    fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Option<SettleFuture<'a>> {
+        Some(Box::pin(async move {
             self.timeouts.send_modify(|timeouts| timeouts.push(claim.timeout));
             let behaviour = *self.behaviour.lock().unwrap();
             if behaviour != Behaviour::Normal {
@@ -101,7 +101,7 @@ impl SharedStore for GatedStore {
             // Claims are settled in order of arrival: only the answers wait.
             self.memory.settle_into(claim, settlement).await;
             self.open.subscribe().wait_for(|open| *open).await.unwrap();
-        })
+        }))
     }
 
     fn assume(&self, claim: &Claim<'_>, source: Source, settlement: &mut Settlement) {

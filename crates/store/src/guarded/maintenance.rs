@@ -82,6 +82,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             if let Ok(replicas) = &beat {
                 history[turn] = *replicas;
                 self.counted_replicas.store(history.into_iter().fold(1, u64::max), Ordering::Relaxed);
+                self.heartbeats.fetch_add(1, Ordering::Relaxed);
             }
             *self.heartbeat_error.lock().unwrap_or_else(PoisonError::into_inner) = beat.err();
             tokio::time::sleep(HEARTBEAT).await;

@@ -72,6 +72,8 @@ pub struct Guarded<S, C = SystemClock> {
     last_resort: Option<LastResort>,
     /// The number of running servers at the last heartbeats, or before the last restart.
     counted_replicas: AtomicU64,
+    /// The number of heartbeats that succeeded.
+    heartbeats: AtomicU64,
     /// The error of the last heartbeat, if it failed.
     heartbeat_error: Mutex<Option<Failure>>,
     fail_open: FailOpen,
@@ -79,6 +81,8 @@ pub struct Guarded<S, C = SystemClock> {
     uncounted_at: AtomicU64,
 }
 
+/// After this many heartbeats of this server, the others have counted it.
+const SETTLING_HEARTBEATS: u64 = 3;
 /// The time for the answer to get from here to the caller. The store must have answered before.
 const RESPONSE_MARGIN: Duration = Duration::from_millis(3);
 /// With less time than this the store is not called.
@@ -126,6 +130,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             divided: SharedScopes::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
             counted_replicas: AtomicU64::new(saved.map_or(1, |saved| saved.replicas)),
+            heartbeats: AtomicU64::new(0),
             heartbeat_error: Mutex::default(),
             fail_open: FailOpen::default(),
             uncounted_at: AtomicU64::new(0),
@@ -139,6 +144,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// The number of servers among which limits are divided while shards are unavailable.
     pub fn replicas(&self) -> u64 {
         self.counted_replicas.load(Ordering::Relaxed).max(self.config.replicas).max(1)
+    }
+
+    /// The same, if it is certain that all servers know of this one: after several heartbeats.
+    pub fn settled_replicas(&self) -> Option<u64> {
+        (self.heartbeats.load(Ordering::Relaxed) >= SETTLING_HEARTBEATS).then(|| self.replicas())
     }
 
     /// The guarded store.

@@ -24,6 +24,8 @@ pub struct Call<'t, 'a> {
 pub(super) enum Part {
     /// Paid from a pool.
     Held { pool: u128, units: u64, reserved: Reserved, reading: Reading },
+    /// Spent before the store counts it.
+    Advanced { pool: u128, units: u64, reading: Reading },
     /// Refused by a pool.
     Refused(Reading),
     /// Settled by the store: the index of its charge there. If `chunk` is not zero, the next charge takes up to so many
@@ -85,6 +87,10 @@ impl<'t, 'a> Call<'t, 'a> {
         settlement.readings.clear();
         settlement.readings.extend(self.parts.iter().map(|part| match part {
             Part::Held { reading, .. } | Part::Refused(reading) => *reading,
+            Part::Advanced { pool, units, reading } => {
+                self.tables.table(*pool).spend_in_advance(*pool, *units);
+                *reading
+            }
             Part::Sent { .. } => unreachable!("nothing was sent"),
         }));
         settlement.replay = Replay::First;
@@ -111,6 +117,14 @@ impl<'t, 'a> Call<'t, 'a> {
                     self.tables.table(*pool).put_back(*pool, *units, reserved);
                     Reading { taken: 0, remaining: reading.remaining.saturating_add(*units), ..*reading }
                 }
+                Part::Advanced { pool, units, reading } if passes => {
+                    self.tables.table(*pool).spend_in_advance(*pool, *units);
+                    *reading
+                }
+                Part::Advanced { pool, units, reading } => {
+                    self.tables.table(*pool).advances.release(*pool, *units);
+                    Reading { taken: 0, remaining: reading.remaining.saturating_add(*units), ..*reading }
+                }
                 Part::Refused(reading) => *reading,
                 Part::Sent { pool, at, chunk } => self.sent_part(*pool, *at, *chunk, answer, random),
             };
@@ -131,6 +145,7 @@ impl<'t, 'a> Call<'t, 'a> {
             table.fail_call(hash, chunk, self.sent);
         }
         if is_answer(&reading) {
+            self.tables.hear(&mut table, hash, charge, reading, answer.at, self.sent);
             let charge = Some(ChargeAnswer { units: charge.units, reading });
             let chunk = taken.map(|taken| (chunk, taken));
             let answer = Answer { charge, chunk, at: answer.at, sent: self.sent };
@@ -152,6 +167,7 @@ impl Drop for Call<'_, '_> {
                 Part::Sent { pool: Some(pool), chunk, .. } if *chunk > 0 => {
                     self.tables.table(*pool).fail_call(*pool, *chunk, self.sent);
                 }
+                Part::Advanced { pool, units, .. } => self.tables.table(*pool).advances.release(*pool, *units),
                 Part::Sent { .. } | Part::Refused(_) => {}
             }
         }

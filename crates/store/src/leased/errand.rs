@@ -1,4 +1,5 @@
-//! Calls to the store for which no request waits: units taken ahead of demand, and units given back.
+//! Calls to the store for which no request waits: units taken ahead of demand, units given back, and units
+//! that were spent in advance.
 
 use smallvec::smallvec;
 use tollgate_core::{Ask, Claim, ClaimId, OwnedCharge};
@@ -9,12 +10,25 @@ pub struct Errand {
     /// The pool that the answer is for.
     pub(super) pool: u128,
     pub(super) charge: OwnedCharge,
+    /// Units to take with it for the pool.
+    pub(super) refill: Option<OwnedCharge>,
 }
 
 impl Errand {
+    pub(super) fn new(pool: u128, charge: OwnedCharge) -> Errand {
+        Errand { pool, charge, refill: None }
+    }
+
     /// The claim to settle.
     pub fn claim(&self, id: ClaimId) -> Claim<'_> {
-        Claim { id, charges: smallvec![self.charge.charge()], once: None, timeout: None }
+        let mut charges = smallvec![self.charge.charge()];
+        charges.extend(self.refill.as_ref().map(OwnedCharge::charge));
+        Claim { id, charges, once: None, timeout: None }
+    }
+
+    /// Whether it has the store count units that requests spent in advance.
+    pub fn is_debit(&self) -> bool {
+        self.charge.ask == Ask::Regardless
     }
 
     /// Whether it takes units, rather than giving them back.

@@ -5,6 +5,7 @@
 //! the pools and lead a claim through them; they do no I/O and read no clock, so that the simulator runs the same code.
 //! [`Leased`] only drives them.
 
+mod advance;
 mod call;
 mod chunk;
 mod demand;
@@ -26,7 +27,7 @@ use crate::{Store, secret};
 pub use call::Call;
 pub use errand::Errand;
 pub use status::{HotKey, LeaseCounts, LeaseStatus};
-pub use tables::{LeaseStep, Tables};
+pub use tables::{KeyAdjustment, LeaseStep, Tables};
 
 /// The configuration of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +86,25 @@ impl<S: Store, C: Clock> Leased<S, C> {
         self.tables.status(self.clock.steady(), hot_keys)
     }
 
+    /// The number of servers that share the inner store. While it is unknown, nothing is spent before the store counts it.
+    pub fn set_servers(&self, servers: u64) {
+        self.tables.set_servers(servers);
+    }
+
     /// Stops leasing, or begins again. Everything that is held is given back within a moment.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.tables.set_enabled(is_enabled);
         self.errands.notify_one();
+    }
+
+    /// Applies what operators changed on other servers. Returns the number of keys.
+    pub fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
+        self.tables.adjust(adjustment_of)
+    }
+
+    /// Whether something is held or known of any key.
+    pub fn has_keys(&self) -> bool {
+        self.tables.has_keys()
     }
 
     /// Drops what is held and known of keys. Returns the number of keys.
@@ -144,23 +160,42 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 }
 
-impl<S: Store, C: Clock> Store for Leased<S, C> {
-    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
-        let now = self.clock.steady();
-        match self.tables.begin(claim, now, settlement) {
+impl<S: Store, C: Clock> Leased<S, C> {
+    /// Settles a claim, if that needs no call of the inner store. Otherwise returns what is left to do, for
+    /// [`finish`](Self::finish).
+    #[inline]
+    pub fn begin<'a>(&self, claim: &Claim<'a>, settlement: &mut Settlement) -> Option<LeaseStep<'_, 'a>> {
+        match self.tables.begin(claim, self.clock.steady(), settlement) {
             LeaseStep::Answered { has_errands } => {
                 if has_errands {
                     self.errands.notify_one();
                 }
+                None
             }
+            step => Some(step),
+        }
+    }
+
+    /// Does the rest of a claim that [`begin`](Self::begin) did not settle.
+    pub async fn finish(&self, step: LeaseStep<'_, '_>, claim: &Claim<'_>, settlement: &mut Settlement) {
+        match step {
+            LeaseStep::Answered { .. } => {}
             LeaseStep::Whole => {
                 self.inner.settle_into(claim, settlement).await;
-                self.tables.end_whole(claim, now, settlement);
+                self.tables.end_whole(claim, self.clock.steady(), settlement);
             }
             LeaseStep::Call(call) => {
                 let answer = self.inner.settle(call.claim()).await;
                 call.end(&answer, random(), settlement);
             }
+        }
+    }
+}
+
+impl<S: Store, C: Clock> Store for Leased<S, C> {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        if let Some(step) = self.begin(claim, settlement) {
+            self.finish(step, claim, settlement).await;
         }
     }
 

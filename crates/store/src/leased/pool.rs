@@ -232,6 +232,11 @@ impl Pool {
         if needed < policy::MIN_AHEAD || self.held(soon) as f64 >= needed {
             return None;
         }
+        self.take_refill(now, max)
+    }
+
+    /// Units to take with a call that is made anyway.
+    pub(super) fn take_refill(&mut self, now: Steady, max: Span) -> Option<OwnedCharge> {
         let chunk = self.next_chunk(now, max);
         (chunk > 0).then(|| {
             self.begin_call(chunk);

@@ -59,6 +59,10 @@ pub struct LeaseCounts {
     pub ahead: u64,
     /// Calls that gave back units.
     pub back: u64,
+    /// Units that requests spent before the store counted them.
+    pub advanced: u64,
+    /// Calls that had the store count them.
+    pub debits: u64,
 }
 
 impl LeaseCounts {
@@ -74,6 +78,8 @@ impl LeaseCounts {
         self.misses += other.misses;
         self.ahead += other.ahead;
         self.back += other.back;
+        self.advanced += other.advanced;
+        self.debits += other.debits;
     }
 }
 

@@ -1,14 +1,17 @@
 //! All pools of a server, and the steps of a claim through them. No I/O, no clock: time and randomness are arguments.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
-use tollgate_core::{Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Span};
+use tollgate_core::{
+    Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Span, Timestamp,
+};
 
 use super::LeaseConfig;
+use super::advance::{self, Advances};
 use super::call::{Call, Part};
 use super::door::Door;
 use super::errand::Errand;
@@ -28,6 +31,12 @@ pub struct Tables {
     /// Calls to make, oldest first.
     errands: Mutex<VecDeque<Errand>>,
     is_enabled: AtomicBool,
+    /// The number of servers that share the store. Zero if it is unknown.
+    servers: AtomicU64,
+    /// The store's clock less this server's, in microseconds, or [`UNKNOWN`].
+    clock_offset: AtomicI64,
+    /// When the store last counted units that were spent in advance, in microseconds.
+    debited_at: AtomicU64,
 }
 
 /// The pools of a part of the keys.
@@ -37,7 +46,17 @@ pub(super) struct Table {
     /// The hashes of all pools, each once. A pool that was checked moves to the back.
     order: VecDeque<u128>,
     door: Door,
+    pub(super) advances: Advances,
     pub(super) counts: LeaseCounts,
+}
+
+/// A change of a counter by an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAdjustment {
+    /// The counter is as if it had never been used: units that were taken before are void.
+    Reset,
+    /// The counter has more room.
+    Credit,
 }
 
 /// What becomes of a claim.
@@ -54,6 +73,8 @@ pub enum LeaseStep<'t, 'a> {
     Call(Box<Call<'t, 'a>>),
 }
 
+/// The offset of a clock that was never read.
+const UNKNOWN: i64 = i64::MIN;
 /// The number of tables, each with its own lock. A power of two.
 const TABLES: usize = 16;
 /// The most errands that wait. Further ones are dropped: units that are not given back expire, and a pool without units
@@ -69,9 +90,12 @@ impl Tables {
             secret,
             max_time: config.time,
             max_pools: config.keys.div_ceil(TABLES),
-            tables: (0..TABLES).map(|_| Mutex::new(Table::new())).collect(),
+            tables: (0..TABLES).map(|_| Mutex::new(Table::new(config.keys.div_ceil(TABLES)))).collect(),
             errands: Mutex::default(),
             is_enabled: AtomicBool::new(true),
+            servers: AtomicU64::new(0),
+            clock_offset: AtomicI64::new(UNKNOWN),
+            debited_at: AtomicU64::new(0),
         }
     }
 
@@ -114,13 +138,20 @@ impl Tables {
     /// What one charge does: spends units, is refused, or goes to the store.
     fn part(&self, hash: u128, charge: &Charge<'_>, now: Steady, has_errands: &mut bool) -> Part {
         let mut table = self.table(hash);
-        let Table { pools, door, counts, order } = &mut *table;
+        let Table { pools, door, counts, order, advances } = &mut *table;
         let pool = match pools.get_mut(&hash) {
             Some(pool) => pool,
             None => {
                 let is_full = order.len() >= self.max_pools;
                 let Some(busy) = door.knock(hash, now).filter(|_| !is_full) else {
-                    return Part::Sent { pool: None, at: 0, chunk: 0 };
+                    let Shortcuts::Ahead(share) = charge.shortcuts else {
+                        return Part::Sent { pool: None, at: 0, chunk: 0 };
+                    };
+                    return match self.reserve_in_advance(advances, hash, charge, share, now) {
+                        Some(reading) => Part::Advanced { pool: hash, units: charge.units, reading },
+                        // The store's answer says whether units may be spent in advance again.
+                        None => Part::Sent { pool: Some(hash), at: 0, chunk: 0 },
+                    };
                 };
                 order.push_back(hash);
                 pools.entry(hash).or_insert(Pool::new(charge, now, busy.requests - 1, busy.time))
@@ -139,7 +170,7 @@ impl Tables {
                 let reading = pool.reading(true, charge.units, now);
                 if let Some(charge) = pool.refill(now, self.max_time) {
                     counts.ahead += 1;
-                    match self.push(Errand { pool: hash, charge }) {
+                    match self.push(Errand::new(hash, charge)) {
                         true => *has_errands = true,
                         false => pool.fail_call(now),
                     }
@@ -151,11 +182,84 @@ impl Tables {
                 Part::Refused(pool.reading(false, charge.units, now))
             }
             PoolAnswer::Call { chunk } => {
+                if let Shortcuts::Ahead(share) = charge.shortcuts
+                    && let Some(reading) = self.reserve_in_advance(advances, hash, charge, share, now)
+                {
+                    return Part::Advanced { pool: hash, units: charge.units, reading };
+                }
                 counts.misses += 1;
                 if chunk > 0 {
                     pool.begin_call(chunk);
                 }
                 Part::Sent { pool: Some(hash), at: 0, chunk }
+            }
+        }
+    }
+
+    fn reserve_in_advance(
+        &self,
+        advances: &mut Advances,
+        hash: u128,
+        charge: &Charge<'_>,
+        basis_points: u16,
+        now: Steady,
+    ) -> Option<Reading> {
+        let is_timed = self.clock_offset.load(Ordering::Relaxed) != UNKNOWN;
+        let shares = advance::shares(charge.limit, basis_points, self.servers.load(Ordering::Relaxed));
+        if is_timed { advances.reserve(hash, charge, shares, now) } else { None }
+    }
+
+    /// Learns from the store's answer to a request.
+    pub(super) fn hear(
+        &self,
+        table: &mut Table,
+        hash: u128,
+        charge: &Charge<'_>,
+        reading: &Reading,
+        at: Timestamp,
+        sent: Steady,
+    ) {
+        let Shortcuts::Ahead(share) = charge.shortcuts else { return };
+        self.set_clock(at, sent);
+        let (part, _) = advance::shares(charge.limit, share, self.servers.load(Ordering::Relaxed));
+        table.advances.hear(hash, charge, part, reading, sent);
+    }
+
+    fn set_clock(&self, at: Timestamp, now: Steady) {
+        let offset = at.as_micros().cast_signed().saturating_sub(now.as_micros().cast_signed());
+        self.clock_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// The number of servers that share the store. While it is unknown, nothing is spent before the store counts it.
+    pub fn set_servers(&self, servers: u64) {
+        self.servers.store(servers, Ordering::Relaxed);
+    }
+
+    /// Has the store count what was spent in advance.
+    fn send_debits(&self, now: Steady) {
+        let last = Steady::from_micros(self.debited_at.load(Ordering::Relaxed));
+        if now.since(last) < advance::INTERVAL && self.is_enabled() {
+            return;
+        }
+        self.debited_at.store(now.as_micros(), Ordering::Relaxed);
+        for table in &self.tables {
+            let mut table = lock(table);
+            if !table.advances.has_due() {
+                continue;
+            }
+            let Table { pools, advances, counts, .. } = &mut *table;
+            for (hash, charge) in advances.take_due() {
+                let units = charge.units;
+                let refill = pools.get_mut(&hash).and_then(|pool| pool.take_refill(now, self.max_time));
+                let taken = refill.is_some();
+                if self.push(Errand { pool: hash, charge, refill }) {
+                    counts.debits += 1;
+                } else {
+                    advances.put_back(hash, units);
+                    if let Some(pool) = pools.get_mut(&hash).filter(|_| taken) {
+                        pool.fail_call(now);
+                    }
+                }
             }
         }
     }
@@ -167,9 +271,16 @@ impl Tables {
             return;
         }
         for (charge, reading) in claim.charges.iter().zip(&mut settlement.readings) {
-            let Some(hash) = self.pool_of(charge) else { continue };
+            // An operator's change is the store's alone, whatever the rule says.
+            let is_adjusted = matches!(charge.ask, Ask::Reset | Ask::Credit);
+            let Some(hash) = self.pool_of(charge).or_else(|| is_adjusted.then(|| self.hash(&charge.key))) else {
+                continue;
+            };
             let mut table = self.table(hash);
-            let Table { pools, counts, .. } = &mut *table;
+            let Table { pools, counts, advances, .. } = &mut *table;
+            if is_adjusted {
+                advances.forget(hash);
+            }
             let Some(pool) = pools.get_mut(&hash) else { continue };
             match charge.ask {
                 Ask::Reset if reading.source == Source::Store => counts.expired += pool.reset(),
@@ -187,8 +298,10 @@ impl Tables {
     /// about every 50 ms.
     pub fn beat(&self, now: Steady) {
         let is_enabled = self.is_enabled.load(Ordering::Relaxed);
+        self.send_debits(now);
         for table in &self.tables {
             let mut table = lock(table);
+            table.advances.beat(now);
             let checked = if is_enabled { table.order.len().min(POOLS_OF_A_BEAT) } else { table.order.len() };
             for _ in 0..checked {
                 let Table { pools, order, counts, .. } = &mut *table;
@@ -220,12 +333,41 @@ impl Tables {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
+    /// Whether there are pools.
+    pub fn has_keys(&self) -> bool {
+        self.tables.iter().any(|table| {
+            let table = lock(table);
+            !table.pools.is_empty() || table.advances.len() > 0
+        })
+    }
+
+    /// Applies what operators changed on other servers. Returns the number of keys.
+    pub fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
+        let mut adjusted = 0;
+        for table in &self.tables {
+            let mut table = lock(table);
+            let Table { pools, counts, .. } = &mut *table;
+            for pool in pools.values_mut() {
+                let adjustment = adjustment_of(&pool.key().key());
+                match adjustment {
+                    Some(KeyAdjustment::Reset) => counts.expired += pool.reset(),
+                    Some(KeyAdjustment::Credit) => pool.end_pause(),
+                    None => continue,
+                }
+                adjusted += 1;
+            }
+            table.advances.forget_if(&adjustment_of);
+        }
+        adjusted
+    }
+
     /// Drops pools without giving anything back, and forgets what the store said of their keys. Returns their number.
     pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
         let mut purged = 0;
         for table in &self.tables {
             let mut table = lock(table);
-            let Table { pools, order, counts, .. } = &mut *table;
+            let Table { pools, order, counts, advances, .. } = &mut *table;
+            advances.forget_if(|key| is_purged(key).then_some(KeyAdjustment::Reset));
             pools.retain(|_, pool| {
                 let is_purged = is_purged(&pool.key().key());
                 if is_purged {
@@ -251,6 +393,21 @@ impl Tables {
         let reading = answer.readings.first().filter(|reading| reading.source == Source::Store);
         let units = errand.charge.units;
         let mut table = self.table(errand.pool);
+        if errand.is_debit() {
+            if reading.is_some() {
+                self.set_clock(answer.at, sent);
+            }
+            table.advances.end_call(errand.pool, units, answer.readings.first(), sent);
+            let Some(refill) = &errand.refill else { return };
+            match answer.readings.get(1).filter(|reading| reading.source == Source::Store) {
+                Some(reading) => {
+                    let answer = Answer { charge: None, chunk: Some((refill.units, reading)), at: answer.at, sent };
+                    table.end_call(errand.pool, &answer, self.max_time, random);
+                }
+                None => table.fail_call(errand.pool, refill.units, sent),
+            }
+            return;
+        }
         match reading {
             Some(reading) if errand.is_refill() => {
                 let answer = Answer { charge: None, chunk: Some((units, reading)), at: answer.at, sent };
@@ -292,7 +449,7 @@ impl Tables {
         for charge in returns {
             counts.back += 1;
             let units = charge.units;
-            match self.push(Errand { pool, charge }) {
+            match self.push(Errand::new(pool, charge)) {
                 true => pushed = true,
                 false => counts.lost += units,
             }
@@ -312,15 +469,23 @@ impl Tables {
 
     /// Writes the store's clock into an answer.
     fn set_time(&self, hash: u128, now: Steady, settlement: &mut Settlement) {
-        if let Some(at) = self.table(hash).pools.get(&hash).and_then(|pool| pool.store_time(now)) {
+        let heard = self.table(hash).pools.get(&hash).and_then(|pool| pool.store_time(now));
+        let offset = self.clock_offset.load(Ordering::Relaxed);
+        let known =
+            || (offset != UNKNOWN).then(|| Timestamp::from_micros(now.as_micros().saturating_add_signed(offset)));
+        if let Some(at) = heard.or_else(known) {
             settlement.at = at;
         }
     }
 
     /// The hash of a charge's pool, if its counter may be leased.
     fn pool_of(&self, charge: &Charge<'_>) -> Option<u128> {
-        let is_leasable = charge.shortcuts == Shortcuts::Leases;
-        is_leasable.then(|| charge.key.hash(self.secret, charge.key.partition(self.secret)))
+        let is_leasable = charge.shortcuts.has_leases();
+        is_leasable.then(|| self.hash(&charge.key))
+    }
+
+    fn hash(&self, key: &Key<'_>) -> u128 {
+        key.hash(self.secret, key.partition(self.secret))
     }
 
     pub(super) fn table(&self, hash: u128) -> MutexGuard<'_, Table> {
@@ -329,8 +494,20 @@ impl Tables {
 }
 
 impl Table {
-    fn new() -> Table {
-        Table { pools: HashMap::default(), order: VecDeque::new(), door: Door::new(), counts: LeaseCounts::default() }
+    fn new(max_keys: usize) -> Table {
+        Table {
+            pools: HashMap::default(),
+            order: VecDeque::new(),
+            door: Door::new(),
+            advances: Advances::new(max_keys),
+            counts: LeaseCounts::default(),
+        }
+    }
+
+    /// Spends units that were reserved.
+    pub(super) fn spend_in_advance(&mut self, hash: u128, units: u64) {
+        self.counts.advanced += units;
+        self.advances.spend(hash, units);
     }
 
     /// Puts back units of a claim that did not pass.
@@ -372,7 +549,7 @@ impl Table {
 fn may_be_answered(claim: &Claim<'_>) -> bool {
     let is_request = |charge: &Charge<'_>| charge.ask == Ask::Exactly && charge.units > 0 && charge.mode != Mode::AnyOf;
     claim.once.is_none()
-        && claim.charges.iter().any(|charge| charge.shortcuts == Shortcuts::Leases)
+        && claim.charges.iter().any(|charge| charge.shortcuts.has_leases())
         && claim.charges.iter().all(is_request)
 }
 

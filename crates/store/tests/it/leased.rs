@@ -14,6 +14,7 @@ use tollgate_core::{
     Shortcuts, Source, Span, StateSlot, Timestamp, Value, settle,
 };
 use tollgate_store::conformance::block_on;
+use tollgate_store::leased::KeyAdjustment;
 use tollgate_store::{LeaseConfig, Leased, ManualClock, MemoryConfig, MemoryStore, Store};
 
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
@@ -293,7 +294,9 @@ fn a_reset_and_a_changed_limit_take_effect_at_once() {
     let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
     warmed(&world, &rule);
     let server = &world.servers[0];
-    block_on(server.settle(&claim([rule.charge(Ask::Reset, 0)])));
+    // As operators do: no shortcut may answer.
+    let reset = Charge { shortcuts: Shortcuts::None, ..rule.charge(Ask::Reset, 0) };
+    block_on(server.settle(&claim([reset])));
     assert_eq!((server.status(1).held, rule.left(&world)), (0, 10_000), "held units are no longer counted");
     warmed(&world, &rule);
     let lower = Rule { limit: rule.limit.with_amount(200), ..Rule::new("rule", 200, 60, Algorithm::FixedWindow) };
@@ -303,6 +306,26 @@ fn a_reset_and_a_changed_limit_take_effect_at_once() {
     // 50 were spent before, and at most as many as were held came late.
     assert_eq!(passed, 150);
     assert_accounted(&world);
+}
+
+#[test]
+fn a_change_on_another_server_takes_effect_when_it_is_known() {
+    let (world, rule) = (World::new(2), minute(Algorithm::FixedWindow));
+    warmed(&world, &rule);
+    let [server, other] = &world.servers[..] else { panic!("two servers") };
+    block_on(other.settle(&claim([Charge { shortcuts: Shortcuts::None, ..rule.charge(Ask::Reset, 0) }])));
+    assert!(server.status(1).held > 0, "it does not know yet");
+    assert_eq!(server.adjust(|_| None), 0);
+    assert_eq!(server.adjust(|key| (key.scope().rule() == "rule").then_some(KeyAdjustment::Reset)), 1);
+    assert_eq!((server.status(1).held, rule.left(&world)), (0, 10_000));
+    assert_accounted(&world);
+    // Used up: the store is left alone for a while, unless there is room again.
+    block_on(other.settle(&claim([Charge { mode: Mode::Soft, shortcuts: Shortcuts::None, ..rule.take(10_000) }])));
+    assert!(!passes(server, rule.take(1)));
+    block_on(other.settle(&claim([Charge { shortcuts: Shortcuts::None, ..rule.charge(Ask::Credit, 10) }])));
+    assert_eq!(reading(server, rule.take(1)).source, Source::Lease, "it refuses by itself");
+    assert_eq!(server.adjust(|_| Some(KeyAdjustment::Credit)), 1);
+    assert!(passes(server, rule.take(1)));
 }
 
 #[test]

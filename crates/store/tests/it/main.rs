@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test reports a failure by panicking")]
 
+mod ahead;
 mod bounds;
 mod conformance;
 mod deny_cache;

@@ -52,17 +52,17 @@ pub(crate) async fn show(
     let LeaseStatus { is_enabled, keys: leased, held, counts, hot_keys, .. } =
         state.limiter().store().shared().map(|store| store.leases(limit)).unwrap_or_default();
     let hot_keys: Vec<Value> = hot_keys.iter().map(|key| key_json(&state, key, keys)).collect();
-    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, refused, misses, ahead, back } =
-        counts;
+    let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, advanced, .. } = counts;
+    let LeaseCounts { refused, misses, ahead, back, debits, .. } = counts;
     Ok(Json(json!({
         "enabled": is_enabled,
         "leased_keys": leased,
         "units_held": held,
         "units": {
             "taken": taken, "spent": spent, "returned": returned, "expired": expired + lost, "unanswered": unanswered,
-            "impossible": impossible,
+            "impossible": impossible, "advanced": advanced,
         },
-        "calls": {"miss": misses, "ahead": ahead, "back": back},
+        "calls": {"miss": misses, "ahead": ahead, "back": back, "debit": debits},
         "refusals": refused,
         "keys_shown": keys == KeyVisibility::Plain,
         "keys": hot_keys,

@@ -152,6 +152,7 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
         denied_by_label: None,
         ending: EndTerms::default(),
         lease: Lease::Auto,
+        ahead: None,
     }
 }
 

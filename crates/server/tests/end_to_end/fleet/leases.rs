@@ -9,7 +9,7 @@ use crate::fleet::load::{Check, CheckResult, Load, Plan, Sample, check_concurren
 use crate::fleet::servers::Fleet;
 use crate::new_server;
 
-const RULES: &str = "
+pub(super) const RULES: &str = "
 domain: fleet
 entity: user
 rules:
@@ -21,10 +21,10 @@ rules:
 ";
 
 /// The window of the rule `fixed`, in microseconds.
-const WINDOW: u64 = 5_000_000;
-const LIMIT: usize = 1_000;
+pub(super) const WINDOW: u64 = 5_000_000;
+pub(super) const LIMIT: usize = 1_000;
 
-fn check(user: &str, kind: &'static str) -> Check {
+pub(super) fn check(user: &str, kind: &'static str) -> Check {
     Check { user: user.to_owned(), kind }
 }
 
@@ -56,7 +56,7 @@ fn remaining(redis: &str, check: &Check) -> u64 {
 }
 
 /// The requests that passed in each whole window: those that certainly did, and those that may have.
-fn by_window(samples: &[Sample]) -> Vec<(usize, usize)> {
+pub(super) fn by_window(samples: &[Sample]) -> Vec<(usize, usize)> {
     let allowed = |sample: &&Sample| matches!(sample.result, CheckResult::Decided { allowed: true, .. });
     let times = || samples.iter().map(|sample| sample.started / WINDOW);
     let (first, last) = (times().min().unwrap() + 1, times().max().unwrap());

@@ -350,10 +350,10 @@ Gauge tollgate_lease_units_held []
     "Units that this server took from the store and has not spent"
     "Large next to the limits of few keys: other servers miss them; lower `lease_time`"
 Counter tollgate_lease_units_total [kind]
-    "Units by what became of them: taken ahead of requests, spent, returned, expired (also dropped and lost), unanswered (the store may have given them), impossible (dropped, because the store can't have given them)"
+    "Units by what became of them: taken ahead of requests, spent, returned, expired (also dropped and lost), unanswered (the store may have given them), impossible (dropped, because the store can't have given them); and advanced: admitted by rules with `ahead` before the store counted them"
     "expired grows with taken: traffic comes in short bursts; impossible above 0: please report it"
 Counter tollgate_lease_calls_total [kind]
-    "Calls to the store for leased keys: miss (a request waited), ahead (none waited), back (units were returned)"
+    "Calls to the store for leased keys: miss (a request waited), ahead (none waited), back (units were returned), debit (what was admitted ahead is counted)"
     "miss is a large share of decisions: the keys are not busy enough to gain from leases"
 Counter tollgate_lease_refusals_total []
     "Requests that were refused without the store, because it had no units a moment ago"
