@@ -113,7 +113,7 @@ pub(super) async fn follow(store: &LeasedRedis) {
         let read = tokio::time::timeout(READ_TIMEOUT, redis.adjustments_since(last)).await;
         match read.unwrap_or(Err(Failure::Timeout)) {
             Ok((now, _)) if last.is_some_and(|last| now > last + RETENTION.as_millis() as u64) => {
-                let keys = store.purge(|_| true);
+                let keys = store.adjust(|_| Some(KeyAdjustment::Reset));
                 tracing::warn!(keys, "it is unknown which counters operators changed: leased units are dropped");
                 last = Some(now);
             }

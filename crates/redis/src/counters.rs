@@ -12,7 +12,7 @@ use tollgate_store::leased::LeaseStep;
 use tollgate_store::sharded::{Failure, TransportStats};
 use tollgate_store::{
     AgreeFuture, BulletinEntry, BulletinFuture, DenyCache, GuardConfig, GuardStatus, Guarded, LeaseConfig, LeaseStatus,
-    Leased, Level, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
+    Leased, Level, PurgedLeases, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store, SystemClock,
 };
 
 use crate::adjustments;
@@ -198,8 +198,12 @@ impl SharedStore for RedisCounters {
         self.store.set_enabled(is_enabled);
     }
 
-    fn purge_leases(&self, is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
+    fn purge_leases(&self, is_purged: &dyn Fn(&Key<'_>) -> bool) -> PurgedLeases {
         self.store.purge(is_purged)
+    }
+
+    fn purge_refusals(&self, is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
+        self.store.inner().purge(is_purged)
     }
 
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a> {

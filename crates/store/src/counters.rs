@@ -11,7 +11,7 @@ use tollgate_core::{Claim, Key, Settlement, Source};
 
 use crate::Store;
 use crate::guarded::{GuardStatus, Level, SavedGuard};
-use crate::leased::LeaseStatus;
+use crate::leased::{LeaseStatus, PurgedLeases};
 use crate::memory::MemoryStore;
 use crate::sharded::TransportStats;
 
@@ -58,8 +58,13 @@ pub trait SharedStore: Debug + Send + Sync {
     /// Stops leasing, or begins again. What is held is given back within a moment.
     fn set_leases(&self, _is_enabled: bool) {}
 
-    /// Drops what is held and known of keys. Returns the number of keys.
-    fn purge_leases(&self, _is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
+    /// Gives back what is held of keys, and forgets what is known of them.
+    fn purge_leases(&self, _is_purged: &dyn Fn(&Key<'_>) -> bool) -> PurgedLeases {
+        PurgedLeases::default()
+    }
+
+    /// Drops cached refusals of keys. Returns their number.
+    fn purge_refusals(&self, _is_purged: &dyn Fn(&Key<'_>) -> bool) -> usize {
         0
     }
 

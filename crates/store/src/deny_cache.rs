@@ -5,7 +5,8 @@
 //! and those from which the store takes units for a moment) are therefore never cached.
 //!
 //! Operators can also give back units and reset counters. This server then drops its cached denials of these
-//! counters; other servers, and a claim that was refused at the same moment, keep theirs for at most a second.
+//! counters; other servers, and a claim that was refused at the same moment, keep theirs for at most a second. They can
+//! also purge denials.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Key, Limit, Mode, Reading, Replay, Settlement, Shortcuts, Source, Span, Timestamp,
-    Wait,
+    Algorithm, Ask, Charge, Claim, Key, Limit, Mode, OwnedKey, Reading, Replay, Settlement, Shortcuts, Source, Span,
+    Timestamp, Value, Wait,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -42,14 +43,25 @@ pub const MAX_AGE: Span = Span::from_secs(1);
 const MAX_FALLS: u8 = 8;
 /// … for this time, in which not much can become free. The wait is that of the refused units, in which fewer fit as well.
 const FALLING_AGE: Span = Span::from_micros(50_000);
+/// The longest values of a key that is stored with its denial, in bytes. Callers choose the values, so that 100,000 long ones
+/// would be too many.
+const MAX_VALUE_BYTES: usize = 256;
 /// The number of tables, each with its own lock. A power of two.
 const TABLES: usize = 16;
 
 #[derive(Debug, Default)]
 struct DenialTable {
-    denials: HashMap<u128, Denial, foldhash::fast::RandomState>,
+    denials: HashMap<u128, CachedDenial, foldhash::fast::RandomState>,
     /// By time of insertion. Entries that were removed or replaced since are skipped.
     order: VecDeque<(u128, Timestamp)>,
+}
+
+/// A refused charge, and its key, by which it can be purged.
+#[derive(Debug)]
+struct CachedDenial {
+    denial: Denial,
+    /// `None` if it is long.
+    key: Option<Box<OwnedKey>>,
 }
 
 /// A refused charge.
@@ -104,6 +116,21 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
         (0..TABLES).map(|table| self.lock(table).denials.len()).sum()
     }
 
+    /// Drops the denials of keys: the inner store decides their next requests. Returns the number of those that were
+    /// still valid. Denials of keys that are too long to be stored are dropped with any others.
+    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
+        let now = self.clock.now();
+        let mut purged = 0;
+        for table in 0..TABLES {
+            self.lock(table).denials.retain(|_, CachedDenial { denial, key }| {
+                let is_purged = key.as_ref().is_none_or(|key| is_purged(&key.key()));
+                purged += usize::from(is_purged && denial.is_valid(now));
+                !is_purged
+            });
+        }
+        purged
+    }
+
     /// Answers a claim from the cache, if one of its charges has a valid denial. The readings of the other charges
     /// are unknown and do not matter.
     fn answer(&self, claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) -> bool {
@@ -142,7 +169,7 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
             }
             // Charges with the same key were refused for their sum.
             if claim.charges.iter().filter(|other| other.key == charge.key).count() == 1 {
-                self.table(fingerprint).insert(fingerprint, denial, now);
+                self.table(fingerprint).insert(fingerprint, denial, &charge.key, now);
                 self.last.fetch_max(denial.until.as_micros(), Ordering::Relaxed);
             }
         }
@@ -206,7 +233,7 @@ impl<S: Store, C: Clock> Store for DenyCache<S, C> {
 impl DenialTable {
     /// The denial that answers a charge, if there is one.
     fn get(&mut self, fingerprint: u128, charge: &Charge<'_>, now: Timestamp) -> Option<Denial> {
-        let denial = *self.denials.get(&fingerprint)?;
+        let denial = self.denials.get(&fingerprint)?.denial;
         if !denial.is_valid(now) {
             self.denials.remove(&fingerprint);
             return None;
@@ -214,13 +241,13 @@ impl DenialTable {
         (denial.covers(charge.units, now) && denial.limit == limit_identity(charge.limit)).then_some(denial)
     }
 
-    fn insert(&mut self, fingerprint: u128, mut denial: Denial, now: Timestamp) {
+    fn insert(&mut self, fingerprint: u128, mut denial: Denial, key: &Key<'_>, now: Timestamp) {
         if let Some(before) = self.denials.get(&fingerprint) {
-            denial.falls = before.falls_to(&denial);
+            denial.falls = before.denial.falls_to(&denial);
         }
         while let Some((oldest, sent_at)) = self.order.front().copied() {
-            let current = self.denials.get(&oldest).filter(|denial| denial.sent_at == sent_at);
-            if current.is_some_and(|denial| denial.is_valid(now)) && self.order.len() < MAX_DENIALS / TABLES {
+            let current = self.denials.get(&oldest).filter(|cached| cached.denial.sent_at == sent_at);
+            if current.is_some_and(|cached| cached.denial.is_valid(now)) && self.order.len() < MAX_DENIALS / TABLES {
                 break;
             }
             if current.is_some() {
@@ -229,7 +256,8 @@ impl DenialTable {
             self.order.pop_front();
         }
         self.order.push_back((fingerprint, denial.sent_at));
-        self.denials.insert(fingerprint, denial);
+        let cached = self.denials.entry(fingerprint).or_insert_with(|| CachedDenial { denial, key: stored_key(key) });
+        cached.denial = denial;
     }
 }
 
@@ -288,6 +316,17 @@ fn is_cacheable(charge: &Charge<'_>) -> bool {
         && charge.units > 0
         && charge.shortcuts != Shortcuts::None
         && charge.limit.algorithm() != Algorithm::Concurrency
+}
+
+/// The key to store with a denial, unless it is long.
+fn stored_key(key: &Key<'_>) -> Option<Box<OwnedKey>> {
+    let bytes = |value: &Value<'_>| match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Absent | Value::Network { .. } => 0,
+    };
+    let length: usize = key.values().iter().map(bytes).sum();
+    (length <= MAX_VALUE_BYTES).then(|| Box::new(OwnedKey::from(key)))
 }
 
 /// Whether a charge makes room before the wait is over.

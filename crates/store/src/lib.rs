@@ -28,7 +28,7 @@ pub use counters::{
 pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
 pub use key_privacy::{KeyPrivacy, NameForm, PrivacySetting};
-pub use leased::{LeaseConfig, LeaseCounts, LeaseStatus, Leased};
+pub use leased::{LeaseConfig, LeaseCounts, LeaseStatus, Leased, PurgedLeases};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
 
 /// Settles claims.

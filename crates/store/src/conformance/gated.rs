@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tollgate_core::{Claim, Settlement, Source, Span};
+use tollgate_core::{Claim, Key, OwnedKey, Settlement, Source, Span};
 
 use crate::guarded::Level;
+use crate::leased::HotKey;
 use crate::{
-    AgreeFuture, MemoryConfig, MemoryStore, ReadyFuture, SavedGuard, SettleFuture, SharedStatus, SharedStore, Store,
+    AgreeFuture, LeaseStatus, MemoryConfig, MemoryStore, PurgedLeases, ReadyFuture, SavedGuard, SettleFuture,
+    SharedStatus, SharedStore, Store,
 };
 
 /// Counters in memory behind a gate, which is closed at first. Answers wait until the gate is open.
@@ -24,6 +26,8 @@ pub struct GatedStore {
     /// The agreed value, whatever its name.
     agreed: Mutex<Option<Vec<u8>>>,
     behaviour: Mutex<Behaviour>,
+    /// The keys that the store reports as leased, a unit of each; `None` if leases are off.
+    leased: Mutex<Option<Vec<OwnedKey>>>,
 }
 
 /// How the store answers claims.
@@ -47,6 +51,7 @@ impl GatedStore {
             status: Mutex::default(),
             agreed: Mutex::default(),
             behaviour: Mutex::default(),
+            leased: Mutex::default(),
         })
     }
 
@@ -72,6 +77,11 @@ impl GatedStore {
     /// Sets how the store answers claims from now on.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         *self.behaviour.lock().unwrap() = behaviour;
+    }
+
+    /// Sets the keys that are leased, and switches leases on.
+    pub fn set_leased(&self, keys: Vec<OwnedKey>) {
+        *self.leased.lock().unwrap() = Some(keys);
     }
 
     /// Sets or clears the agreed value.
@@ -130,6 +140,35 @@ impl SharedStore for GatedStore {
 
     fn save(&self) -> SavedGuard {
         SavedGuard::new(self.status().guard.replicas)
+    }
+
+    fn leases(&self, hot_keys: usize) -> LeaseStatus {
+        let leased = self.leased.lock().unwrap();
+        let hot_key = |key: &OwnedKey| HotKey { key: key.clone(), rate: 2.0, chunk: 8, held: 1, local: 0.75 };
+        let keys = leased.as_deref().unwrap_or_default();
+        LeaseStatus {
+            is_enabled: leased.is_some(),
+            keys: keys.len(),
+            held: keys.len() as u64,
+            hot_keys: keys.iter().take(hot_keys).map(hot_key).collect(),
+            ..LeaseStatus::default()
+        }
+    }
+
+    fn set_leases(&self, is_enabled: bool) {
+        *self.leased.lock().unwrap() = is_enabled.then(Vec::new);
+    }
+
+    fn purge_leases(&self, is_purged: &dyn Fn(&Key<'_>) -> bool) -> PurgedLeases {
+        let mut leased = self.leased.lock().unwrap();
+        let before = leased.as_ref().map_or(0, Vec::len);
+        leased.iter_mut().for_each(|keys| keys.retain(|key| !is_purged(&key.key())));
+        let keys = before - leased.as_ref().map_or(0, Vec::len);
+        PurgedLeases { keys, units: keys as u64 }
+    }
+
+    fn purge_refusals(&self, _: &dyn Fn(&Key<'_>) -> bool) -> usize {
+        3
     }
 
     /// Fails while the gate is closed.

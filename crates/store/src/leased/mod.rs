@@ -26,7 +26,7 @@ use crate::{Store, secret};
 
 pub use call::Call;
 pub use errand::Errand;
-pub use status::{HotKey, LeaseCounts, LeaseStatus};
+pub use status::{HotKey, LeaseCounts, LeaseStatus, PurgedLeases};
 pub use tables::{KeyAdjustment, LeaseStep, Tables};
 
 /// The configuration of leases.
@@ -107,9 +107,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
         self.tables.has_keys()
     }
 
-    /// Drops what is held and known of keys. Returns the number of keys.
-    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
-        self.tables.purge(is_purged)
+    /// Gives back what is held of keys, and forgets what is known of them: the inner store decides their next requests.
+    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> PurgedLeases {
+        let purged = self.tables.purge(self.clock.steady(), is_purged);
+        self.errands.notify_one();
+        purged
     }
 
     /// Takes units ahead of demand, and gives back what is idle. Never returns: the owner of the store runs it

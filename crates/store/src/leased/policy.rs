@@ -61,6 +61,9 @@ const MIN_IDLE: f64 = 1.0;
 /// … and at most this time.
 const MAX_IDLE: f64 = 60.0;
 
+/// While leases are off, a pool is retained for this time after its last request: requests in progress may put back units.
+pub(super) const UNUSED: Span = Span::from_secs(5);
+
 /// The usual time for which units are taken, in seconds. `max` is a setting.
 fn usual_time(limit: &Limit, max: Span) -> f64 {
     let period = seconds(limit.period().span());

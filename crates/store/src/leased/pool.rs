@@ -118,9 +118,8 @@ impl Pool {
 
     /// Continues with another limit. Returns what is to be given back under the old one.
     pub(super) fn change_limit(&mut self, limit: &Limit, now: Steady) -> Vec<OwnedCharge> {
-        let returns = self.give_back(now).0;
+        let returns = self.purge(now).0;
         self.limit = limit.clone();
-        (self.heard, self.pause, self.refusals, self.stretch) = (None, None, 0, 1.0);
         returns
     }
 
@@ -332,6 +331,12 @@ impl Pool {
         (returns, let_go)
     }
 
+    /// As [`give_back`](Self::give_back), and forgets what the store said: it is called for the next request.
+    pub(super) fn purge(&mut self, now: Steady) -> (Vec<OwnedCharge>, u64) {
+        (self.heard, self.pause, self.refusals, self.stretch) = (None, None, 0, 1.0);
+        self.give_back(now)
+    }
+
     /// Drops everything that is known and held, because the counter was reset. Returns the dropped units.
     pub(super) fn reset(&mut self) -> u64 {
         let units = self.unspent();
@@ -353,6 +358,11 @@ impl Pool {
     /// Whether no request came for a while.
     pub(super) fn is_idle(&self, now: Steady) -> bool {
         now.since(self.demand.last()) >= policy::idle(self.demand.rate(self.demand.last())) && !self.is_refilling
+    }
+
+    /// Whether no claim can have units of the pool reserved any more, while no request reaches it.
+    pub(super) fn is_unused(&self, now: Steady) -> bool {
+        now.since(self.demand.last()) >= policy::UNUSED && !self.is_refilling
     }
 
     /// The reading of a charge that was decided here.

@@ -34,6 +34,16 @@ pub struct HotKey {
     pub local: f64,
 }
 
+/// What was purged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "it says how much is given back"]
+pub struct PurgedLeases {
+    /// The number of keys.
+    pub keys: usize,
+    /// The units that are given back.
+    pub units: u64,
+}
+
 /// Units and calls since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {

@@ -16,7 +16,7 @@ use super::call::{Call, Part};
 use super::door::Door;
 use super::errand::Errand;
 use super::pool::{Answer, Pool, PoolAnswer, Reserved};
-use super::status::{HotKey, LeaseCounts, LeaseStatus};
+use super::status::{HotKey, LeaseCounts, LeaseStatus, PurgedLeases};
 use crate::clock::Steady;
 
 /// The pools of all leased keys.
@@ -307,11 +307,13 @@ impl Tables {
                 let Table { pools, order, counts, .. } = &mut *table;
                 let Some(hash) = order.pop_front() else { break };
                 let Some(pool) = pools.get_mut(&hash) else { continue };
-                let is_idle = !is_enabled || pool.is_idle(now);
-                let (returns, let_go) = match is_idle {
-                    true => pool.give_back(now),
-                    false if pool.has_over(now) => pool.give_back_over(now),
-                    false => Default::default(),
+                let is_idle = if is_enabled { pool.is_idle(now) } else { pool.is_unused(now) };
+                let (returns, let_go) = match is_enabled {
+                    // Also what calls in progress take, with a later beat.
+                    false => pool.purge(now),
+                    true if is_idle => pool.give_back(now),
+                    true if pool.has_over(now) => pool.give_back_over(now),
+                    true => Default::default(),
                 };
                 counts.expired += let_go;
                 self.push_returns(hash, returns, counts);
@@ -361,22 +363,21 @@ impl Tables {
         adjusted
     }
 
-    /// Drops pools without giving anything back, and forgets what the store said of their keys. Returns their number.
-    pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> usize {
-        let mut purged = 0;
+    /// Gives back what is held of keys, through [`take_errands`](Self::take_errands), and forgets what the store said of
+    /// them. The pools stay: calls and claims in progress put units into them.
+    pub fn purge(&self, now: Steady, is_purged: impl Fn(&Key<'_>) -> bool) -> PurgedLeases {
+        let mut purged = PurgedLeases::default();
         for table in &self.tables {
             let mut table = lock(table);
-            let Table { pools, order, counts, advances, .. } = &mut *table;
+            let Table { pools, counts, advances, .. } = &mut *table;
             advances.forget_if(|key| is_purged(key).then_some(KeyAdjustment::Reset));
-            pools.retain(|_, pool| {
-                let is_purged = is_purged(&pool.key().key());
-                if is_purged {
-                    counts.expired += pool.reset();
-                    purged += 1;
-                }
-                !is_purged
-            });
-            order.retain(|hash| pools.contains_key(hash));
+            for (hash, pool) in pools.iter_mut().filter(|(_, pool)| is_purged(&pool.key().key())) {
+                purged.keys += 1;
+                let (returns, let_go) = pool.purge(now);
+                purged.units += returns.iter().map(|charge| charge.units).sum::<u64>();
+                counts.expired += let_go;
+                self.push_returns(*hash, returns, counts);
+            }
         }
         purged
     }
@@ -432,8 +433,11 @@ impl Tables {
         for table in &self.tables {
             let table = lock(table);
             status.counts.add(&table.counts);
-            status.keys += table.pools.len();
-            for pool in table.pools.values() {
+            // While leases are off, pools only wait for what is to be put back.
+            let is_enabled = status.is_enabled;
+            let is_listed = |pool: &&Pool| is_enabled || pool.unspent() > 0;
+            for pool in table.pools.values().filter(is_listed) {
+                status.keys += 1;
                 let (rate, chunk, local) = pool.figures(now);
                 let held = pool.held(now);
                 status.held += held;

@@ -167,6 +167,34 @@ fn who_makes_room_in_a_counter_has_its_refusal_forgotten() {
 }
 
 #[test]
+fn purged_refusals_are_those_of_the_selected_keys() {
+    let (world, rule) = (World::new(), ten());
+    let other =
+        Rule { scope: Scope::new("d", "other", Algorithm::FixedWindow, rule.limit.period(), Home::Caller(0)), ..ten() };
+    let long = "x".repeat(300);
+    let refuse = || {
+        for charge in [rule.take("x", 11), rule.take("y", 11), other.take("x", 11), rule.take(&long, 11)] {
+            world.settle([Charge { units: 10, ..charge.clone() }]);
+            assert!(!world.settle([Charge { units: 1, ..charge }]).0.readings[0].admits);
+        }
+    };
+    // Whether the store is called for x and y of the rule, and x of the other.
+    let called = || [rule.take("x", 1), rule.take("y", 1), other.take("x", 1)].map(|charge| world.settle([charge]).1);
+    refuse();
+    assert_eq!(called(), [false; 3]);
+    // Those of long values are dropped with any.
+    assert_eq!(world.store.purge(|key| key.values() == [Value::Text("x")]), 3);
+    assert_eq!(called(), [true, false, true]);
+    refuse();
+    assert_eq!(world.store.purge(|key| key.scope().rule() == "rule"), 3);
+    assert_eq!(called(), [true, true, false]);
+    refuse();
+    world.at(2_000);
+    assert_eq!(world.store.purge(|_| true), 0, "they are over");
+    assert_eq!(world.store.denials(), 0);
+}
+
+#[test]
 fn it_holds_no_longer_than_its_wait() {
     let (world, rule) = (World::new(), ten());
     world.at(59_900);

@@ -1,10 +1,10 @@
 //! Leases over the in-memory store: several servers that share it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -15,16 +15,19 @@ use tollgate_core::{
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::leased::KeyAdjustment;
-use tollgate_store::{LeaseConfig, Leased, ManualClock, MemoryConfig, MemoryStore, Store};
+use tollgate_store::{LeaseConfig, Leased, ManualClock, MemoryConfig, MemoryStore, PurgedLeases, Store};
 
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
-/// The shared store: counts claims, and can be made to hang.
+/// The shared store: counts claims, and can be made to hang, or to answer the claims with the id [`LATE`] later.
 struct Shared {
     store: MemoryStore<ManualClock>,
     claims: AtomicU64,
     hangs: AtomicBool,
+    is_late: AtomicBool,
 }
+
+const LATE: ClaimId = ClaimId(7);
 
 impl Store for Shared {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
@@ -33,6 +36,8 @@ impl Store for Shared {
             std::future::pending::<()>().await;
         }
         self.store.settle_into(claim, settlement).await;
+        let is_waiting = || claim.id == LATE && self.is_late.load(Ordering::Relaxed);
+        poll_fn(|_| if is_waiting() { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 }
 
@@ -48,7 +53,12 @@ impl World {
     fn new(servers: usize) -> World {
         let clock = ManualClock::at(START);
         let store = MemoryConfig::default().build_with(clock.clone());
-        let shared = Arc::new(Shared { store, claims: AtomicU64::new(0), hangs: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            store,
+            claims: AtomicU64::new(0),
+            hangs: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
+        });
         let server = |_| Leased::with_clock(shared.clone(), LeaseConfig::default(), clock.clone());
         World { servers: (0..servers).map(server).collect(), shared, clock }
     }
@@ -329,13 +339,56 @@ fn a_change_on_another_server_takes_effect_when_it_is_known() {
 }
 
 #[test]
-fn purged_keys_are_unknown() {
+fn purged_keys_are_given_back_and_the_store_decides_next() {
     let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
     warmed(&world, &rule);
-    assert_eq!(world.servers[0].purge(|key| key.scope().rule() == "other"), 0);
-    assert_eq!(world.servers[0].purge(|key| key.scope().rule() == "rule"), 1);
-    let status = world.servers[0].status(1);
-    assert_eq!((status.keys, status.held), (0, 0));
+    let server = &world.servers[0];
+    assert_eq!(server.purge(|key| key.scope().rule() == "other"), PurgedLeases::default());
+    let held = server.status(1).held;
+    assert_eq!(server.purge(|key| key.values() == [Value::Text("ada")]), PurgedLeases { keys: 1, units: held });
+    assert_eq!(server.status(1).held, 0);
+    block_on(server.maintain());
+    assert_eq!(rule.left(&world), 9_950, "everything is given back");
+    assert_eq!(reading(server, rule.take(1)).source, Source::Store);
+    assert_accounted(&world);
+}
+
+#[test]
+fn a_purge_ends_a_pause() {
+    let (world, rule) = (World::new(1), Rule::new("rule", 100, 60, Algorithm::FixedWindow));
+    let server = &world.servers[0];
+    while passes(server, rule.take(1)) {}
+    assert_eq!(reading(server, rule.take(1)).source, Source::Lease, "refused without the store");
+    let _ = server.purge(|_| true);
+    let next = reading(server, rule.take(1));
+    assert_eq!((next.admits, next.source), (false, Source::Store));
+}
+
+/// Units that arrive or are put back after leases were switched off are given back, too.
+#[test]
+fn what_is_in_progress_when_leases_are_switched_off_is_given_back() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    let exact = Rule::new("exact", 1, 60, Algorithm::FixedWindow).exact();
+    warmed(&world, &rule);
+    let server = &world.servers[0];
+    assert!(passes(server, exact.take(1)));
+    // One has reserved a unit, and will be refused. The other takes more than is held, and a chunk with it.
+    world.shared.is_late.store(true, Ordering::Relaxed);
+    let late = |charges| Claim { id: LATE, ..charges };
+    let held = server.status(1).held;
+    let claims = [late(claim([rule.take(1), exact.take(1)])), late(claim([rule.take(held)]))];
+    let mut calls = claims.each_ref().map(|claim| Box::pin(server.settle(claim)));
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    server.set_enabled(false);
+    block_on(server.maintain());
+    world.shared.is_late.store(false, Ordering::Relaxed);
+    let answers = calls.map(|call| block_on(call).readings[0].taken);
+    assert_eq!(answers, [0, held]);
+    assert!(server.status(1).held > 1, "what arrived, and what was put back");
+    block_on(server.maintain());
+    assert_eq!((rule.left(&world), server.status(1).unspent), (9_950 - held, 0));
     assert_accounted(&world);
 }
 
