@@ -126,7 +126,7 @@ impl<'t, 'a> Call<'t, 'a> {
                     Reading { taken: 0, remaining: reading.remaining.saturating_add(*units), ..*reading }
                 }
                 Part::Refused(reading) => *reading,
-                Part::Sent { pool, at, chunk } => self.sent_part(*pool, *at, *chunk, answer, random),
+                Part::Sent { pool, at, chunk } => self.sent_part(*pool, *at, *chunk, answer, passes, random),
             };
             settlement.readings.push(reading);
         }
@@ -134,7 +134,15 @@ impl<'t, 'a> Call<'t, 'a> {
     }
 
     /// The reading of a charge that the store settled, from which its pool learns.
-    fn sent_part(&self, hash: Option<u128>, at: usize, chunk: u64, answer: &Settlement, random: f64) -> Reading {
+    fn sent_part(
+        &self,
+        hash: Option<u128>,
+        at: usize,
+        chunk: u64,
+        answer: &Settlement,
+        passes: bool,
+        random: f64,
+    ) -> Reading {
         let charge = &self.claim.charges[at];
         let Some(reading) = answer.readings.get(at) else { return Reading::assumed(charge, Source::Assumed) };
         let Some(hash) = hash else { return *reading };
@@ -144,10 +152,14 @@ impl<'t, 'a> Call<'t, 'a> {
         if chunk > 0 && taken.is_none() {
             table.fail_call(hash, chunk, self.sent);
         }
+        // A claim that another limit refuses takes no chunk, however many units the store has.
+        if taken.is_some() && !passes {
+            table.abandon_call(hash);
+        }
         if is_answer(&reading) {
             self.tables.hear(&mut table, hash, charge, reading, answer.at, self.sent);
             let charge = Some(ChargeAnswer { units: charge.units, reading });
-            let chunk = taken.map(|taken| (chunk, taken));
+            let chunk = taken.filter(|_| passes).map(|taken| (chunk, taken));
             let answer = Answer { charge, chunk, at: answer.at, sent: self.sent };
             table.end_call(hash, &answer, self.tables.max_time, random);
         }

@@ -253,6 +253,11 @@ impl Pool {
         (self.is_refilling, self.refill_from) = (false, sent.after(UNANSWERED_PAUSE));
     }
 
+    /// A call for units ended, and none were to be taken.
+    pub(super) fn abandon_call(&mut self) {
+        self.is_refilling = false;
+    }
+
     /// Adds units that the store gave. Returns those that are dropped for it.
     fn add(&mut self, new: Chunk) -> u64 {
         let is_window = !matches!(self.limit.algorithm(), Algorithm::Bucket { .. });

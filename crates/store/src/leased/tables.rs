@@ -540,6 +540,13 @@ impl Table {
         }
     }
 
+    /// Ends a call for units that were not taken, for a reason that has nothing to do with their counter.
+    pub(super) fn abandon_call(&mut self, hash: u128) {
+        if let Some(pool) = self.pools.get_mut(&hash) {
+            pool.abandon_call();
+        }
+    }
+
     /// Ends a call for units that the store did not answer.
     pub(super) fn fail_call(&mut self, hash: u128, requested: u64, sent: Steady) {
         self.counts.unanswered += requested;

@@ -249,6 +249,26 @@ fn claims_of_leased_and_exact_limits_take_all_or_nothing() {
     assert_accounted(&world);
 }
 
+/// A claim that another limit refuses takes no chunk. That says nothing about the units that the store has.
+#[test]
+fn a_refusal_by_another_limit_pauses_nothing() {
+    let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+    let exact = Rule::new("exact", 1, 60, Algorithm::FixedWindow).exact();
+    warmed(&world, &rule);
+    let server = &world.servers[0];
+    assert!(passes(server, exact.take(1)));
+    // Without units, the next request of the key calls the store, and takes a chunk with it.
+    let _ = server.purge(|_| true);
+    block_on(server.maintain());
+    let settlement = block_on(server.settle(&claim([rule.take(1), exact.take(1)])));
+    assert_eq!(settlement.readings.iter().map(|reading| reading.admits).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(server.status(1).held, 0);
+    let next = reading(server, rule.take(1));
+    assert_eq!((next.admits, next.source), (true, Source::Store));
+    assert!(server.status(1).held > 0, "the next call takes a chunk");
+    assert_accounted(&world);
+}
+
 /// A caller that is gone while the store is called leaves nothing reserved.
 #[test]
 fn a_caller_that_is_gone_leaves_its_units() {
