@@ -94,7 +94,7 @@ enum Command {
     Block(DomainCommand<BlockAction>),
     /// Manage limits that override all others for a while
     Emergency(DomainCommand<EmergencyAction>),
-    /// Show the hot keys of which a server leases units
+    /// Show the hot keys of which a server leases units, switch leases off and on, or purge keys
     Leases(remote::leases::Leases),
     /// Show the audit log
     Audit(remote::audit::Audit),

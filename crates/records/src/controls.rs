@@ -101,6 +101,7 @@ impl Controls {
             RecordKind::RuleVersion
             | RecordKind::Token
             | RecordKind::Counter
+            | RecordKind::Lease
             | RecordKind::Access
             | RecordKind::Control
             | RecordKind::Unknown => Ok(Effect::Nothing),

@@ -48,6 +48,8 @@ pub enum RecordKind {
     Token,
     /// A caller's counters. The counter store has them: only the audit log speaks of them, and there are no records.
     Counter,
+    /// The leases of a server. Only the audit log speaks of them. The name is the server's.
+    Lease,
     /// Refused access to the admin API. Only the audit log speaks of it.
     Access,
     /// The store of record itself. Only the audit log speaks of it.
@@ -73,7 +75,7 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 10] = [
+    pub const ALL: [RecordKind; 11] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
@@ -82,6 +84,7 @@ impl RecordKind {
         RecordKind::Block,
         RecordKind::Token,
         RecordKind::Counter,
+        RecordKind::Lease,
         RecordKind::Access,
         RecordKind::Control,
     ];
@@ -97,6 +100,7 @@ impl RecordKind {
             RecordKind::Block => "block",
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
+            RecordKind::Lease => "lease",
             RecordKind::Access => "access",
             RecordKind::Control => "control",
             RecordKind::Unknown => "unknown",
@@ -117,6 +121,7 @@ impl RecordKind {
             RecordKind::RuleVersion
             | RecordKind::Token
             | RecordKind::Counter
+            | RecordKind::Lease
             | RecordKind::Access
             | RecordKind::Control
             | RecordKind::Unknown => false,
@@ -126,7 +131,11 @@ impl RecordKind {
     /// Whether the database stores records of this kind.
     pub const fn is_stored(self) -> bool {
         match self {
-            RecordKind::Counter | RecordKind::Access | RecordKind::Control | RecordKind::Unknown => false,
+            RecordKind::Counter
+            | RecordKind::Lease
+            | RecordKind::Access
+            | RecordKind::Control
+            | RecordKind::Unknown => false,
             RecordKind::Quota
             | RecordKind::Rule
             | RecordKind::RuleVersion

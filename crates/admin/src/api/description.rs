@@ -59,6 +59,8 @@ use super::{
         tokens::delete,
         observability::top::show,
         observability::leases::show,
+        observability::lease_changes::put,
+        observability::lease_changes::purge,
         observability::sustained::show,
         observability::overview::show,
         observability::history::show,

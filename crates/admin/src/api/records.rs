@@ -363,7 +363,7 @@ pub(super) fn tagged_response(generation: u64, answer: &impl Serialize) -> Respo
     with_tag(Json(answer).into_response(), Some(generation))
 }
 
-fn json_response(generation: Option<u64>, answer: String) -> Response {
+pub(super) fn json_response(generation: Option<u64>, answer: String) -> Response {
     let mut response = answer.into_response();
     response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     with_tag(response, generation)

@@ -67,6 +67,7 @@ fn change_kind(kind: RecordKind) -> Option<ChangeKind> {
         RecordKind::Token => Some(ChangeKind::Token),
         RecordKind::RuleVersion
         | RecordKind::Counter
+        | RecordKind::Lease
         | RecordKind::Access
         | RecordKind::Control
         | RecordKind::Unknown => None,

@@ -84,6 +84,7 @@ fn a_kind_knows_its_name_and_what_it_is_for() {
         ("block", true, true),
         ("token", false, true),
         ("counter", false, false),
+        ("lease", false, false),
         ("access", false, false),
         ("control", false, false),
     ];

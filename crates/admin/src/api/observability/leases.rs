@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tollgate_store::leased::{HotKey, LeaseCounts, LeaseStatus};
 use utoipa::IntoParams;
 
-use super::{AdminState, hundredths, keys_for};
+use super::{AdminState, hundredths, key_count, keys_for};
 use crate::api::extract::Query;
-use crate::api::{ApiProblem, ApiResult, RequestContext};
+use crate::api::{ApiResult, RequestContext};
 use crate::observe::KeyVisibility;
 use crate::scopes::AccessScope;
 
@@ -26,14 +26,10 @@ pub(crate) struct LeaseQuery {
     limit: Option<usize>,
 }
 
-/// The default and the maximal number of keys.
-const DEFAULT_KEYS: usize = 20;
-const MAX_KEYS: usize = 200;
-
 /// List the hot keys of this server
 ///
 /// Keys in Redis of which this server takes units ahead of requests, the busiest first, and what became of the units since
-/// the start. Without the scope `audit` keys are hashed. Empty with counters in memory.
+/// the start. Without the scope `audit` keys are hashed. `available` is false with counters in memory, which need no leases.
 #[utoipa::path(
     get, path = "/admin/v1/leases", operation_id = "leases", tag = "seeing", params(LeaseQuery),
     responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
@@ -44,17 +40,17 @@ pub(crate) async fn show(
     Query(query): Query<LeaseQuery>,
 ) -> ApiResult {
     context.require(AccessScope::Read)?;
-    let limit = query.limit.unwrap_or(DEFAULT_KEYS);
-    if !(1..=MAX_KEYS).contains(&limit) {
-        return Err(ApiProblem::bad_request("bad_query", format!("limit={limit}: must be between 1 and {MAX_KEYS}")));
-    }
+    let limit = key_count(query.limit)?;
     let keys = keys_for(&context);
+    let store = state.limiter().store().shared();
     let LeaseStatus { is_enabled, keys: leased, held, counts, hot_keys, .. } =
-        state.limiter().store().shared().map(|store| store.leases(limit)).unwrap_or_default();
+        store.map(|store| store.leases(limit)).unwrap_or_default();
     let hot_keys: Vec<Value> = hot_keys.iter().map(|key| key_json(&state, key, keys)).collect();
     let LeaseCounts { taken, spent, returned, expired, lost, unanswered, impossible, advanced, .. } = counts;
     let LeaseCounts { refused, misses, ahead, back, debits, .. } = counts;
     Ok(Json(json!({
+        "server": state.observability.name,
+        "available": store.is_some(),
         "enabled": is_enabled,
         "leased_keys": leased,
         "units_held": held,
@@ -76,6 +72,7 @@ fn key_json(state: &AdminState, hot: &HotKey, keys: KeyVisibility) -> Value {
         "domain": name.domain(),
         "rule": name.rule(),
         "key": state.observability.display_key(&name, keys),
+        "caller": state.observability.display_caller(&name, keys),
         "units_per_second": hundredths(hot.rate),
         "chunk": hot.chunk,
         "units_held": hot.held,

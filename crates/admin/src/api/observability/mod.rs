@@ -9,6 +9,7 @@ pub(super) mod events;
 pub(super) mod explain;
 pub(super) mod history;
 pub(super) mod items;
+pub(super) mod lease_changes;
 pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod me;
@@ -27,7 +28,7 @@ use serde::Serialize;
 use tollgate::{Limiter, Span};
 use tollgate_observe::LimitResults;
 
-use super::{Api, RequestContext};
+use super::{Api, ApiProblem, RequestContext};
 use crate::auth::Auth;
 use crate::observe::{KeyVisibility, Observability};
 use crate::scopes::AccessScope;
@@ -35,6 +36,10 @@ use shares::StreamShares;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
+
+/// The default and the maximal number of keys in a list.
+const DEFAULT_KEYS: usize = 20;
+const MAX_KEYS: usize = 200;
 
 /// The state of the handlers.
 #[derive(Debug)]
@@ -59,7 +64,8 @@ pub(crate) fn routes(state: AdminState) -> Router {
     Router::new()
         .route("/admin/v1/me", get(me::show))
         .route("/admin/v1/top", get(top::show))
-        .route("/admin/v1/leases", get(leases::show))
+        .route("/admin/v1/leases", get(leases::show).put(lease_changes::put))
+        .route("/admin/v1/leases/purge", post(lease_changes::purge))
         .route("/admin/v1/sustained", get(sustained::show))
         .route("/admin/v1/overview", get(overview::show))
         .route("/admin/v1/history", get(history::show))
@@ -112,6 +118,15 @@ fn hundredths(rate: f64) -> f64 {
 
 fn seconds(span: Span) -> f64 {
     span.as_micros() as f64 / 1e6
+}
+
+/// The number of keys that `?limit=` requests.
+fn key_count(limit: Option<usize>) -> Result<usize, ApiProblem> {
+    let count = limit.unwrap_or(DEFAULT_KEYS);
+    if (1..=MAX_KEYS).contains(&count) {
+        return Ok(count);
+    }
+    Err(ApiProblem::bad_request("bad_query", format!("limit={count}: must be between 1 and {MAX_KEYS}")))
 }
 
 /// Keys are plain for callers with the scope `audit`.

@@ -11,7 +11,7 @@ use tollgate_observe::{KeyFilter, KeySearch, RankBy, TopKey, Window};
 use tollgate_records::Rfc3339;
 use utoipa::IntoParams;
 
-use super::{AdminState, keys_for, ratio};
+use super::{AdminState, key_count, keys_for, ratio};
 use crate::api::extract::Query;
 use crate::api::{ApiProblem, ApiResult, RequestContext};
 use crate::observe::KeyVisibility;
@@ -37,10 +37,6 @@ pub(crate) struct TopQuery {
     limit: Option<usize>,
 }
 
-/// The default and the maximal number of keys.
-const DEFAULT_KEYS: usize = 20;
-const MAX_KEYS: usize = 200;
-
 /// List the heaviest keys of all servers
 ///
 /// By decisions, refusals or utilisation. Counts are never below the truth, and above it by at most `error`: one in 512 of all
@@ -57,10 +53,7 @@ pub(crate) async fn show(
     context.require(AccessScope::Read)?;
     let by = parse_choice("by", query.by.as_deref(), RankBy::Decisions, &RankBy::ALL, RankBy::name)?;
     let window = parse_choice("window", query.window.as_deref(), Window::FiveMinutes, &Window::ALL, Window::name)?;
-    let limit = query.limit.unwrap_or(DEFAULT_KEYS);
-    if !(1..=MAX_KEYS).contains(&limit) {
-        return Err(ApiProblem::bad_request("bad_query", format!("limit={limit}: must be between 1 and {MAX_KEYS}")));
-    }
+    let limit = key_count(query.limit)?;
     let (keys, now) = (keys_for(&context), state.control.now());
     // Merging lists takes a while: not on an async thread.
     let key_json = tokio::task::spawn_blocking(move || {

@@ -6,6 +6,7 @@ mod counters;
 mod decisions;
 mod emergencies;
 mod expired;
+mod leases;
 mod observability;
 mod openapi;
 mod rules;

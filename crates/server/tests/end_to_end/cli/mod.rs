@@ -5,6 +5,7 @@ mod demo;
 mod explain;
 mod init;
 mod inputs;
+mod leases;
 mod lint;
 mod logs;
 mod mistakes;

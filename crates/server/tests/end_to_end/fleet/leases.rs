@@ -37,7 +37,7 @@ fn fleet(redis: &str, count: usize) -> Fleet {
     Fleet::from_servers((0..count).map(|_| server(redis, &[])).collect(), &check("warm-up", "log"))
 }
 
-fn admitted(results: &[CheckResult]) -> usize {
+pub(super) fn admitted(results: &[CheckResult]) -> usize {
     results.iter().filter(|result| matches!(result, CheckResult::Decided { allowed: true, .. })).count()
 }
 
@@ -46,7 +46,7 @@ fn leased(results: &[CheckResult]) -> usize {
 }
 
 /// What a caller has left according to Redis, as a server without leases reads it.
-fn remaining(redis: &str, check: &Check) -> u64 {
+pub(super) fn remaining(redis: &str, check: &Check) -> u64 {
     let server = server(redis, &["--leases", "off"]);
     let Check { user, kind } = check;
     let body = format!(r#"{{"domain":"fleet","attributes":{{"user":"{user}","kind":"{kind}"}},"cost":0}}"#);

@@ -2,6 +2,7 @@
 
 mod exact;
 mod exhausted;
+mod lease_changes;
 mod lease_faults;
 mod leases;
 pub(crate) mod load;
