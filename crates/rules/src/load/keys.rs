@@ -60,6 +60,9 @@ const TERMS: &[&str] = &[
     "ahead",
 ];
 
+/// The remedy for other names of `match`.
+const CONDITIONS: &str = "write the conditions as `match: {attribute: value}`";
+
 pub(super) static RULE: Section = Section {
     name: "a rule",
     keys: &[&["name", "key", "match", "limit", "cost"], TERMS],
@@ -67,6 +70,10 @@ pub(super) static RULE: Section = Section {
         ("unlimited", "write `limit: unlimited`"),
         ("shadow_mode", "write `mode: shadow`"),
         ("value", "write `match: {attribute: value}`"),
+        ("when", CONDITIONS),
+        ("if", CONDITIONS),
+        ("where", CONDITIONS),
+        ("conditions", CONDITIONS),
     ],
     others: &[&DOMAIN, &DESCRIPTOR, &RATE_LIMIT, &TIER],
 };
