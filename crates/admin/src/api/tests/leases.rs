@@ -2,16 +2,26 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::extract::Request;
 use serde_json::{Value as Json, json};
 use smallvec::SmallVec;
-use tollgate::{Algorithm, Span};
+use tollgate::{Algorithm, Limiter, LoadOptions, Ruleset, Span};
 use tollgate_core::key::{Home, Value};
 use tollgate_core::{Key, OwnedKey, Period, Scope};
-use tollgate_store::Counters;
+use tollgate_rules::{RuleFile, load_sources};
 use tollgate_store::conformance::gated::GatedStore;
+use tollgate_store::{Counters, SharedStore as _};
+use tollgate_telemetry::Health;
+use tollgate_telemetry::metrics::Metrics;
+use tower::ServiceExt as _;
 
-use super::{Bench, SHOP};
-use crate::scopes::AccessScope;
+use super::super::observability::{AdminState, routes};
+use super::{Answered, Bench, SHOP};
+use crate::auth::Auth;
+use crate::observe::Observability;
+use crate::scopes::{AccessScope, AccessScopes, Principal};
+use crate::store_of_record::ControlPlane;
 
 const LEASES: &str = "/admin/v1/leases";
 const PURGE: &str = "/admin/v1/leases/purge";
@@ -165,4 +175,26 @@ async fn a_repeated_change_is_made_once() {
     let again = bench.ask(("POST", PURGE), &key_header, body).await;
     assert_eq!(again.headers["idempotent-replayed"], "true");
     assert_eq!((&again.ok()["keys"], listed(&bench).await.len()), (&json!(3), 1));
+}
+
+/// A kill switch must not depend on a database.
+#[tokio::test]
+async fn leases_are_changed_without_a_store_of_record() {
+    let store = GatedStore::new();
+    store.set_leased(vec![key("per-key", &["ada"])]);
+    let file = RuleFile { name: "shop.yaml".to_owned(), text: SHOP.to_owned() };
+    let rules = Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap();
+    let limiter = Arc::new(Limiter::new(rules, Counters::Shared(store.clone())));
+    let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
+    let control = ControlPlane::off(limiter, &metrics, &health);
+    let auth = Auth::local(&control, &metrics);
+    let state = AdminState::new(Observability::for_tests(), metrics, health, control, auth);
+    let mut request = Request::put(LEASES).header("content-type", "application/json");
+    let scopes: AccessScopes = [AccessScope::Emergency].into_iter().collect();
+    let (name, from) = ("token tests".to_owned(), "192.0.2.1".to_owned());
+    request.extensions_mut().unwrap().insert(Principal { name, from, scopes });
+    let request = request.body(Body::from(r#"{"enabled": false}"#)).unwrap();
+    let answer = Answered::of(routes(state).oneshot(request).await.unwrap()).await.ok();
+    assert_eq!((&answer["enabled"], &answer["audited"]), (&json!(false), &json!(false)));
+    assert!(!store.leases(0).is_enabled);
 }
