@@ -207,6 +207,32 @@ export interface Top {
   keys: TopKey[];
 }
 
+/** A key of which a server leases units. */
+export interface HotKey {
+  domain: string;
+  rule: string;
+  key: string;
+  caller: string | null;
+  units_per_second: number;
+  chunk: number;
+  units_held: number;
+  local_share: number;
+}
+
+export interface Leases {
+  server: string;
+  /** Not with counters in memory. */
+  available: boolean;
+  enabled: boolean;
+  leased_keys: number;
+  units_held: number;
+  units: { taken: number; spent: number; returned: number; expired: number };
+  calls: { miss: number; ahead: number; back: number };
+  refusals: number;
+  keys_shown: boolean;
+  keys: HotKey[];
+}
+
 export interface Sustained {
   domain: string;
   rule: string;

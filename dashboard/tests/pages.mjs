@@ -91,6 +91,23 @@ test("a long list of keys comes in pages", () =>
     await page.getByText(/page 2 of/).waitFor();
   }));
 
+test("rows of keys are numbered without gaps", () =>
+  on({}, async (page) => {
+    for (const user of ["numbered-1", "numbered-2", "numbered-3"]) await checks(user, 3);
+    await go(page, "keys?by=decisions&search=numbered-", "Keys");
+    await until("they are there", async () => (await page.locator("tbody tr").count()) === 3);
+    assert.deepEqual(await page.locator("tbody td:first-child").allTextContents(), ["1", "2", "3"]);
+  }));
+
+test("without Redis there are no hot keys, and the page says so", () =>
+  on({}, async (page) => {
+    await go(page, "hot", "Hot keys");
+    await page.getByText("Nothing is leased: the counters of this server are in memory, and need no calls.").waitFor();
+    assert.equal(await page.getByRole("button", { name: /leases/ }).count(), 0);
+    await page.getByRole("navigation", { name: "Lists of keys" }).getByRole("link", { name: "Top keys" }).click();
+    await page.getByRole("heading", { level: 1, name: "Keys" }).waitFor();
+  }));
+
 test("tenants have their tiers, and can be found", () =>
   on({}, async (page) => {
     await go(page, "tenants", "Tenants");

@@ -5,10 +5,11 @@ import { type AppContext, type Page, missingScope, poll } from "../context.ts";
 import { openBlock, openUnblock } from "../actions/blocks.ts";
 import { openEmergency, openEnd } from "../actions/emergencies.ts";
 import { openSwitch, openUnswitch } from "../actions/switches.ts";
+import { actionButton, actionColumn } from "../parts/action.ts";
 import { card, modeBadge, ruleLink } from "../parts/card.ts";
 import { type IconName, icon } from "../parts/icon.ts";
 import { fault } from "../parts/notice.ts";
-import { type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
+import { Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { limit, timestamp } from "../pure/format.ts";
 import { href } from "../pure/route.ts";
 import type { Block, Emergency, ListPage, Scope, SwitchItem } from "../types.ts";
@@ -35,10 +36,7 @@ export function controls(app: AppContext): Page {
     }
   };
   const close = poll(REFRESH_MS, load);
-  const button = (label: string, sign: IconName, scopes: Scope[], open: () => void) => {
-    const missing = missingScope(app, ...scopes);
-    return h("button", { type: "button", class: "harmful", disabled: missing !== undefined, title: missing, on: { click: open } }, icon(sign), label);
-  };
+  const button = (label: string, sign: IconName, scopes: Scope[], open: () => void) => actionButton(app, [icon(sign), label], scopes, open, "harmful");
   const lacking = [missingScope(app, "rules", "emergency"), missingScope(app, "emergency")].filter((one) => one !== undefined);
   const node = h("div", {}, wrong.node,
     h("p", { class: "lead" }, "Changes from here are in force on every server within a second, and each is in the ", h("a", { href: href("audit") }, "audit log"), "."),
@@ -49,16 +47,6 @@ export function controls(app: AppContext): Page {
       { tools: button("Declare an emergency…", "emergency", ["emergency"], () => void openEmergency(app, () => void load())) }),
     card("Blocks", [blocks.node], { tools: button("Block…", "block", ["emergency"], () => void openBlock(app, undefined, () => void load())) }));
   return { title: "Controls", node, close };
-}
-
-/** A column with a button for each row. */
-function action<T>(app: AppContext, label: string, scopes: (item: T) => Scope[], run: (item: T) => void): Column<T> {
-  return { title: "Action", cell: (first) => {
-    let item = first;
-    const missing = missingScope(app, ...scopes(first));
-    const button = h("button", { type: "button", disabled: missing !== undefined, title: missing, on: { click: () => run(item) } }, label);
-    return { node: button, set: (now) => void (item = now) };
-  } };
 }
 
 function ends(item: { expires_at: string | null; in_force: boolean }): string {
@@ -72,7 +60,7 @@ function switchTable(app: AppContext, changed: () => void): Table<SwitchItem> {
     fixedColumn("Mode", (one) => modeBadge(one.mode)),
     textColumn("Expires", ends),
     textColumn("Reason", (one) => one.reason, { kind: "wide" }),
-    action(app, "Remove…", (one) => (one.mode === "off" ? ["emergency"] : ["rules", "emergency"]), (one) => openUnswitch(app, one, changed)),
+    actionColumn(app, "Remove…", (one) => (one.mode === "off" ? ["emergency"] : ["rules", "emergency"]), (one) => openUnswitch(app, one, changed)),
   ], (one) => JSON.stringify([one.domain, one.rule, one.mode]), "No switches: every rule has the mode of its file.");
 }
 
@@ -86,7 +74,7 @@ function emergencyTable(app: AppContext, changed: () => void): Table<Emergency> 
     textColumn("Limit", emergencyLimit),
     textColumn("Expires", ends),
     textColumn("Reason", (one) => one.reason, { kind: "wide" }),
-    action(app, "End…", () => ["emergency"], (one) => openEnd(app, one, changed)),
+    actionColumn(app, "End…", () => ["emergency"], (one) => openEnd(app, one, changed)),
   ], (one) => `${one.domain}\n${one.name}`, "No emergencies.");
 }
 
@@ -100,7 +88,7 @@ function blockSection(app: AppContext, changed: () => void) {
     textColumn("Response", (one) => (one.shadow ? "served, and marked" : String(one.status))),
     textColumn("Expires", ends),
     textColumn("Reason", (one) => one.reason, { kind: "wide" }),
-    action(app, "End…", () => ["emergency"], (one) => openUnblock(app, one, changed)),
+    actionColumn(app, "End…", () => ["emergency"], (one) => openUnblock(app, one, changed)),
   ], (one) => `${one.domain}\n${one.name}\n${one.range}`, "Nobody is blocked.");
   const load = async () => table.show((await app.api.get<ListPage<Block>>("/admin/v1/blocks", { limit: ITEMS })).items);
   return { node: table.node, load };

@@ -4,12 +4,13 @@ import { fill, h, setText } from "../dom.ts";
 import { type AppContext, type Page, domains, poll } from "../context.ts";
 import { bar } from "../parts/bar.ts";
 import { keyLink, ruleLink } from "../parts/card.ts";
+import { keyLists } from "../parts/key_lists.ts";
 import { fault } from "../parts/notice.ts";
 import { Pager } from "../parts/pager.ts";
 import { type Cell, type Column, Table, fixedColumn, textColumn } from "../parts/table.ts";
 import { type Route, href } from "../pure/route.ts";
 import { NONE, count, percent, plural } from "../pure/format.ts";
-import { byKey } from "../pure/groups.ts";
+import { byKey, numbered } from "../pure/groups.ts";
 import type { Top, TopKey } from "../types.ts";
 
 const BY: [string, string][] = [["refusals", "most refusals"], ["decisions", "most decisions"], ["utilisation", "nearest to a limit"]];
@@ -39,7 +40,7 @@ export function keys(app: AppContext, route: Route): Page {
       const top = await app.api.get<Top>("/admin/v1/top", { by: by.value, window: window.value, domain: domain.value, rule, search: search.value.trim(), limit: KEYS });
       if (number !== latest) return;
       setText(note, describe(top, by.value));
-      all = byKey(top.keys);
+      all = numbered(byKey(top.keys));
       table.empty = search.value.trim() !== "" ? `No key or rule has “${search.value.trim()}” in its name.` : by.value === "refusals" ? "Nobody was refused." : "Nothing was decided.";
       show();
       wrong.set(undefined);
@@ -63,6 +64,7 @@ export function keys(app: AppContext, route: Route): Page {
   }, wrong.set);
   const close = poll(REFRESH_MS, load);
   const node = h("div", {}, wrong.node,
+    h("div", { class: "tools" }, keyLists("keys")),
     h("div", { class: "tools" }, search, by, window, domain, onlyRule, finder()),
     note, h("section", { class: "card" }, table.node, pager.node));
   return { title: "Keys", node, close };

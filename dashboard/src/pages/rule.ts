@@ -108,7 +108,7 @@ export function rule(app: AppContext, route: Route): Page {
     h("div", { class: "columns" },
       h("div", {},
         card("What it does", [use.node, chart.node, note], { tools: ranges }),
-        card("Hot keys, last 5 minutes", [keys.node, all])),
+        card("Top keys, last 5 minutes", [keys.node, all])),
       h("div", {},
         card("Rule", [source, missing && h("p", { class: "hint" }, `The mode can't be switched here: ${missing}.`)]),
         card("Applies to", [conditions, about.node]),
@@ -130,7 +130,7 @@ function termTable(): Table<RuleDetail["terms"][number]> {
 }
 
 function keyTable(): Table<TopKey> {
-  return new Table<TopKey>("Hot keys", [
+  return new Table<TopKey>("Top keys", [
     fixedColumn("Key", (key) => keyLink(key.domain, key.key, key.caller), { kind: "main" }),
     textColumn("Refusals", (key) => count(key.refusals ?? 0), { kind: "number" }),
     textColumn("Decisions", (key) => count(key.decisions ?? 0), { kind: "number" }),

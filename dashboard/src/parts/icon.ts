@@ -36,7 +36,7 @@ export function icon(name: IconName): SVGElement {
 
 /** The icon of an event. */
 export function eventIcon(kind: string): IconName {
-  const icons: Record<string, IconName> = { start: "start", reload: "reload", reload_failed: "alert", store: "store", switch: "switch", block: "block", emergency: "emergency", rule: "rule" };
+  const icons: Record<string, IconName> = { start: "start", reload: "reload", reload_failed: "alert", store: "store", switch: "switch", block: "block", emergency: "emergency", rule: "rule", lease: "store" };
   return icons[kind] ?? "info";
 }
 

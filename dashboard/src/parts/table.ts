@@ -74,7 +74,7 @@ export class Table<T> {
   }
 
   /** Replaces the text for no rows. */
-  set empty(text: string) {
+  set empty(text: Child) {
     fill(this.#empty, text);
   }
 

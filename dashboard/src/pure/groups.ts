@@ -81,3 +81,8 @@ export function byKey<T extends { domain: string; key: string; caller: string | 
   }
   return [...groups.values()];
 }
+
+/** Groups with the ranks of what is shown: rows that became part of another one leave no gap. */
+export function numbered<T extends { rank: number }>(groups: T[][]): T[][] {
+  return groups.map((group, at) => group.map((one) => ({ ...one, rank: at + 1 })));
+}

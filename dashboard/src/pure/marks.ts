@@ -18,6 +18,9 @@ const ACTIONS: Record<string, string> = {
   "emergency.put": "emergency declared",
   "emergency.delete": "emergency ended",
   "emergency.renew": "emergency renewed",
+  "lease.off": "leases switched off",
+  "lease.on": "leases switched on",
+  "lease.purge": "leases purged",
   "rule.put": "rule written",
   "rule.delete": "rule deleted",
   "rule.rollback": "rule rolled back",
@@ -50,4 +53,4 @@ export function marks(events: ServerEvent[], from: number, to: number, apart: nu
 }
 
 /** The kind that stands for several: the first of these. */
-const RANK = ["store", "reload_failed", "emergency", "switch", "block", "start", "rule", "reload"];
+const RANK = ["store", "reload_failed", "emergency", "switch", "block", "lease", "start", "rule", "reload"];

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { byKey, group, refusalsOverTime } from "../../build/pure/groups.js";
+import { byKey, group, numbered, refusalsOverTime } from "../../build/pure/groups.js";
 import { eventText, marks } from "../../build/pure/marks.js";
 import { span } from "../../build/pure/format.js";
 
@@ -40,6 +40,14 @@ test("keys of one caller are one group, in the order of the highest", () => {
   assert.deepEqual(groups.map((group) => group.map((one) => one.rule)), [["everyone"], ["per-key", "orders", "shadowed"], ["per-key"], ["per-key"]]);
 });
 
+test("ranks are those of the rows, without gaps", () => {
+  const key = (rank, key, rule) => ({ rank, domain: "shop", key, rule, caller: key });
+  const groups = numbered(byKey([key(1, "ada", "per-key"), key(2, "ada", "orders"), key(3, "bob", "per-key"), key(4, "ada", "shadowed"), key(5, "eve", "per-key")]));
+  assert.deepEqual(groups.map((group) => group.map((one) => [one.rank, one.key, one.rule])), [
+    [[1, "ada", "per-key"], [1, "ada", "orders"], [1, "ada", "shadowed"]], [[2, "bob", "per-key"]], [[3, "eve", "per-key"]],
+  ]);
+});
+
 const event = (at, kind, more = {}) => ({ at: `2026-11-16T14:${at}Z`, kind, text: "x", domain: null, name: null, by: null, reason: null, ...more });
 
 test("events become marks, and those too close to tell apart become one", () => {
@@ -52,5 +60,6 @@ test("events become marks, and those too close to tell apart become one", () => 
 test("events in words", () => {
   assert.equal(eventText(event("00:00", "reload_failed", { text: "rules.yaml:2" })), "rules could not be loaded: rules.yaml:2");
   assert.equal(eventText(event("00:00", "block", { text: "block.delete", name: "key-1", by: "ann" })), "key-1: block ended by ann");
+  assert.equal(eventText(event("00:00", "lease", { text: "lease.off", name: "host-1", by: "ann", reason: "incident 12" })), "host-1: leases switched off by ann (incident 12)");
   assert.equal(eventText(event("00:00", "block", { text: "block.discard", name: "key-1", by: "ann" })), "key-1: block discard by ann");
 });

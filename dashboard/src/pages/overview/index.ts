@@ -9,10 +9,10 @@ import { Pager } from "../../parts/pager.ts";
 import { marks } from "../../pure/marks.ts";
 import { type HistoryBody, QUANTILES, Series, findRise } from "../../pure/series.ts";
 import { assess } from "../../pure/status.ts";
-import type { Emergency, Events, FullOverview, ListPage, Overview, ServerEvent, Sustained, SwitchItem, Top } from "../../types.ts";
+import type { Emergency, Events, FullOverview, Leases, ListPage, Overview, ServerEvent, Sustained, SwitchItem, Top } from "../../types.ts";
 import { firstSteps } from "./first_steps.ts";
 import { changeList, refusedCallers, refusingRules, serverTable, sustainedTable } from "./lists.ts";
-import { numbers, outcomeLegend, rulesCard, storeCard } from "./numbers.ts";
+import { leaseNote, numbers, outcomeLegend, rulesCard, storeCard } from "./numbers.ts";
 import { statusLine } from "./status_line.ts";
 
 /** How often data that the stream does not have is requested. */
@@ -30,6 +30,7 @@ export function overview(app: AppContext): Page {
   const [wrong, line, tiles, legend, first] = [fault(), statusLine(), numbers(), outcomeLegend(), firstSteps(app)];
   const [decisions, times] = [decisionChart(), quantileChart()];
   const [store, rules, servers, sustained] = [storeCard(), rulesCard(), serverTable(), sustainedTable()];
+  const leases = leaseNote();
   const [callers, refusing, changes] = [refusedCallers(), refusingRules(), changeList()];
   const [seconds, coarse] = [new Series(SECONDS), new Series(Number.MAX_SAFE_INTEGER)];
   const pager = new Pager(NEAR_LIMIT);
@@ -75,10 +76,11 @@ export function overview(app: AppContext): Page {
   };
   const load = async () => {
     try {
-      const [whole, keys, top, switches, emergencies, changed] = await Promise.all([
+      const [whole, keys, top, leased, switches, emergencies, changed] = await Promise.all([
         app.api.get<FullOverview>("/admin/v1/overview"),
         app.api.get<{ items: Sustained[] }>("/admin/v1/sustained"),
         app.api.get<Top>("/admin/v1/top", { by: "refusals", window: "1m", limit: CALLERS }),
+        app.api.get<Leases>("/admin/v1/leases", { limit: 1 }),
         listOrNothing<SwitchItem>(app, "/admin/v1/switches"),
         listOrNothing<Emergency>(app, "/admin/v1/emergencies"),
         app.api.get<Events>("/admin/v1/events", { limit: EVENTS }),
@@ -89,6 +91,7 @@ export function overview(app: AppContext): Page {
       known = { whole, top, switches, emergencies };
       show(whole);
       draw();
+      leases.set(leased);
       callers.show(top.keys);
       refusing.show(whole.refusing);
       changes.show(changed, whole.at);
@@ -119,7 +122,7 @@ export function overview(app: AppContext): Page {
       h("div", {}, card("Decisions per second", [decisions.node, legend.node], { tools: ranges }), card("Decision latency", [times.node])),
       h("div", {}, card("Most refused callers", [callers.node, hashed]), card("Rules that refuse most", [refusing.node]), card("What changed", [changes.node]))),
     h("div", { class: "cards" },
-      card("Counter store", [store.node]),
+      card("Counter store", [store.node, leases.node]),
       card("Rules and control", [rules.node]),
       card("Above 80 % of a limit for five minutes", [sustained.node, pager.node], { style: "wide" }),
       card("Servers", [servers.node], { style: "wide" })));

@@ -36,7 +36,7 @@ export function refusedCallers() {
     note: ["by ", ruleLink(key.domain, key.rule)],
     number: `${count(key.refusals ?? 0)}`,
   }), (key) => key.refusals ?? 0);
-  const more = h("p", { class: "hint" }, "Refusals since the last full minute. ", h("a", { href: href("keys", { by: "refusals", window: "1m" }) }, "All keys"));
+  const more = h("p", { class: "hint" }, "Refusals of this minute and the one before. ", h("a", { href: href("keys", { by: "refusals", window: "1m" }) }, "All keys"));
   return { node: h("div", {}, node, more), show };
 }
 

@@ -6,9 +6,10 @@ import { facts } from "../../parts/card.ts";
 import { swatch } from "../../parts/pattern.ts";
 import { Table, textColumn } from "../../parts/table.ts";
 import { NONE, count, duration, percent, plural, rate, since, timestamp, took } from "../../pure/format.ts";
+import { href } from "../../pure/route.ts";
 import type { Series } from "../../pure/series.ts";
 import { MANY_UNMATCHED } from "../../pure/status.ts";
-import type { Circuit, Overview } from "../../types.ts";
+import type { Circuit, Leases, Overview } from "../../types.ts";
 
 /** Four big numbers, and one more where the server counts requests that no rule applies to. */
 export function numbers() {
@@ -83,6 +84,19 @@ export function storeCard() {
     set(now: Overview) {
       set(now);
       circuits.show(now.store.circuits);
+    },
+  };
+}
+
+/** What is leased, with the way to the keys. Nothing with counters in memory. */
+export function leaseNote() {
+  const text = h("span", {});
+  const node = h("p", { class: "hint", hidden: true }, text, " ", h("a", { href: href("hot") }, "Hot keys"));
+  return {
+    node,
+    set({ available, enabled, leased_keys, units_held }: Leases) {
+      node.hidden = !available;
+      setText(text, enabled ? `Leases are on: ${plural(leased_keys, "key")}, ${plural(units_held, "unit")} held.` : "Leases are off: Redis decides every request.");
     },
   };
 }

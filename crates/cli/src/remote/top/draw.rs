@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, Wrap};
 use serde_json::Value;
 
+use super::keys::KeyList;
 use super::state::{LinkState, RuleOrder, RuleRow, TopState};
 use super::units::{count, duration, percent, rate, uptime};
 use crate::remote::show::clean;
@@ -17,8 +18,10 @@ pub(super) struct Palette {
     pub(super) is_coloured: bool,
 }
 
-/// Lines for top keys, including the heading.
+/// Lines of a list of keys, including the heading.
 const KEYS: u16 = 6;
+/// From this height on there is room for both lists of keys.
+const BOTH_LISTS: u16 = 32;
 
 const HELP: &str = "\
  a r w u n   sort by allowed, refused, would refuse, used,
@@ -27,6 +30,7 @@ const HELP: &str = "\
  j k PgDn…   scroll the rules
  t           top keys by decisions, refusals, utilisation
  m           time window of top keys: 1m, 5m, 1h
+ l           hot keys: those of which units are leased
  q, Ctrl-C   quit
 
  The bars are refusals per second. ALLOWED, REFUSED and
@@ -38,7 +42,13 @@ const HELP: &str = "\
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState, palette: Palette) {
-    let [head, rates, line, times, store, rules_state, rules, keys, foot] = Layout::vertical([
+    let has_both = frame.area().height >= BOTH_LISTS;
+    let (top_lines, hot_lines) = match state.list {
+        _ if has_both => (KEYS, KEYS),
+        KeyList::Top => (KEYS, 0),
+        KeyList::Hot => (0, KEYS),
+    };
+    let [head, rates, line, times, store, rules_state, rules, keys, hot, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(2),
@@ -46,7 +56,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState, palette: Palette) {
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Min(3),
-        Constraint::Length(KEYS),
+        Constraint::Length(top_lines),
+        Constraint::Length(hot_lines),
         Constraint::Length(1),
     ])
     .areas(frame.area());
@@ -59,6 +70,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState, palette: Palette) {
     frame.render_widget(rules_line(overview, palette), rules_state);
     frame.render_widget(rule_table(state, rules.height, palette), rules);
     frame.render_widget(key_table(state, palette), keys);
+    if state.keys.rows.is_empty() {
+        note(frame, keys, state.keys.note.as_deref());
+    }
+    frame.render_widget(hot_table(state), hot);
+    if state.hot.rows.is_empty() {
+        note(frame, hot, state.hot.note.as_deref());
+    }
     frame.render_widget(footer(state), foot);
     if state.help {
         help(frame);
@@ -257,7 +275,7 @@ fn key_table(state: &TopState, palette: Palette) -> Table<'static> {
     let head = format!("TOP KEYS by {}, {}", query.by.name(), query.window.name());
     let head = Row::new([head, "RULE".to_owned(), "DECISIONS".to_owned(), "REFUSED".to_owned(), "USED".to_owned()]);
     let number = |value: &Value| value.as_u64().map(count).unwrap_or_default();
-    let mut rows: Vec<Row<'_>> = state
+    let rows: Vec<Row<'_>> = state
         .keys
         .rows
         .iter()
@@ -272,10 +290,6 @@ fn key_table(state: &TopState, palette: Palette) -> Table<'static> {
             ])
         })
         .collect();
-    if rows.is_empty() {
-        let note = state.keys.note.clone().unwrap_or_else(|| "none yet".to_owned());
-        rows.push(Row::new([clean(&note)]).style(DIM));
-    }
     let widths = [
         Constraint::Fill(3),
         Constraint::Fill(2),
@@ -284,6 +298,45 @@ fn key_table(state: &TopState, palette: Palette) -> Table<'static> {
         Constraint::Length(6),
     ];
     Table::new(rows, widths).header(head.style(Style::new().add_modifier(Modifier::REVERSED)))
+}
+
+fn hot_table(state: &TopState) -> Table<'static> {
+    let hot = &state.hot;
+    let title = match &*hot.summary {
+        "" => "HOT KEYS".to_owned(),
+        summary => format!("HOT KEYS {summary}"),
+    };
+    let head =
+        [title, "RULE".to_owned(), "UNITS/s".to_owned(), "CHUNK".to_owned(), "HELD".to_owned(), "LOCAL".to_owned()];
+    let number = |value: &Value| value.as_u64().map(count).unwrap_or_default();
+    let share = |value: &Value| value.as_f64().map(percent).unwrap_or_default();
+    let row = |key: &Value| {
+        let name = match &*text(&key["key"]) {
+            "" => "shared by all callers".to_owned(),
+            name => name.to_owned(),
+        };
+        let units = key["units_per_second"].as_f64().map(rate).unwrap_or_default();
+        let (chunk, held) = (number(&key["chunk"]), number(&key["units_held"]));
+        Row::new([name, text(&key["rule"]), units, chunk, held, share(&key["local_share"])])
+    };
+    let rows: Vec<Row<'_>> = hot.rows.iter().take(usize::from(KEYS) - 1).map(row).collect();
+    let widths = [
+        Constraint::Fill(5),
+        Constraint::Fill(3),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(6),
+    ];
+    Table::new(rows, widths).header(Row::new(head).style(Style::new().add_modifier(Modifier::REVERSED)))
+}
+
+/// Why a list is empty, below its heading. A cell of the list would be too narrow.
+fn note(frame: &mut Frame<'_>, list: Rect, why: Option<&str>) {
+    let below = Rect { y: list.y.saturating_add(1), height: 1, ..list };
+    if list.height > 1 {
+        frame.render_widget(Line::styled(clean(why.unwrap_or("none yet")), DIM), below);
+    }
 }
 
 fn footer(state: &TopState) -> Line<'static> {
@@ -298,7 +351,7 @@ fn footer(state: &TopState) -> Line<'static> {
         filter => format!("[{}] ", clean(filter)),
     };
     let sort = state.sort.name();
-    Line::from(format!("{filter}sorted by {sort}   a r w u n sort  / filter  t m keys  ? help  q quit"))
+    Line::from(format!("{filter}sorted by {sort}   a r w u n sort  / filter  t m l keys  ? help  q quit"))
 }
 
 fn help(frame: &mut Frame<'_>) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use super::state::{ServerUpdate, TopKeysQuery};
+use super::keys::TopKeysQuery;
+use super::state::ServerUpdate;
 use crate::remote::client::{AdminClient, ApiRequest};
 use crate::remote::path::ApiPath;
 use crate::remote::{CommandError, ErrorResponse};
@@ -27,6 +28,9 @@ const NOT_FOUND: u16 = 404;
 
 /// The note for a server without top keys.
 pub(super) const TOP_KEYS_UNSUPPORTED: &str = "this server does not support top keys";
+
+/// The note for a server without leases.
+pub(super) const LEASES_UNSUPPORTED: &str = "this server does not support leases";
 
 /// Why the feed ended: an error, or nothing if the receiver is gone.
 pub(super) type FeedEnd = Option<CommandError>;
@@ -68,6 +72,11 @@ pub(super) async fn fetch_all(client: &AdminClient) -> Result<(Value, Vec<Value>
 pub(super) async fn fetch_keys(client: &AdminClient, query: TopKeysQuery) -> Result<Value, CommandError> {
     let path = ApiPath::new(&["admin", "v1", "top"]).with("by", Some(query.by.name()));
     get(client, path.with("window", Some(query.window.name())).with("limit", Some(MAX_KEYS))).await
+}
+
+/// Fetches what the server leases.
+pub(super) async fn fetch_leases(client: &AdminClient) -> Result<Value, CommandError> {
+    get(client, ApiPath::new(&["admin", "v1", "leases"]).with("limit", Some(MAX_KEYS))).await
 }
 
 /// Whether the server does not know the path.
@@ -142,7 +151,7 @@ async fn stream_once(
     }
 }
 
-/// Polls top keys, and fetches them at once when the query changes.
+/// Polls top keys and leases, and fetches them at once when the query changes.
 pub(super) async fn poll_keys(
     client: &AdminClient,
     mut query: watch::Receiver<TopKeysQuery>,
@@ -150,17 +159,30 @@ pub(super) async fn poll_keys(
 ) -> FeedEnd {
     loop {
         let current = *query.borrow_and_update();
-        let result = match fetch_keys(client, current).await {
-            Ok(keys) => Ok(keys),
-            Err(error) if is_not_found(&error) => Err(TOP_KEYS_UNSUPPORTED.to_owned()),
-            Err(CommandError::Rejected(response)) => Err(response.to_string()),
-            Err(CommandError::Unavailable(why)) => Err(why),
-            Err(other) => return Some(other),
+        let top = match or_note(fetch_keys(client, current).await, TOP_KEYS_UNSUPPORTED) {
+            Ok(top) => top,
+            Err(end) => return Some(end),
         };
-        out.send(ServerUpdate::TopKeys(current, result)).await.ok()?;
+        out.send(ServerUpdate::TopKeys(current, top)).await.ok()?;
+        let leases = match or_note(fetch_leases(client).await, LEASES_UNSUPPORTED) {
+            Ok(leases) => leases,
+            Err(end) => return Some(end),
+        };
+        out.send(ServerUpdate::Leases(leases)).await.ok()?;
         tokio::select! {
             changed = query.changed() => changed.ok()?,
             () = tokio::time::sleep(KEYS_INTERVAL) => {}
         }
+    }
+}
+
+/// What the server answered, or a note for the screen. Other errors end the program.
+fn or_note(result: Result<Value, CommandError>, unsupported: &str) -> Result<Result<Value, String>, CommandError> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(error) if is_not_found(&error) => Ok(Err(unsupported.to_owned())),
+        Err(CommandError::Rejected(response)) => Ok(Err(response.to_string())),
+        Err(CommandError::Unavailable(why)) => Ok(Err(why)),
+        Err(other) => Err(other),
     }
 }

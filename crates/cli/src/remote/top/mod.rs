@@ -6,6 +6,7 @@
 
 mod draw;
 mod feed;
+mod keys;
 mod screen;
 mod state;
 #[cfg(test)]
@@ -24,13 +25,14 @@ use super::client::AdminClient;
 use super::server::ServerArgs;
 use super::{CommandError, CommandResult, write_stdout};
 use draw::Palette;
-use state::{KeyOrder, KeyWindow, ServerUpdate, TopKeysQuery, TopState};
+use keys::{KeyOrder, KeyWindow, TopKeysQuery};
+use state::{ServerUpdate, TopState};
 
 /// Live activity of a server.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Keys: a r w u n sort the rules by allowed, refused, would refuse, used, name; / filters them; t and m select top \
-    keys; ? shows help; q quits. NO_COLOR=1 disables colours.\n\nExamples:\n  \
+    keys; l shows hot keys; ? shows help; q quits. NO_COLOR=1 disables colours.\n\nExamples:\n  \
     tollgate top\n  \
     tollgate top --server https://limits.internal:8070 --token-file token\n  \
     tollgate top --once --json | jq '.overview.rates.deny'"
@@ -67,24 +69,26 @@ impl Top {
 
     /// Prints the state once.
     fn print_once(&self, client: &AdminClient) -> CommandResult {
-        let (overview, rules, top) = client.block_on(async {
+        // An older server does not know the path.
+        let or_null = |result| match result {
+            Err(error) if feed::is_not_found(&error) => Ok(Value::Null),
+            result => result,
+        };
+        let (overview, rules, top, leases) = client.block_on(async {
             let (overview, rules) = feed::fetch_all(client).await?;
-            let top = match feed::fetch_keys(client, self.query()).await {
-                Ok(top) => top,
-                // An older server.
-                Err(error) if feed::is_not_found(&error) => Value::Null,
-                Err(error) => return Err(error),
-            };
-            Ok((overview, rules, top))
+            let top = or_null(feed::fetch_keys(client, self.query()).await)?;
+            Ok((overview, rules, top, or_null(feed::fetch_leases(client).await)?))
         })?;
         if client.json {
-            return write_stdout(format!("{}\n", json!({"overview": overview, "rules": rules, "top": top})));
+            let all = json!({"overview": overview, "rules": rules, "top": top, "leases": leases});
+            return write_stdout(format!("{all}\n"));
         }
         let mut state = TopState::new(self.query());
         state.apply(ServerUpdate::Overview(overview));
         state.apply(ServerUpdate::Rules(rules));
-        let top = if top.is_null() { Err(feed::TOP_KEYS_UNSUPPORTED.to_owned()) } else { Ok(top) };
-        state.apply(ServerUpdate::TopKeys(self.query(), top));
+        let or_note = |value: Value, note: &str| if value.is_null() { Err(note.to_owned()) } else { Ok(value) };
+        state.apply(ServerUpdate::TopKeys(self.query(), or_note(top, feed::TOP_KEYS_UNSUPPORTED)));
+        state.apply(ServerUpdate::Leases(or_note(leases, feed::LEASES_UNSUPPORTED)));
         write_stdout(as_text(&state)?)
     }
 

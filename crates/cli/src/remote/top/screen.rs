@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::draw::{self, Palette};
 use super::feed;
-use super::state::{KeyAction, ServerUpdate, TopKeysQuery, TopState};
+use super::keys::TopKeysQuery;
+use super::state::{KeyAction, ServerUpdate, TopState};
 use crate::remote::client::AdminClient;
 use crate::remote::{CommandError, CommandResult};
 

@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
+use super::keys::{HotKeys, KeyList, TopKeys, TopKeysQuery};
+
 /// The state of the screen.
 #[derive(Debug)]
 pub(super) struct TopState {
@@ -26,6 +28,8 @@ pub(super) struct TopState {
     pub(super) scroll: usize,
     pub(super) query: TopKeysQuery,
     pub(super) keys: TopKeys,
+    pub(super) hot: HotKeys,
+    pub(super) list: KeyList,
 }
 
 /// The state of the live stream.
@@ -60,39 +64,6 @@ pub(super) enum RuleOrder {
     Name,
 }
 
-/// The selection of top keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TopKeysQuery {
-    pub(super) by: KeyOrder,
-    pub(super) window: KeyWindow,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum KeyOrder {
-    Decisions,
-    Refusals,
-    Utilisation,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum KeyWindow {
-    #[value(name = "1m")]
-    Minute,
-    #[value(name = "5m")]
-    FiveMinutes,
-    #[value(name = "1h")]
-    Hour,
-}
-
-/// The top keys.
-#[derive(Debug, Default)]
-pub(super) struct TopKeys {
-    /// The JSON of each key.
-    pub(super) rows: Vec<Value>,
-    /// Why there are none.
-    pub(super) note: Option<String>,
-}
-
 /// An update from the server.
 #[derive(Debug)]
 pub(super) enum ServerUpdate {
@@ -104,6 +75,8 @@ pub(super) enum ServerUpdate {
     Rules(Vec<Value>),
     /// Top keys for a query, or the reason why there are none.
     TopKeys(TopKeysQuery, Result<Value, String>),
+    /// What the server leases, or the reason why that is unknown.
+    Leases(Result<Value, String>),
     /// The stream ended.
     Lost(String),
 }
@@ -139,6 +112,8 @@ impl TopState {
             scroll: 0,
             query,
             keys: TopKeys::default(),
+            hot: HotKeys::default(),
+            list: KeyList::default(),
         }
     }
 
@@ -160,15 +135,11 @@ impl TopState {
                 self.rules = rows.map(|row| ((row.domain.clone(), row.rule.clone()), row)).collect();
             }
             ServerUpdate::TopKeys(query, result) if query == self.query => {
-                self.keys = match result {
-                    Ok(mut top) => {
-                        TopKeys { rows: top["keys"].as_array_mut().map(std::mem::take).unwrap_or_default(), note: None }
-                    }
-                    Err(why) => TopKeys { rows: Vec::new(), note: Some(why) },
-                };
+                self.keys = TopKeys::new(result);
             }
             // The query has changed meanwhile.
             ServerUpdate::TopKeys(..) => {}
+            ServerUpdate::Leases(result) => self.hot = HotKeys::new(result),
             ServerUpdate::Lost(why) => self.link = LinkState::Lost(why),
         }
     }
@@ -237,11 +208,14 @@ impl TopState {
             KeyCode::Char('w') => self.sort_by(RuleOrder::WouldDeny),
             KeyCode::Char('u') => self.sort_by(RuleOrder::Utilisation),
             KeyCode::Char('n') => self.sort_by(RuleOrder::Name),
+            KeyCode::Char('l') => self.list = if self.list == KeyList::Top { KeyList::Hot } else { KeyList::Top },
             KeyCode::Char('t') => {
+                self.list = KeyList::Top;
                 self.query.by = self.query.by.next();
                 return KeyAction::FetchKeys;
             }
             KeyCode::Char('m') => {
+                self.list = KeyList::Top;
                 self.query.window = self.query.window.next();
                 return KeyAction::FetchKeys;
             }
@@ -332,42 +306,6 @@ impl RuleOrder {
             RuleOrder::WouldDeny => "would refuse",
             RuleOrder::Utilisation => "used",
             RuleOrder::Name => "name",
-        }
-    }
-}
-
-impl KeyOrder {
-    fn next(self) -> KeyOrder {
-        match self {
-            KeyOrder::Decisions => KeyOrder::Refusals,
-            KeyOrder::Refusals => KeyOrder::Utilisation,
-            KeyOrder::Utilisation => KeyOrder::Decisions,
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            KeyOrder::Decisions => "decisions",
-            KeyOrder::Refusals => "refusals",
-            KeyOrder::Utilisation => "utilisation",
-        }
-    }
-}
-
-impl KeyWindow {
-    fn next(self) -> KeyWindow {
-        match self {
-            KeyWindow::Minute => KeyWindow::FiveMinutes,
-            KeyWindow::FiveMinutes => KeyWindow::Hour,
-            KeyWindow::Hour => KeyWindow::Minute,
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            KeyWindow::Minute => "1m",
-            KeyWindow::FiveMinutes => "5m",
-            KeyWindow::Hour => "1h",
         }
     }
 }

@@ -7,7 +7,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::feed::EventParser;
-use super::state::{KeyAction, KeyOrder, KeyWindow, LinkState, ServerUpdate, TopKeysQuery, TopState};
+use super::keys::{KeyOrder, KeyWindow, TopKeysQuery};
+use super::state::{KeyAction, LinkState, ServerUpdate, TopState};
 
 const QUERY: TopKeysQuery = TopKeysQuery { by: KeyOrder::Refusals, window: KeyWindow::FiveMinutes };
 

@@ -18,6 +18,7 @@ fn once_prints_one_json_object() {
     assert_eq!(rules, ["per-key", "orders"]);
     assert_eq!(output["rules"][1]["limits"][0]["limit"], "10/minute");
     assert!(output.get("top").is_some(), "{output}");
+    assert_eq!(output["leases"]["available"], false, "{output}");
 }
 
 #[test]
@@ -26,6 +27,7 @@ fn once_without_json_prints_the_screen() {
     let text = server.run_ok(&["top", "--once", "--window", "1h"]);
     assert!(text.starts_with("tollgate top  ") && text.contains("0 decisions/s  allowed 0  refused 0"), "{text}");
     assert!(text.contains("per-key") && text.contains("TOP KEYS by refusals, 1h"), "{text}");
+    assert!(text.contains("HOT KEYS") && text.contains("none: counters are in memory"), "{text}");
     assert!(!text.contains('\u{1b}') && !text.contains("\n\n\n"), "{text}");
 }
 

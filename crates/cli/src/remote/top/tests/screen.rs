@@ -48,7 +48,43 @@ fn everything_fits_into_eighty_columns_and_twenty_four_lines() {
     assert!(screen[17].starts_with("TOP KEYS by refusals, 5m"), "{}", screen.join("\n"));
     assert_eq!(columns(&screen[18]), ["1", "user_7", "login", "41.0k", "39.5k", "100%"]);
     assert_eq!(columns(&screen[19]), ["2", "user_9", "login", "12", "3", "80%"]);
-    assert_eq!(screen[23], "sorted by refused   a r w u n sort  / filter  t m keys  ? help  q quit");
+    assert_eq!(screen[23], "sorted by refused   a r w u n sort  / filter  t m l keys  ? help  q quit");
+}
+
+#[test]
+fn hot_keys_are_a_list_of_their_own() {
+    let mut state = state();
+    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert!(drawn(&state, 80, 40).join("\n").contains("HOT KEYS"), "a tall screen has room for both lists");
+    let keys = json!([
+        {"domain": "api", "rule": "per-user", "key": "user_7", "units_per_second": 812.5, "chunk": 4000, "units_held": 12_345, "local_share": 0.98},
+        {"domain": "api", "rule": "everyone", "key": "", "units_per_second": 0.5, "chunk": 1, "units_held": 0, "local_share": 0.0},
+    ]);
+    let leases =
+        |keys| json!({"available": true, "enabled": true, "leased_keys": 2, "units_held": 12_345, "keys": keys});
+    state.apply(ServerUpdate::Leases(Ok(leases(keys))));
+    assert!(!drawn(&state, 80, 24).join("\n").contains("HOT KEYS"));
+    press(&mut state, "l");
+    let screen = drawn(&state, 80, 24);
+    assert!(!screen.join("\n").contains("TOP KEYS"));
+    assert_eq!(
+        columns(&screen[17]),
+        ["HOT", "KEYS", "2", "leased,", "12.3k", "held", "RULE", "UNITS/s", "CHUNK", "HELD", "LOCAL"]
+    );
+    assert_eq!(columns(&screen[18]), ["user_7", "per-user", "812", "4000", "12.3k", "98%"]);
+    assert_eq!(columns(&screen[19]), ["shared", "by", "all", "callers", "everyone", "0.5", "1", "0", "0%"]);
+    for (leases, note) in [
+        (Ok(leases(json!([]))), "no key is busy enough"),
+        (Ok(json!({"available": false, "enabled": false})), "counters are in memory"),
+        (Ok(json!({"available": true, "enabled": false})), "leases are off"),
+        (Err("this server does not support leases".to_owned()), "does not support leases"),
+    ] {
+        state.apply(ServerUpdate::Leases(leases));
+        assert!(drawn(&state, 80, 24)[18].contains(note), "{note}");
+    }
+    // The choice of top keys shows them.
+    press(&mut state, "t");
+    assert!(drawn(&state, 80, 24)[17].starts_with("TOP KEYS by utilisation"));
 }
 
 #[test]
