@@ -4,11 +4,6 @@ use crate::random::Zipf;
 use crate::scenario::Scenario;
 use crate::traffic::servers_of_a_key;
 
-/// The ranks that are summed one by one.
-const SUMMED: u64 = 100_000;
-/// Further ranks are summed in blocks that grow by this factor.
-const BLOCK: f64 = 1.01;
-
 /// The most times that calls can be fewer than requests.
 ///
 /// A server must have called for a key once in a period before it may admit a request of it, so there are at least as many
@@ -20,19 +15,7 @@ pub fn most_requests_for_a_call(scenario: &Scenario) -> f64 {
     let period = planned.limit.period().span().as_micros() as f64 / 1e6;
     let requests = traffic.rate * period;
     let servers = f64::from(servers_of_a_key(scenario));
-    let total = Zipf::total(traffic.exponent, keys);
-    let pairs_of = |rank: f64| {
-        let requests = requests * rank.powf(-traffic.exponent) / total;
-        servers * -(-requests / servers).exp_m1()
-    };
-    let mut pairs: f64 = (1..=keys.min(SUMMED)).map(|rank| pairs_of(rank as f64)).sum();
-    let mut first = SUMMED as f64 + 1.0;
-    let end = keys as f64 + 1.0;
-    while first < end {
-        let next = (first * BLOCK).floor().min(end);
-        pairs += (next - first) * pairs_of((first + next - 1.0) / 2.0);
-        first = next;
-    }
+    let pairs = Zipf::sum(traffic.exponent, keys, |share| servers * -(-requests * share / servers).exp_m1());
     requests / pairs.max(f64::MIN_POSITIVE)
 }
 

@@ -43,6 +43,8 @@ pub struct Outcome {
     pub units: LeaseCounts,
     /// Units held at the end of the traffic.
     pub held: u64,
+    /// Keys with a pool then, of all servers.
+    pub pools: u64,
     /// Units that servers held when they were killed.
     pub crashed: u64,
     /// The keys that had a counter.
@@ -87,6 +89,7 @@ impl Outcome {
             violations: Vec::new(),
             units: LeaseCounts::default(),
             held: 0,
+            pools: 0,
             crashed: 0,
             warm_keys: 0,
             servers: vec![ServerTally::default(); servers],

@@ -90,6 +90,11 @@ pub(crate) struct Zipf {
     accepted: f64,
 }
 
+/// The ranks that are summed one by one.
+const SUMMED: u64 = 100_000;
+/// Further ranks are summed in blocks that grow by this factor.
+const BLOCK: f64 = 1.01;
+
 impl Zipf {
     /// For ranks 1 to `ranks`, which is not zero.
     pub(crate) fn new(ranks: u64, exponent: f64) -> Zipf {
@@ -130,9 +135,22 @@ impl Zipf {
         (relative_log(scaled) * area).exp()
     }
 
+    /// The sum of a figure over all ranks, which depends on the share of draws that a rank has.
+    pub(crate) fn sum(exponent: f64, ranks: u64, figure: impl Fn(f64) -> f64) -> f64 {
+        let total = Zipf::total(exponent, ranks);
+        let at = |rank: f64| figure(rank.powf(-exponent) / total);
+        let mut sum: f64 = (1..=ranks.min(SUMMED)).map(|rank| at(rank as f64)).sum();
+        let (mut first, end) = (SUMMED as f64 + 1.0, ranks as f64 + 1.0);
+        while first < end {
+            let next = (first * BLOCK).floor().min(end);
+            sum += (next - first) * at((first + next - 1.0) / 2.0);
+            first = next;
+        }
+        sum
+    }
+
     /// The sum of the weights of the first `ranks` ranks.
     pub(crate) fn total(exponent: f64, ranks: u64) -> f64 {
-        const SUMMED: u64 = 100_000;
         let summed = ranks.min(SUMMED);
         let head: f64 = (1..=summed).rev().map(|rank| (rank as f64).powf(-exponent)).sum();
         let zipf = Zipf { ranks, exponent, first: 0.0, last: 0.0, accepted: 0.0 };

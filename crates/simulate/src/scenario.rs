@@ -3,6 +3,7 @@
 mod read;
 
 use tollgate_core::{Limit, Span};
+use tollgate_store::leased::LeasePolicy;
 
 pub use read::ScenarioProblem;
 
@@ -33,6 +34,8 @@ pub struct Scenario {
     pub faults: Vec<PlannedFault>,
     /// Whether keys are leased.
     pub leases: bool,
+    /// The constants of leases. Others than the default show what each of them is good for.
+    pub lease_policy: LeasePolicy,
     /// Whether keys that are too rare for a lease and far from their limit are counted without a counter.
     pub counts_cold_keys: bool,
     /// Whether what is admitted is compared with what the store counts at every admission. It must not be more, even where no
@@ -221,6 +224,7 @@ impl Scenario {
             clock_drift: 0,
             faults: Vec::new(),
             leases: true,
+            lease_policy: LeasePolicy::default(),
             counts_cold_keys: false,
             compares_counters: false,
         }

@@ -9,9 +9,9 @@ use crate::counters::{Arrival, claim_of, counter_of, passes};
 use crate::random::mix;
 
 /// The time that the store works on a claim, in nanoseconds, as measured in docs/benchmarks.md …
-pub(super) const CLAIM_COST: u64 = 5_500;
+pub(crate) const CLAIM_COST: u64 = 5_500;
 /// … and on each further charge of it.
-const CHARGE_COST: u64 = 1_100;
+pub(crate) const CHARGE_COST: u64 = 1_100;
 
 /// An instance of the store.
 #[derive(Clone, Copy)]

@@ -230,6 +230,7 @@ impl<'w> Engine<'w> {
             if server.is_up {
                 let status = self.tables(server.tables).status(self.steady(number as u32), 0);
                 self.outcome.add_units(&status.counts);
+                self.outcome.pools += status.keys as u64;
                 self.tables(server.tables).set_enabled(false);
                 self.wake(number as u32);
             }
@@ -288,7 +289,8 @@ impl<'w> Engine<'w> {
     fn tables(&self, tables: usize) -> &'w Tables {
         let seed = self.scenario.seed;
         self.world.tables[tables].get_or_init(|| {
-            let tables = Tables::new(LeaseConfig::default(), HashSecret(mix(seed), tables as u64));
+            let secret = HashSecret(mix(seed), tables as u64);
+            let tables = Tables::with_policy(LeaseConfig::default(), self.scenario.lease_policy, secret);
             tables.set_enabled(self.scenario.leases);
             tables.set_servers(u64::from(self.scenario.servers));
             tables

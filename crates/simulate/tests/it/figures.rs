@@ -1,6 +1,6 @@
 //! Figures of small fleets, which take no longer than a test may.
 
-use tollgate_core::{Algorithm, Span};
+use tollgate_core::{Algorithm, Limit, Period, Span};
 use tollgate_simulate::presets::{PRESETS, Preset, minute};
 use tollgate_simulate::report::{self, Run};
 use tollgate_simulate::{Scenario, simulate, svg};
@@ -27,6 +27,19 @@ fn leases_save_calls_and_admit_what_they_should() {
         assert!(outcome.against_exact() > 0.985, "{algorithm:?} {load}: {}", outcome.against_exact());
         assert!(outcome.ratio() > least, "{algorithm:?} {load}: {}", outcome.ratio());
     }
+}
+
+/// A server that finds the window used up leaves the store alone, but not in the next window.
+#[test]
+fn pauses_end_with_the_window() {
+    let limit = Limit::new(20_000, Period::fixed(Span::from_secs(10)).unwrap(), Algorithm::FixedWindow).unwrap();
+    let mut scenario = Scenario::new("few servers", limit);
+    (scenario.servers, scenario.duration, scenario.traffic.rate) = (4, Span::from_secs(60), 2_000.0);
+    let outcome = simulate(&scenario, &mut |_| {});
+    assert_eq!(outcome.excess, 0);
+    assert!(outcome.least_window().unwrap() > 0.995, "{:?}", outcome.windows);
+    // Units are not taken again and again in the last moments of a window.
+    assert!(outcome.units.expired < outcome.units.taken / 50, "{:?}", outcome.units);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test says what it expects by failing.
 
+mod constants;
 mod faults;
 mod figures;
 mod files;
+mod thresholds;
 mod worlds;

@@ -150,7 +150,7 @@ impl<'t, 'a> Call<'t, 'a> {
         let taken = answer.readings.get(at + 1).filter(|reading| chunk > 0 && is_answer(reading));
         let mut table = self.tables.table(hash);
         if chunk > 0 && taken.is_none() {
-            table.fail_call(hash, chunk, self.sent);
+            table.fail_call(hash, chunk, self.sent, &self.tables.policy);
         }
         // A claim that another limit refuses takes no chunk, however many units the store has.
         if taken.is_some() && !passes {
@@ -161,7 +161,7 @@ impl<'t, 'a> Call<'t, 'a> {
             let charge = Some(ChargeAnswer { units: charge.units, reading });
             let chunk = taken.filter(|_| passes).map(|taken| (chunk, taken));
             let answer = Answer { charge, chunk, at: answer.at, sent: self.sent };
-            table.end_call(hash, &answer, self.tables.max_time, random);
+            table.end_call(hash, &answer, &self.tables.policy, random);
         }
         let held = taken.map_or(0, |taken| taken.taken);
         Reading { remaining: reading.remaining.saturating_add(held), ..*reading }
@@ -177,7 +177,7 @@ impl Drop for Call<'_, '_> {
             match part {
                 Part::Held { pool, units, reserved, .. } => self.tables.table(*pool).put_back(*pool, *units, reserved),
                 Part::Sent { pool: Some(pool), chunk, .. } if *chunk > 0 => {
-                    self.tables.table(*pool).fail_call(*pool, *chunk, self.sent);
+                    self.tables.table(*pool).fail_call(*pool, *chunk, self.sent, &self.tables.policy);
                 }
                 Part::Advanced { pool, units, .. } => self.tables.table(*pool).advances.release(*pool, *units),
                 Part::Sent { .. } | Part::Refused(_) => {}

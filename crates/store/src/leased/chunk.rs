@@ -6,6 +6,8 @@
 
 use tollgate_core::{Algorithm, Limit, Reading, Span, Timestamp};
 
+use super::demand::seconds;
+use super::policy::{self, LeasePolicy};
 use crate::clock::Steady;
 
 /// Units that were taken together.
@@ -21,22 +23,23 @@ pub(super) struct Chunk {
     ends: Steady,
 }
 
-/// Units are not spent in the last part of their life: the clocks of server and store may run apart by this …
-const DRIFT: u64 = 1_000;
-/// … and are read at slightly different moments.
-const MARGIN: Span = Span::from_micros(1_000);
-
 impl Chunk {
     /// Units that the store counted at `at`. The claim was sent at `sent`, which is no later. `None` if they are no
     /// longer valid when they arrive.
-    pub(super) fn new(units: u64, limit: &Limit, reading: &Reading, at: Timestamp, sent: Steady) -> Option<Chunk> {
+    pub(super) fn new(
+        units: u64,
+        limit: &Limit,
+        reading: &Reading,
+        at: Timestamp,
+        sent: Steady,
+        policy: &LeasePolicy,
+    ) -> Option<Chunk> {
         let life = match limit.algorithm() {
             // Rounded up by up to a tick.
             Algorithm::Bucket { .. } => less(reading.reset_after, limit.period().tick().span(1)),
             _ => limit.part_end(at).since(at),
         };
-        let margin = MARGIN.as_micros() + life.as_micros() / DRIFT;
-        let ends = sent.after(less(life, Span::from_micros(margin)));
+        let ends = sent.after(less(life, policy::span(policy.margin + seconds(life) * policy.drift)));
         (units > 0 && ends > sent).then_some(Chunk { units, taken_at: at, life, ends })
     }
 
@@ -77,10 +80,11 @@ impl Chunk {
         self.taken_at.after(self.life) == other.taken_at.after(other.life)
     }
 
-    /// Adds units that end together with these.
+    /// Adds units that end together with these. Of the two moments, both of which are before the end, the later one is
+    /// closer to it: the other one has a wider margin, because it was computed earlier.
     pub(super) fn add(&mut self, other: &Chunk) {
         self.units += other.units;
-        self.ends = self.ends.min(other.ends);
+        self.ends = self.ends.max(other.ends);
     }
 
     /// The moment from which the store is to date the return of the units, or `None` if they are better left alone.
@@ -130,7 +134,8 @@ mod tests {
         let at = |millis: u64| Steady::from_micros(millis * 1_000);
         // All that is in a bucket that drains 100 a second.
         let reading = Reading { reset_after: Span::from_micros(400_000), ..Reading::refusal(Wait::None) };
-        let mut chunk = Chunk::new(40, &limit, &reading, Timestamp::from_secs(1), at(0)).unwrap();
+        let mut chunk =
+            Chunk::new(40, &limit, &reading, Timestamp::from_secs(1), at(0), &LeasePolicy::default()).unwrap();
         assert_eq!(chunk.valid(&limit, at(250)), 14);
         assert_eq!(chunk.drop_drained(&limit, at(250)), 26);
         chunk.split(12);

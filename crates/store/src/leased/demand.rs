@@ -51,8 +51,9 @@ impl Demand {
             let whole = self.length.max(time);
             return (self.before * (self.length - time).max(0.0) + self.units as f64) / whole;
         }
-        // The window began with a request: with n requests there are n - 1 gaps.
-        let gaps = f64::from(self.requests.saturating_sub(1).max(1));
+        // The window began with a request: n requests have n - 1 gaps. Of so few gaps, their number by their time is on
+        // average too large a rate, and one gap less is right.
+        let gaps = f64::from(self.requests.saturating_sub(2).max(1));
         self.units as f64 * gaps / f64::from(self.requests.max(1)) / time.max(MIN_GAP)
     }
 

@@ -3,6 +3,7 @@
 
 use tollgate_core::Span;
 
+use super::policy::{self, LeasePolicy};
 use crate::clock::Steady;
 
 /// Counts the requests of keys that have no pool. A cell counts for one key at a time; requests of others lower its count,
@@ -25,10 +26,6 @@ struct Cell {
 
 /// The number of cells of a table. A power of two.
 const CELLS: usize = 4_096;
-/// A key gets a pool at this count: from about 0.4 requests a second on.
-const THRESHOLD: u8 = 3;
-/// Counts are halved at this interval, in microseconds.
-const INTERVAL: u64 = 4_000_000;
 
 /// The requests of a key that gets a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +41,9 @@ impl Door {
     }
 
     /// Counts a request. Returns the count if the key is busy.
-    pub(super) fn knock(&mut self, hash: u128, now: Steady) -> Option<Busy> {
+    pub(super) fn knock(&mut self, hash: u128, now: Steady, policy: &LeasePolicy) -> Option<Busy> {
         let millis = (now.as_micros() / 1_000) as u32;
-        let interval = (now.as_micros() / INTERVAL) as u8;
+        let interval = (now.as_micros() / policy::span(policy.door_interval).as_micros().max(1)) as u8;
         let tag = (hash >> 96) as u16;
         let cell = &mut self.cells[(hash >> 64) as usize % CELLS];
         cell.count = cell.count.checked_shr(u32::from(interval.wrapping_sub(cell.interval))).unwrap_or(0);
@@ -58,7 +55,7 @@ impl Door {
             return None;
         }
         cell.count += 1;
-        if cell.count < THRESHOLD {
+        if cell.count < policy.door_threshold {
             return None;
         }
         let time = Span::from_micros(u64::from(millis.wrapping_sub(cell.since)) * 1_000);
@@ -78,12 +75,12 @@ mod tests {
 
     /// After how many milliseconds a key with a request every `gap` is busy, while `others` share its cell in between.
     fn busy_after(gap: u64, others: u128) -> Option<u64> {
-        let mut door = Door::new();
+        let (mut door, policy) = (Door::new(), &LeasePolicy::default());
         (0..100).map(|number| number * gap).find(|millis| {
             for other in 1..=others {
-                assert_eq!(door.knock(KEY | (u128::from(*millis) * others + other) << 96, at(*millis)), None);
+                assert_eq!(door.knock(KEY | (u128::from(*millis) * others + other) << 96, at(*millis), policy), None);
             }
-            door.knock(KEY, at(*millis)).is_some()
+            door.knock(KEY, at(*millis), policy).is_some()
         })
     }
 
@@ -92,8 +89,8 @@ mod tests {
         assert_eq!(busy_after(1, 0), Some(2));
         assert_eq!(busy_after(20, 0), Some(40));
         assert!(busy_after(500, 0).is_some_and(|millis| millis <= 3_000), "two a second");
-        assert!(busy_after(2_000, 0).is_some(), "one in two seconds");
-        assert_eq!(busy_after(5_000, 0), None);
+        assert!(busy_after(4_000, 0).is_some(), "one in four seconds");
+        assert_eq!(busy_after(9_000, 0), None);
     }
 
     #[test]

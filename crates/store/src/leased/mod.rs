@@ -26,6 +26,7 @@ use crate::{Store, secret};
 
 pub use call::Call;
 pub use errand::Errand;
+pub use policy::LeasePolicy;
 pub use status::{HotKey, LeaseCounts, LeaseStatus, PurgedLeases};
 pub use tables::{KeyAdjustment, LeaseStep, Tables};
 

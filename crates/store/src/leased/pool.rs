@@ -8,7 +8,7 @@ use tollgate_core::{
 
 use super::chunk::Chunk;
 use super::demand::Demand;
-use super::policy::{self, Outlook};
+use super::policy::{self, LeasePolicy, Outlook};
 use crate::clock::Steady;
 
 /// The units of one key, and what is known of its counter.
@@ -63,12 +63,6 @@ struct Pause {
 
 /// The most chunks of a bucket. The oldest of more has nearly drained, and is let go.
 const MAX_CHUNKS: usize = 4;
-/// The weight of one request in the share of refused ones.
-const REFUSED_WEIGHT: f64 = 1.0 / 32.0;
-/// No lease before this many requests: there is no rate yet.
-const MIN_REQUESTS: u64 = 4;
-/// When the store does not answer a call for units, the next one comes after this time.
-const UNANSWERED_PAUSE: Span = Span::from_micros(100_000);
 
 /// How a pool answers a charge.
 #[derive(Clone, Copy, Debug)]
@@ -136,21 +130,21 @@ impl Pool {
         &mut self,
         charge: &Charge<'_>,
         now: Steady,
-        max: Span,
+        policy: &LeasePolicy,
         reserved: &mut Reserved,
     ) -> PoolAnswer {
         if self.take(charge.units, now, reserved) {
             self.decided += 1;
-            self.refused -= self.refused * REFUSED_WEIGHT;
+            self.refused -= self.refused * policy.refused_weight;
             return PoolAnswer::Spent;
         }
         let is_paused = self.pause.is_some_and(|pause| now < pause.until && charge.units >= pause.units);
         if is_paused && charge.mode != Mode::Soft {
             self.decided += 1;
-            self.refused += (1.0 - self.refused) * REFUSED_WEIGHT;
+            self.refused += (1.0 - self.refused) * policy.refused_weight;
             return PoolAnswer::Refused;
         }
-        PoolAnswer::Call { chunk: self.next_chunk(now, max) }
+        PoolAnswer::Call { chunk: self.next_chunk(now, policy) }
     }
 
     /// The units that may be spent now.
@@ -205,8 +199,8 @@ impl Pool {
     }
 
     /// How many units to take ahead of demand now. Zero if none.
-    fn next_chunk(&self, now: Steady, max: Span) -> u64 {
-        if self.requests < MIN_REQUESTS || self.is_refilling || now < self.refill_from {
+    fn next_chunk(&self, now: Steady, policy: &LeasePolicy) -> u64 {
+        if self.requests < policy.min_requests || self.is_refilling || now < self.refill_from {
             return 0;
         }
         let left = match self.store_time(now) {
@@ -218,25 +212,24 @@ impl Pool {
             None => self.limit.quota(),
         };
         let (rate, refused, stretch) = (self.demand.rate(now), self.refused, self.stretch);
-        policy::chunk(&self.limit, max, &Outlook { rate, refused, remaining, left, stretch })
+        policy.chunk(&self.limit, &Outlook { rate, refused, remaining, left, stretch })
     }
 
     /// A call for units ahead of demand, if the pool needs them.
-    pub(super) fn refill(&mut self, now: Steady, max: Span) -> Option<OwnedCharge> {
+    pub(super) fn refill(&mut self, now: Steady, policy: &LeasePolicy) -> Option<OwnedCharge> {
         if self.is_refilling || self.pause.is_some_and(|pause| now < pause.until) {
             return None;
         }
-        let needed = self.demand.rate(now) * policy::AHEAD;
-        let soon = now.after(Span::from_micros((policy::AHEAD * 1e6) as u64));
-        if needed < policy::MIN_AHEAD || self.held(soon) as f64 >= needed {
+        let needed = self.demand.rate(now) * policy.ahead;
+        if needed < policy.min_ahead || self.held(now.after(policy::span(policy.ahead))) as f64 >= needed {
             return None;
         }
-        self.take_refill(now, max)
+        self.take_refill(now, policy)
     }
 
     /// Units to take with a call that is made anyway.
-    pub(super) fn take_refill(&mut self, now: Steady, max: Span) -> Option<OwnedCharge> {
-        let chunk = self.next_chunk(now, max);
+    pub(super) fn take_refill(&mut self, now: Steady, policy: &LeasePolicy) -> Option<OwnedCharge> {
+        let chunk = self.next_chunk(now, policy);
         (chunk > 0).then(|| {
             self.begin_call(chunk);
             self.charge(Ask::UpTo, chunk)
@@ -249,8 +242,8 @@ impl Pool {
     }
 
     /// A call for units ended without an answer of the store. What it may have taken is lost until it expires there.
-    pub(super) fn fail_call(&mut self, sent: Steady) {
-        (self.is_refilling, self.refill_from) = (false, sent.after(UNANSWERED_PAUSE));
+    pub(super) fn fail_call(&mut self, sent: Steady, policy: &LeasePolicy) {
+        (self.is_refilling, self.refill_from) = (false, sent.after(policy::span(policy.unanswered_pause)));
     }
 
     /// A call for units ended, and none were to be taken.
@@ -269,42 +262,47 @@ impl Pool {
     }
 
     /// Receives units and learns from an answer of the store. Returns the units that are dropped.
-    pub(super) fn hear(&mut self, answer: &Answer<'_>, max: Span, random: f64) -> u64 {
+    pub(super) fn hear(&mut self, answer: &Answer<'_>, policy: &LeasePolicy, random: f64) -> u64 {
         let Answer { charge, chunk, at, sent } = *answer;
         let mut dropped = 0;
         if let Some((requested, reading)) = chunk {
             self.is_refilling = false;
             // An answer that makes no sense gives nothing.
             if reading.taken > 0 && reading.taken <= requested {
-                let new = Chunk::new(reading.taken, &self.limit, reading, at, sent);
+                let new = Chunk::new(reading.taken, &self.limit, reading, at, sent, policy);
                 dropped = new.map_or(reading.taken, |new| self.add(new));
             }
         }
         let Some(read) = chunk.map(|(_, reading)| reading).or(charge.map(|charge| charge.reading)) else { return 0 };
         self.heard = Some(Heard { at, sent, remaining: read.remaining, reset_after: read.reset_after });
         if chunk.is_some_and(|(_, reading)| reading.taken > 0) {
-            self.stretch = policy::stretched(&self.limit, max, self.stretch, read.reset_after);
+            self.stretch = policy.stretched(&self.limit, self.stretch, read.reset_after);
         }
         if let Some(ChargeAnswer { reading, .. }) = charge {
             let refused = if reading.admits { 0.0 } else { 1.0 };
-            self.refused += (refused - self.refused) * REFUSED_WEIGHT;
+            self.refused += (refused - self.refused) * policy.refused_weight;
         }
         let is_short = chunk.is_some_and(|(requested, reading)| reading.taken < requested);
         match charge.filter(|charge| !charge.reading.admits) {
             Some(ChargeAnswer { units, reading: Reading { wait: Wait::For(wait), .. } }) => {
                 self.refusals = self.refusals.saturating_add(1);
-                self.pause_calls(units, Some(*wait), sent, max, random);
+                self.pause_calls(units, Some(*wait), sent, policy, random);
             }
             // Never admitted: says nothing about the units.
             Some(_) => {}
-            None if is_short => self.pause_calls(1, None, sent, max, random),
+            None if is_short => {
+                // A pause must not reach into the next window, where there is room.
+                let is_fixed = self.limit.algorithm() == Algorithm::FixedWindow;
+                let end = is_fixed.then(|| self.limit.part_end(at).since(at));
+                self.pause_calls(1, end, sent, policy, random);
+            }
             None => (self.refusals, self.pause) = (0, None),
         }
         dropped
     }
 
-    fn pause_calls(&mut self, units: u64, wait: Option<Span>, sent: Steady, max: Span, random: f64) {
-        let pace = policy::pace(&self.limit, max, self.refused, self.refusals, wait, random);
+    fn pause_calls(&mut self, units: u64, wait: Option<Span>, sent: Steady, policy: &LeasePolicy, random: f64) {
+        let pace = policy.pace(&self.limit, self.refused, self.refusals, wait, random);
         let until = sent.after(pace);
         let room_at = until.max(sent.after(wait.unwrap_or_default()));
         self.pause = Some(Pause { units, until, room_at });
@@ -326,8 +324,10 @@ impl Pool {
     fn returns<C: AsRef<[Chunk]>>(&self, chunks: &C, now: Steady) -> (Vec<OwnedCharge>, u64) {
         let mut let_go = 0;
         let mut returns = Vec::new();
+        let weighs_on = matches!(self.limit.algorithm(), Algorithm::SlidingWindow { .. })
+            && !self.heard.is_some_and(|heard| policy::is_calm(&self.limit, heard.remaining));
         for chunk in chunks.as_ref().iter().filter(|chunk| chunk.units > 0) {
-            let is_gone = chunk.is_over(now) && !matches!(self.limit.algorithm(), Algorithm::SlidingWindow { .. });
+            let is_gone = chunk.is_over(now) && !weighs_on;
             match chunk.return_date(&self.limit, now).filter(|_| !is_gone) {
                 Some(taken_at) => returns.push(self.charge(Ask::Return { taken_at }, chunk.units)),
                 None => let_go += chunk.units,
@@ -361,8 +361,8 @@ impl Pool {
     }
 
     /// Whether no request came for a while.
-    pub(super) fn is_idle(&self, now: Steady) -> bool {
-        now.since(self.demand.last()) >= policy::idle(self.demand.rate(self.demand.last())) && !self.is_refilling
+    pub(super) fn is_idle(&self, now: Steady, policy: &LeasePolicy) -> bool {
+        now.since(self.demand.last()) >= policy.idle(self.demand.rate(self.demand.last())) && !self.is_refilling
     }
 
     /// Whether no claim can have units of the pool reserved any more, while no request reaches it.

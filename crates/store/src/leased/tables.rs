@@ -7,14 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Span, Timestamp,
+    Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Timestamp,
 };
 
 use super::LeaseConfig;
 use super::advance::{self, Advances};
 use super::call::{Call, Part};
+use super::demand::seconds;
 use super::door::Door;
 use super::errand::Errand;
+use super::policy::LeasePolicy;
 use super::pool::{Answer, Pool, PoolAnswer, Reserved};
 use super::status::{HotKey, LeaseCounts, LeaseStatus, PurgedLeases};
 use crate::clock::Steady;
@@ -23,8 +25,7 @@ use crate::clock::Steady;
 #[derive(Debug)]
 pub struct Tables {
     secret: HashSecret,
-    /// The longest time for which units are taken.
-    pub(super) max_time: Span,
+    pub(super) policy: LeasePolicy,
     /// The most pools of a table.
     max_pools: usize,
     tables: Box<[Mutex<Table>]>,
@@ -86,9 +87,14 @@ const POOLS_OF_A_BEAT: usize = 256;
 impl Tables {
     /// No pools yet. The secret is that of the hash by which pools are found.
     pub fn new(config: LeaseConfig, secret: HashSecret) -> Tables {
+        Tables::with_policy(config, LeasePolicy::default(), secret)
+    }
+
+    /// The same with other constants, for the simulator.
+    pub fn with_policy(config: LeaseConfig, policy: LeasePolicy, secret: HashSecret) -> Tables {
         Tables {
             secret,
-            max_time: config.time,
+            policy: LeasePolicy { max_time: seconds(config.time), ..policy },
             max_pools: config.keys.div_ceil(TABLES),
             tables: (0..TABLES).map(|_| Mutex::new(Table::new(config.keys.div_ceil(TABLES)))).collect(),
             errands: Mutex::default(),
@@ -143,7 +149,7 @@ impl Tables {
             Some(pool) => pool,
             None => {
                 let is_full = order.len() >= self.max_pools;
-                let Some(busy) = door.knock(hash, now).filter(|_| !is_full) else {
+                let Some(busy) = door.knock(hash, now, &self.policy).filter(|_| !is_full) else {
                     let Shortcuts::Ahead(share) = charge.shortcuts else {
                         return Part::Sent { pool: None, at: 0, chunk: 0 };
                     };
@@ -163,16 +169,16 @@ impl Tables {
         }
         pool.record(charge.units, now);
         let mut reserved = Reserved::default();
-        match pool.answer(charge, now, self.max_time, &mut reserved) {
+        match pool.answer(charge, now, &self.policy, &mut reserved) {
             PoolAnswer::Spent => {
                 counts.spent += charge.units;
                 counts.expired += pool.take_drained();
                 let reading = pool.reading(true, charge.units, now);
-                if let Some(charge) = pool.refill(now, self.max_time) {
+                if let Some(charge) = pool.refill(now, &self.policy) {
                     counts.ahead += 1;
                     match self.push(Errand::new(hash, charge)) {
                         true => *has_errands = true,
-                        false => pool.fail_call(now),
+                        false => pool.fail_call(now, &self.policy),
                     }
                 }
                 Part::Held { pool: hash, units: charge.units, reserved, reading }
@@ -250,14 +256,14 @@ impl Tables {
             let Table { pools, advances, counts, .. } = &mut *table;
             for (hash, charge) in advances.take_due() {
                 let units = charge.units;
-                let refill = pools.get_mut(&hash).and_then(|pool| pool.take_refill(now, self.max_time));
+                let refill = pools.get_mut(&hash).and_then(|pool| pool.take_refill(now, &self.policy));
                 let taken = refill.is_some();
                 if self.push(Errand { pool: hash, charge, refill }) {
                     counts.debits += 1;
                 } else {
                     advances.put_back(hash, units);
                     if let Some(pool) = pools.get_mut(&hash).filter(|_| taken) {
-                        pool.fail_call(now);
+                        pool.fail_call(now, &self.policy);
                     }
                 }
             }
@@ -307,7 +313,7 @@ impl Tables {
                 let Table { pools, order, counts, .. } = &mut *table;
                 let Some(hash) = order.pop_front() else { break };
                 let Some(pool) = pools.get_mut(&hash) else { continue };
-                let is_idle = if is_enabled { pool.is_idle(now) } else { pool.is_unused(now) };
+                let is_idle = if is_enabled { pool.is_idle(now, &self.policy) } else { pool.is_unused(now) };
                 let (returns, let_go) = match is_enabled {
                     // Also what calls in progress take, with a later beat.
                     false => pool.purge(now),
@@ -403,18 +409,18 @@ impl Tables {
             match answer.readings.get(1).filter(|reading| reading.source == Source::Store) {
                 Some(reading) => {
                     let answer = Answer { charge: None, chunk: Some((refill.units, reading)), at: answer.at, sent };
-                    table.end_call(errand.pool, &answer, self.max_time, random);
+                    table.end_call(errand.pool, &answer, &self.policy, random);
                 }
-                None => table.fail_call(errand.pool, refill.units, sent),
+                None => table.fail_call(errand.pool, refill.units, sent, &self.policy),
             }
             return;
         }
         match reading {
             Some(reading) if errand.is_refill() => {
                 let answer = Answer { charge: None, chunk: Some((units, reading)), at: answer.at, sent };
-                table.end_call(errand.pool, &answer, self.max_time, random);
+                table.end_call(errand.pool, &answer, &self.policy, random);
             }
-            None if errand.is_refill() => table.fail_call(errand.pool, units, sent),
+            None if errand.is_refill() => table.fail_call(errand.pool, units, sent, &self.policy),
             Some(reading) => {
                 table.counts.returned += reading.taken.min(units);
                 table.counts.expired += units.saturating_sub(reading.taken);
@@ -524,7 +530,7 @@ impl Table {
     }
 
     /// Ends a call to the store: its pool receives the units that were taken ahead of demand, and learns.
-    pub(super) fn end_call(&mut self, hash: u128, answer: &Answer<'_>, max_time: Span, random: f64) {
+    pub(super) fn end_call(&mut self, hash: u128, answer: &Answer<'_>, policy: &LeasePolicy, random: f64) {
         let Table { pools, counts, .. } = self;
         let pool = pools.get_mut(&hash);
         if let Some((requested, reading)) = answer.chunk {
@@ -536,7 +542,7 @@ impl Table {
             }
         }
         if let Some(pool) = pool {
-            counts.expired += pool.hear(answer, max_time, random);
+            counts.expired += pool.hear(answer, policy, random);
         }
     }
 
@@ -548,10 +554,10 @@ impl Table {
     }
 
     /// Ends a call for units that the store did not answer.
-    pub(super) fn fail_call(&mut self, hash: u128, requested: u64, sent: Steady) {
+    pub(super) fn fail_call(&mut self, hash: u128, requested: u64, sent: Steady, policy: &LeasePolicy) {
         self.counts.unanswered += requested;
         if let Some(pool) = self.pools.get_mut(&hash) {
-            pool.fail_call(sent);
+            pool.fail_call(sent, policy);
         }
     }
 }

@@ -164,10 +164,10 @@ fn a_busy_key_is_decided_without_the_store() {
         let calls = world.claims() - before;
         assert!(calls < 100 && leased > 2_900, "{algorithm:?}: {calls} calls, {leased} of 3,000 leased");
         // Nobody else takes units, so nothing is unknown. The bucket drains faster than it is filled; leases reserve up to a
-        // fiftieth of it.
+        // fiftieth of it. Units that are left over at the end of a part are let go while most of the quota is left.
         let used = 10_000 - reading(&world.servers[0], rule.take(0)).remaining;
         let is_bucket = matches!(algorithm, Algorithm::Bucket { .. });
-        assert!(if is_bucket { used <= 200 } else { used == 3_050 }, "{algorithm:?}: {used}");
+        assert!(if is_bucket { used <= 200 } else { (3_050..3_080).contains(&used) }, "{algorithm:?}: {used}");
     }
 }
 
@@ -175,7 +175,7 @@ fn a_busy_key_is_decided_without_the_store() {
 fn rare_keys_and_rules_without_leases_go_to_the_store() {
     let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
     for request in 0..20 {
-        world.at(request * 5_000_000);
+        world.at(request * 9_000_000);
         assert_eq!(reading(&world.servers[0], rule.take(1)).source, Source::Store);
     }
     let exact = Rule::new("exact", 10_000, 60, Algorithm::FixedWindow).exact();
