@@ -1,7 +1,7 @@
 //! The command line of `tollgate`. Each command has a module with its arguments.
 //!
-//! `lint`, `explain` and `replay` work on rule files, and `simulate` on its own. The others call the admin API of a running server. The server crate passes
-//! `serve` to [`run`].
+//! `lint`, `explain` and `replay` work on rule files, `simulate` and `size` on their own. The others call the admin API of a
+//! running server. The server crate passes `serve` to [`run`].
 
 mod convert;
 mod demo;
@@ -14,6 +14,7 @@ mod remote;
 mod replay;
 mod rules_args;
 mod simulate;
+mod size;
 mod spelling_args;
 mod style;
 
@@ -76,6 +77,8 @@ enum Command {
     Replay(replay::Replay),
     /// Simulate a fleet that shares limits: what it admits, how often it calls the store, what faults change
     Simulate(simulate::Simulate),
+    /// Compute what a fleet needs from its traffic: Redis instances, memory, connections, cores
+    Size(size::Size),
     /// Convert limits of nginx, Kong, Limitador or express-rate-limit to rules
     Convert(convert::Convert),
     /// Manage tiers and limits of single callers, one by one or in bulk
@@ -126,6 +129,7 @@ Examples:
   tollgate explain rules.yaml api_key=ada endpoint='POST /orders'
   tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
   tollgate simulate exercise
+  tollgate size --rps 1M --keys 5M --servers 500
   tollgate quota set ada --tier pro --override-rule orders=500/minute
   tollgate usage ada
   tollgate top
@@ -165,6 +169,7 @@ impl Command {
             Command::Explain(explain) => explain.run(),
             Command::Replay(replay) => replay.run(),
             Command::Simulate(simulate) => simulate.run(),
+            Command::Size(size) => size.run(),
             Command::Convert(convert) => convert.run(),
             Command::Quota(quota) => quota.run(),
             Command::Tier(tier) => tier.run(),

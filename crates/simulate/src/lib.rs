@@ -17,6 +17,7 @@ pub mod presets;
 mod random;
 pub mod report;
 mod scenario;
+pub mod size;
 mod traffic;
 mod worlds;
 

@@ -21,6 +21,7 @@ use crate::scenario::{Fault, Scenario};
 use crate::traffic::{Arrivals, SECOND};
 
 use background::BEAT;
+pub(crate) use calls::{CHARGE_COST, CLAIM_COST};
 use calls::{InFlight, Shard};
 use requests::MOMENTS;
 

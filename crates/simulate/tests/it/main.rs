@@ -6,5 +6,6 @@ mod constants;
 mod faults;
 mod figures;
 mod files;
+mod size;
 mod thresholds;
 mod worlds;

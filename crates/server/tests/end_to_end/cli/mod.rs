@@ -15,6 +15,8 @@ mod remote;
 mod replay;
 mod serve;
 mod server;
+mod simulate;
+mod size;
 mod terminal;
 mod top;
 mod why;
