@@ -12,8 +12,8 @@ pub(super) fn list(rules: &Ruleset) -> String {
 
 fn lines(domain: &Domain, rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for tier in 0..domain.tiers().len() as u16 {
-        let Some(limit) = rule.limit(tier) else { continue };
+    for row in 0..rule.row_count() {
+        let Some(limit) = rule.limit(row) else { continue };
         let lease = match (rule.why_not_leased(limit), rule.ahead()) {
             (None, None) => "may be leased".to_owned(),
             (None, Some(share)) => {

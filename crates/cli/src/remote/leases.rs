@@ -184,6 +184,10 @@ fn report(leases: &Value) -> String {
         text(&calls["back"]),
         text(&leases["refusals"]),
     );
+    if let Some(advanced) = units["advanced"].as_u64().filter(|advanced| *advanced > 0) {
+        let (units, calls) = (pluralize(advanced as usize, "unit"), count(&calls["debit"], "call"));
+        report.push_str(&format!("ahead: {units} admitted before Redis counted them, with {calls}\n"));
+    }
     if let Some(keys) = leases["keys"].as_array().filter(|keys| !keys.is_empty()) {
         report.push('\n');
         report.push_str(&TextTable::new(COLUMNS).lines(keys));
@@ -208,6 +212,24 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("not in the audit log"), "{text}");
+    }
+
+    #[test]
+    fn units_that_were_admitted_ahead_are_counted() {
+        let leases = |advanced: u64| {
+            report(&json!({
+                "available": true, "enabled": true, "leased_keys": 2, "units_held": 30,
+                "units": {"taken": 100, "spent": 60, "returned": 10, "expired": 0, "advanced": advanced},
+                "calls": {"miss": 4, "ahead": 3, "back": 2, "debit": 1}, "refusals": 0,
+            }))
+        };
+        assert!(
+            leases(1).ends_with("\nahead: 1 unit admitted before Redis counted them, with 1 call\n"),
+            "{}",
+            leases(1)
+        );
+        assert!(leases(250).contains("\nahead: 250 units admitted"), "{}", leases(250));
+        assert!(!leases(0).contains("ahead: "), "{}", leases(0));
     }
 
     #[test]

@@ -10,49 +10,44 @@ pub(super) const BEAT: u64 = SECOND / 20;
 const MAX_SENDS: usize = 256;
 
 impl Engine<'_> {
+    /// A server has errands. Those of a server that waits for others go after them.
     pub(super) fn notify(&mut self, server: u32) {
-        match self.servers[server as usize].outstanding {
-            0 => self.wake(server),
-            _ => self.servers[server as usize].is_notified = true,
+        if self.servers[server as usize].outstanding == 0 {
+            self.send_errands(server);
         }
     }
 
-    pub(super) fn wake(&mut self, server: u32) {
+    /// One round of a server's background work.
+    pub(super) fn wake(&mut self, number: u32) {
         // The next beat is another one.
-        let beat = &mut self.servers[server as usize].beat;
+        let beat = &mut self.servers[number as usize].beat;
         *beat = beat.wrapping_add(1);
-        self.tables(self.servers[server as usize].tables).beat(self.steady(server));
-        self.send_errands(server);
+        let event = Event::Beat { server: number, number: *beat };
+        self.tables(self.servers[number as usize].tables).beat(self.steady(number));
+        self.schedule(self.now + BEAT, event);
+        self.notify(number);
     }
 
     pub(super) fn send_errands(&mut self, number: u32) {
         let tables = self.servers[number as usize].tables;
-        loop {
-            let errands = self.tables(tables).take_errands(MAX_SENDS);
-            let server = &mut self.servers[number as usize];
-            server.outstanding = errands.len() as u32;
-            if !errands.is_empty() {
-                let is_measured = self.is_measured();
-                let mut debited = vec![false; self.shards.len()];
-                for errand in errands {
-                    if errand.is_debit() {
-                        let shard = self.shard_of(&errand.claim(Default::default()));
-                        let is_shared = std::mem::replace(&mut debited[shard], true);
-                        self.outcome.calls.debits += u64::from(is_measured && !is_shared);
-                    } else if errand.is_refill() {
-                        self.outcome.calls.ahead += u64::from(is_measured);
-                    } else {
-                        self.outcome.calls.back += u64::from(is_measured);
-                    }
-                    self.send(number, Arrival { key: 0, units: 0 }, CallKind::Errand(Box::new(errand)));
-                }
-                return;
+        let errands = self.tables(tables).take_errands(MAX_SENDS);
+        self.servers[number as usize].outstanding = errands.len() as u32;
+        if errands.is_empty() {
+            return;
+        }
+        let is_measured = self.is_measured();
+        let mut debited = vec![false; self.shards.len()];
+        for errand in errands {
+            if errand.is_debit() {
+                let shard = self.shard_of(&errand.claim(Default::default()));
+                let is_shared = std::mem::replace(&mut debited[shard], true);
+                self.outcome.calls.debits += u64::from(is_measured && !is_shared);
+            } else if errand.is_refill() {
+                self.outcome.calls.ahead += u64::from(is_measured);
+            } else {
+                self.outcome.calls.back += u64::from(is_measured);
             }
-            if !std::mem::take(&mut server.is_notified) {
-                let (beat, next) = (server.beat, self.now + BEAT);
-                return self.schedule(next, Event::Beat { server: number, number: beat });
-            }
-            self.tables(tables).beat(self.steady(number));
+            self.send(number, Arrival { key: 0, units: 0 }, CallKind::Errand(Box::new(errand)));
         }
     }
 }

@@ -236,7 +236,7 @@ impl<'w> Engine<'w> {
                 if !is_answered {
                     assume(&claim, &mut settlement);
                 }
-                self.tables(tables).end_whole(&claim, sent_steady, &mut settlement);
+                self.tables(tables).end_whole(&claim, || sent_steady, &mut settlement);
                 Some(passes(&claim, &settlement))
             }
             CallKind::Call(call) => {

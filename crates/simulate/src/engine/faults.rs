@@ -59,7 +59,7 @@ impl Engine<'_> {
             return;
         }
         server.is_up = false;
-        (server.outstanding, server.is_notified) = (0, false);
+        server.outstanding = 0;
         let tables = server.tables;
         let status = self.tables(tables).status(self.steady(number), 0);
         self.outcome.crashed += status.held;

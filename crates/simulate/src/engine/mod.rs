@@ -107,7 +107,6 @@ struct SimulatedServer {
     drift: i64,
     /// Calls of the background work that are not answered.
     outstanding: u32,
-    is_notified: bool,
     /// The number of the next beat. Others are outdated.
     beat: u32,
 }
@@ -140,7 +139,6 @@ impl<'w> Engine<'w> {
             clock: SECOND + mix(number.into()) % SECOND,
             drift: chaos.between(0, 2 * drift as u64) as i64 - drift,
             outstanding: 0,
-            is_notified: false,
             beat: 0,
         });
         let servers: Vec<SimulatedServer> = servers.collect();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Limit, Shortcuts, Timestamp};
 
 use crate::Store;
 
@@ -37,6 +37,11 @@ pub trait Subject: Sync {
 
     /// Sets its clock, forward or back.
     fn set_now(&self, now: Timestamp);
+
+    /// What charges of a limit permit. A store that answers some charges by itself runs the suite with those, too.
+    fn shortcuts(&self, _limit: &Limit) -> Shortcuts {
+        Shortcuts::Refusals
+    }
 }
 
 /// Runs every part, each on fresh stores from `make`.

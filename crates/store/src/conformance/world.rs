@@ -78,7 +78,9 @@ pub(super) fn claim<'a>(id: u128, charges: impl IntoIterator<Item = Charge<'a>>)
 }
 
 pub(super) fn settle<S: Subject>(subject: &S, claim: &Claim<'_>) -> Settlement {
-    block_on(subject.store().settle(claim))
+    let charges = claim.charges.iter().cloned();
+    let charges = charges.map(|charge| Charge { shortcuts: subject.shortcuts(charge.limit), ..charge }).collect();
+    block_on(subject.store().settle(&Claim { charges, ..claim.clone() }))
 }
 
 /// Settles a claim of one charge.

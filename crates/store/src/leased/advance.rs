@@ -11,8 +11,8 @@ use tollgate_core::{
     Ask, Charge, Key, Limit, Mode, OnFailure, OwnedCharge, OwnedKey, Reading, Shortcuts, Source, Span, Wait,
 };
 
+use super::changes::KeyAdjustment;
 use super::policy;
-use super::tables::KeyAdjustment;
 use crate::clock::Steady;
 
 /// The keys of which units were spent in advance.

@@ -87,6 +87,16 @@ impl Chunk {
         self.ends = self.ends.max(other.ends);
     }
 
+    /// Its units and those of a bucket's chunk that lies above it, as one chunk. Units of others may lie between the two. It is
+    /// as if those above had no place of their own and lay directly on these: so the two never have fewer valid units
+    /// apart than together.
+    pub(super) fn joined(self, limit: &Limit, above: &Chunk) -> Chunk {
+        let height = less(time_of(limit, above.units), Span::from_micros(1));
+        let end = self.taken_at.after(self.life).after(height).min(above.taken_at.after(above.life));
+        let ends = self.ends.after(height).min(above.ends);
+        Chunk { units: self.units + above.units, taken_at: self.taken_at, life: end.since(self.taken_at), ends }
+    }
+
     /// The moment from which the store is to date the return of the units, or `None` if they are better left alone.
     ///
     /// A return to a bucket lowers the chunks of other servers that lie above, which do not know it. So units are given
@@ -125,6 +135,35 @@ mod tests {
     use tollgate_core::{Period, Wait};
 
     use super::*;
+
+    /// Joined chunks have at most the units that they have apart, however time passes and units are spent.
+    #[test]
+    fn joined_chunks_have_no_more_units_than_apart() {
+        let algorithm = Algorithm::Bucket { burst: 1_000, paced: false };
+        let limit = Limit::new(1_000, Period::fixed(Span::from_secs(10)).unwrap(), algorithm).unwrap();
+        let at = |millis: u64| Steady::from_micros(millis * 1_000);
+        let chunk = |units, millis: u64| {
+            let reading = Reading { reset_after: Span::from_micros(millis * 1_000), ..Reading::refusal(Wait::None) };
+            Chunk::new(units, &limit, &reading, Timestamp::from_secs(1), at(0), &LeasePolicy::default()).unwrap()
+        };
+        for (units, later_units, gap) in [(10, 30, 300), (30, 10, 100), (40, 40, 400), (1, 50, 500), (40, 20, 700)] {
+            let (mut early, mut late) = (chunk(units, 400), chunk(later_units, 400 + gap));
+            let mut joined = early.joined(&limit, &late);
+            for now in (0..900).step_by(50).map(at) {
+                let (first, second) = (early.valid(&limit, now), late.valid(&limit, now));
+                let together = joined.valid(&limit, now);
+                assert!(together <= first + second, "{units} and {later_units}: {together}");
+                // Three are spent at each step.
+                let spent = together.min(3);
+                for chunk in [&mut early, &mut late, &mut joined] {
+                    chunk.drop_drained(&limit, now);
+                }
+                early.split(spent.min(first));
+                late.split(spent - spent.min(first));
+                joined.split(spent);
+            }
+        }
+    }
 
     /// Units that drained while others of the chunk were held are not spent instead of them.
     #[test]

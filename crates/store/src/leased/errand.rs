@@ -4,6 +4,8 @@
 use smallvec::smallvec;
 use tollgate_core::{Ask, Claim, ClaimId, OwnedCharge};
 
+use super::pool::Generation;
+
 /// A call to make.
 #[derive(Clone, Debug)]
 pub struct Errand {
@@ -12,11 +14,19 @@ pub struct Errand {
     pub(super) charge: OwnedCharge,
     /// Units to take with it for the pool.
     pub(super) refill: Option<OwnedCharge>,
+    /// That of the pool, if units are taken for it.
+    pub(super) generation: Generation,
 }
 
 impl Errand {
-    pub(super) fn new(pool: u128, charge: OwnedCharge) -> Errand {
-        Errand { pool, charge, refill: None }
+    /// Gives back units of a pool.
+    pub(super) fn give_back(pool: u128, charge: OwnedCharge) -> Errand {
+        Errand { pool, charge, refill: None, generation: Generation::default() }
+    }
+
+    /// Takes units for a pool.
+    pub(super) fn refill(pool: u128, charge: OwnedCharge, generation: Generation) -> Errand {
+        Errand { pool, charge, refill: None, generation }
     }
 
     /// The claim to settle.

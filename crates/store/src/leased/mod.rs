@@ -7,10 +7,12 @@
 
 mod advance;
 mod call;
+mod changes;
 mod chunk;
 mod demand;
 mod door;
 mod errand;
+mod in_advance;
 mod policy;
 mod pool;
 mod status;
@@ -25,10 +27,11 @@ use crate::clock::{Clock, SystemClock};
 use crate::{Store, secret};
 
 pub use call::Call;
+pub use changes::KeyAdjustment;
 pub use errand::Errand;
 pub use policy::LeasePolicy;
 pub use status::{HotKey, LeaseCounts, LeaseStatus, PurgedLeases};
-pub use tables::{KeyAdjustment, LeaseStep, Tables};
+pub use tables::{LeaseStep, Tables};
 
 /// The configuration of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +188,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             LeaseStep::Answered { .. } => {}
             LeaseStep::Whole => {
                 self.inner.settle_into(claim, settlement).await;
-                self.tables.end_whole(claim, self.clock.steady(), settlement);
+                self.tables.end_whole(claim, || self.clock.steady(), settlement);
             }
             LeaseStep::Call(call) => {
                 let answer = self.inner.settle(call.claim()).await;

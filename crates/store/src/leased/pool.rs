@@ -1,5 +1,7 @@
 //! What a server holds and knows of one leased key.
 
+mod answer;
+
 use smallvec::SmallVec;
 use tollgate_core::{
     Algorithm, Ask, Charge, Limit, Mode, OnFailure, OwnedCharge, OwnedKey, Reading, Shortcuts, Source, Span, Timestamp,
@@ -10,6 +12,8 @@ use super::chunk::Chunk;
 use super::demand::Demand;
 use super::policy::{self, LeasePolicy, Outlook};
 use crate::clock::Steady;
+
+pub(super) use answer::{Answer, ChargeAnswer};
 
 /// The units of one key, and what is known of its counter.
 #[derive(Debug)]
@@ -38,7 +42,16 @@ pub(super) struct Pool {
     /// Requests, and those of them that were decided here.
     requests: u64,
     decided: u64,
+    /// Changes when what is known of the counter is outdated. An answer to a call of an older one says nothing.
+    generation: Generation,
+    /// Units of older generations are void: the store does not count them any more.
+    void_before: Generation,
 }
+
+/// Numbers the times between changes of a counter, or of its limit, that did not come from requests. No two pools of a
+/// table have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Generation(u64);
 
 /// The last answer of the store.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +74,7 @@ struct Pause {
     room_at: Steady,
 }
 
-/// The most chunks of a bucket. The oldest of more has nearly drained, and is let go.
+/// The most chunks. The two oldest of more become one.
 const MAX_CHUNKS: usize = 4;
 
 /// How a pool answers a charge.
@@ -79,9 +92,17 @@ pub(super) enum PoolAnswer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reserved(SmallVec<[Chunk; 1]>);
 
+impl Generation {
+    /// The next one.
+    pub(super) fn next(&mut self) -> Generation {
+        self.0 += 1;
+        *self
+    }
+}
+
 impl Pool {
     /// A pool for a key that had `requests` in the last `time`.
-    pub(super) fn new(charge: &Charge<'_>, now: Steady, requests: u32, time: Span) -> Pool {
+    pub(super) fn new(charge: &Charge<'_>, now: Steady, requests: u32, time: Span, generation: Generation) -> Pool {
         Pool {
             key: OwnedKey::from(&charge.key),
             limit: charge.limit.clone(),
@@ -98,7 +119,14 @@ impl Pool {
             refill_from: Steady::default(),
             requests: u64::from(requests),
             decided: 0,
+            generation,
+            void_before: generation,
         }
+    }
+
+    /// That of calls that begin now.
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
     }
 
     pub(super) fn key(&self) -> &OwnedKey {
@@ -111,8 +139,8 @@ impl Pool {
     }
 
     /// Continues with another limit. Returns what is to be given back under the old one.
-    pub(super) fn change_limit(&mut self, limit: &Limit, now: Steady) -> Vec<OwnedCharge> {
-        let returns = self.purge(now).0;
+    pub(super) fn change_limit(&mut self, limit: &Limit, now: Steady, generation: Generation) -> Vec<OwnedCharge> {
+        let returns = self.purge(now, generation).0;
         self.limit = limit.clone();
         returns
     }
@@ -139,7 +167,9 @@ impl Pool {
             return PoolAnswer::Spent;
         }
         let is_paused = self.pause.is_some_and(|pause| now < pause.until && charge.units >= pause.units);
-        if is_paused && charge.mode != Mode::Soft {
+        // Whether more units than the limit has ever fit is for the store to say.
+        let may_fit = charge.units <= self.limit.quota();
+        if is_paused && may_fit && charge.mode != Mode::Soft {
             self.decided += 1;
             self.refused += (1.0 - self.refused) * policy.refused_weight;
             return PoolAnswer::Refused;
@@ -188,14 +218,18 @@ impl Pool {
         std::mem::take(&mut self.drained)
     }
 
-    /// Puts back units of a claim that did not pass.
-    pub(super) fn put_back(&mut self, reserved: &Reserved) {
+    /// Puts back units of a claim that did not pass. Returns whether they are still counted.
+    pub(super) fn put_back(&mut self, reserved: &Reserved, generation: Generation) -> bool {
+        if generation < self.void_before {
+            return false;
+        }
         for part in &reserved.0 {
             match self.chunks.iter_mut().find(|chunk| chunk.ends_with(part)) {
                 Some(chunk) => chunk.add(part),
                 None => self.chunks.insert(0, *part),
             }
         }
+        true
     }
 
     /// How many units to take ahead of demand now. Zero if none.
@@ -232,7 +266,7 @@ impl Pool {
         let chunk = self.next_chunk(now, policy);
         (chunk > 0).then(|| {
             self.begin_call(chunk);
-            self.charge(Ask::UpTo, chunk)
+            self.charge(&self.limit, Ask::UpTo, chunk)
         })
     }
 
@@ -251,85 +285,30 @@ impl Pool {
         self.is_refilling = false;
     }
 
-    /// Adds units that the store gave. Returns those that are dropped for it.
-    fn add(&mut self, new: Chunk) -> u64 {
-        let is_window = !matches!(self.limit.algorithm(), Algorithm::Bucket { .. });
-        match self.chunks.last_mut() {
-            Some(last) if is_window && last.ends_with(&new) => last.add(&new),
-            _ => self.chunks.push(new),
-        }
-        if self.chunks.len() > MAX_CHUNKS { self.chunks.remove(0).units } else { 0 }
-    }
-
-    /// Receives units and learns from an answer of the store. Returns the units that are dropped.
-    pub(super) fn hear(&mut self, answer: &Answer<'_>, policy: &LeasePolicy, random: f64) -> u64 {
-        let Answer { charge, chunk, at, sent } = *answer;
-        let mut dropped = 0;
-        if let Some((requested, reading)) = chunk {
-            self.is_refilling = false;
-            // An answer that makes no sense gives nothing.
-            if reading.taken > 0 && reading.taken <= requested {
-                let new = Chunk::new(reading.taken, &self.limit, reading, at, sent, policy);
-                dropped = new.map_or(reading.taken, |new| self.add(new));
-            }
-        }
-        let Some(read) = chunk.map(|(_, reading)| reading).or(charge.map(|charge| charge.reading)) else { return 0 };
-        self.heard = Some(Heard { at, sent, remaining: read.remaining, reset_after: read.reset_after });
-        if chunk.is_some_and(|(_, reading)| reading.taken > 0) {
-            self.stretch = policy.stretched(&self.limit, self.stretch, read.reset_after);
-        }
-        if let Some(ChargeAnswer { reading, .. }) = charge {
-            let refused = if reading.admits { 0.0 } else { 1.0 };
-            self.refused += (refused - self.refused) * policy.refused_weight;
-        }
-        let is_short = chunk.is_some_and(|(requested, reading)| reading.taken < requested);
-        match charge.filter(|charge| !charge.reading.admits) {
-            Some(ChargeAnswer { units, reading: Reading { wait: Wait::For(wait), .. } }) => {
-                self.refusals = self.refusals.saturating_add(1);
-                self.pause_calls(units, Some(*wait), sent, policy, random);
-            }
-            // Never admitted: says nothing about the units.
-            Some(_) => {}
-            None if is_short => {
-                // A pause must not reach into the next window, where there is room.
-                let is_fixed = self.limit.algorithm() == Algorithm::FixedWindow;
-                let end = is_fixed.then(|| self.limit.part_end(at).since(at));
-                self.pause_calls(1, end, sent, policy, random);
-            }
-            None => (self.refusals, self.pause) = (0, None),
-        }
-        dropped
-    }
-
-    fn pause_calls(&mut self, units: u64, wait: Option<Span>, sent: Steady, policy: &LeasePolicy, random: f64) {
-        let pace = policy.pace(&self.limit, self.refused, self.refusals, wait, random);
-        let until = sent.after(pace);
-        let room_at = until.max(sent.after(wait.unwrap_or_default()));
-        self.pause = Some(Pause { units, until, room_at });
-    }
-
     /// Takes everything that is held out of the pool: the charges that return it, and the units that are let go.
     pub(super) fn give_back(&mut self, now: Steady) -> (Vec<OwnedCharge>, u64) {
         let chunks = std::mem::take(&mut self.chunks);
-        self.returns(&chunks, now)
+        self.returns(&self.limit, &chunks, now)
     }
 
     /// The same for chunks whose time is over. What is left of a sliding window's part weighs on in the next one.
     pub(super) fn give_back_over(&mut self, now: Steady) -> (Vec<OwnedCharge>, u64) {
-        let (over, valid) = std::mem::take(&mut self.chunks).into_iter().partition(|chunk| chunk.is_over(now));
+        let chunks = std::mem::take(&mut self.chunks);
+        let (over, valid): (SmallVec<[Chunk; 2]>, _) = chunks.into_iter().partition(|chunk| chunk.is_over(now));
         self.chunks = valid;
-        self.returns::<SmallVec<[Chunk; 2]>>(&over, now)
+        self.returns(&self.limit, &over, now)
     }
 
-    fn returns<C: AsRef<[Chunk]>>(&self, chunks: &C, now: Steady) -> (Vec<OwnedCharge>, u64) {
+    /// The charges that return chunks of a limit, and the units that are let go.
+    fn returns(&self, limit: &Limit, chunks: &[Chunk], now: Steady) -> (Vec<OwnedCharge>, u64) {
         let mut let_go = 0;
         let mut returns = Vec::new();
-        let weighs_on = matches!(self.limit.algorithm(), Algorithm::SlidingWindow { .. })
-            && !self.heard.is_some_and(|heard| policy::is_calm(&self.limit, heard.remaining));
-        for chunk in chunks.as_ref().iter().filter(|chunk| chunk.units > 0) {
+        let weighs_on = matches!(limit.algorithm(), Algorithm::SlidingWindow { .. })
+            && !self.heard.is_some_and(|heard| policy::is_calm(limit, heard.remaining));
+        for chunk in chunks.iter().filter(|chunk| chunk.units > 0) {
             let is_gone = chunk.is_over(now) && !weighs_on;
-            match chunk.return_date(&self.limit, now).filter(|_| !is_gone) {
-                Some(taken_at) => returns.push(self.charge(Ask::Return { taken_at }, chunk.units)),
+            match chunk.return_date(limit, now).filter(|_| !is_gone) {
+                Some(taken_at) => returns.push(self.charge(limit, Ask::Return { taken_at }, chunk.units)),
                 None => let_go += chunk.units,
             }
         }
@@ -337,13 +316,15 @@ impl Pool {
     }
 
     /// As [`give_back`](Self::give_back), and forgets what the store said: it is called for the next request.
-    pub(super) fn purge(&mut self, now: Steady) -> (Vec<OwnedCharge>, u64) {
+    pub(super) fn purge(&mut self, now: Steady, generation: Generation) -> (Vec<OwnedCharge>, u64) {
+        self.generation = generation;
         (self.heard, self.pause, self.refusals, self.stretch) = (None, None, 0, 1.0);
         self.give_back(now)
     }
 
     /// Drops everything that is known and held, because the counter was reset. Returns the dropped units.
-    pub(super) fn reset(&mut self) -> u64 {
+    pub(super) fn reset(&mut self, generation: Generation) -> u64 {
+        (self.generation, self.void_before) = (generation, generation);
         let units = self.unspent();
         self.chunks.clear();
         (self.heard, self.pause, self.refusals) = (None, None, 0);
@@ -413,10 +394,10 @@ impl Pool {
         (self.demand.rate(now), self.chunk, self.decided as f64 / self.requests.max(1) as f64)
     }
 
-    fn charge(&self, ask: Ask, units: u64) -> OwnedCharge {
+    fn charge(&self, limit: &Limit, ask: Ask, units: u64) -> OwnedCharge {
         OwnedCharge {
             key: self.key.clone(),
-            limit: self.limit.clone(),
+            limit: limit.clone(),
             ask,
             units,
             mode: Mode::Enforce,
@@ -425,24 +406,4 @@ impl Pool {
             shortcuts: Shortcuts::Refusals,
         }
     }
-}
-
-/// An answer of the store to a pool.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answer<'a> {
-    /// The answer to the request itself. `None` for a call ahead of demand.
-    pub(super) charge: Option<ChargeAnswer<'a>>,
-    /// The units that were to be taken ahead of demand, and the reading.
-    pub(super) chunk: Option<(u64, &'a Reading)>,
-    /// By the store's clock.
-    pub(super) at: Timestamp,
-    /// When the call was sent.
-    pub(super) sent: Steady,
-}
-
-/// The answer to a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ChargeAnswer<'a> {
-    pub(super) units: u64,
-    pub(super) reading: &'a Reading,
 }

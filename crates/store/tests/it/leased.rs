@@ -406,10 +406,78 @@ fn what_is_in_progress_when_leases_are_switched_off_is_given_back() {
     world.shared.is_late.store(false, Ordering::Relaxed);
     let answers = calls.map(|call| block_on(call).readings[0].taken);
     assert_eq!(answers, [0, held]);
-    assert!(server.status(1).held > 1, "what arrived, and what was put back");
+    assert_eq!(server.status(1).held, 1, "what was put back; what arrived is given back at once");
     block_on(server.maintain());
     assert_eq!((rule.left(&world), server.status(1).unspent), (9_950 - held, 0));
     assert_accounted(&world);
+}
+
+/// A call that the store settles now, and answers when it is not late any more.
+fn begin_late<'a>(
+    world: &World,
+    server: &'a Server,
+    claim: &'a Claim<'_>,
+) -> std::pin::Pin<Box<impl Future<Output = Settlement> + 'a>> {
+    world.shared.is_late.store(true, Ordering::Relaxed);
+    let mut call = Box::pin(server.settle(claim));
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    call
+}
+
+/// Units that were taken before a reset, and arrive or are put back after it, are not spent: the store no longer counts them.
+#[test]
+fn a_reset_voids_units_that_are_on_their_way() {
+    let exact = Rule::new("exact", 1, 60, Algorithm::FixedWindow).exact();
+    for remote in [false, true] {
+        let (world, rule) = (World::new(2), minute(Algorithm::FixedWindow));
+        warmed(&world, &rule);
+        let [server, other] = &world.servers[..] else { panic!("two servers") };
+        assert!(passes(server, exact.take(1)));
+        let held = server.status(1).held;
+        let refused = Claim { id: LATE, ..claim([rule.take(1), exact.take(1)]) };
+        let with_chunk = Claim { id: LATE, ..claim([rule.take(held)]) };
+        let calls = [&refused, &with_chunk].map(|claim| begin_late(&world, server, claim));
+        let taken = 10_000 - rule.left(&world);
+        assert!(taken > 50 + 2 * held, "a chunk is on its way");
+        let reset = Charge { shortcuts: Shortcuts::None, ..rule.charge(Ask::Reset, 0) };
+        block_on((if remote { other } else { server }).settle(&claim([reset])));
+        if remote {
+            assert_eq!(server.adjust(|_| Some(KeyAdjustment::Reset)), 1);
+        }
+        world.shared.is_late.store(false, Ordering::Relaxed);
+        for call in calls {
+            block_on(call);
+        }
+        assert_eq!((server.status(1).held, rule.left(&world)), (0, 10_000));
+        let admitted = (0..20_000).filter(|_| passes(server, rule.take(1))).count();
+        assert_eq!(admitted, 10_000, "after a reset as many as a new counter has");
+        assert_accounted(&world);
+    }
+}
+
+/// Units that arrive after a purge or a change of the limit are given back, and what came with them says nothing.
+#[test]
+fn units_that_arrive_after_a_purge_or_a_changed_limit_are_given_back() {
+    for purges in [true, false] {
+        let (world, rule) = (World::new(1), minute(Algorithm::FixedWindow));
+        warmed(&world, &rule);
+        let server = &world.servers[0];
+        let held = server.status(1).held;
+        let with_chunk = Claim { id: LATE, ..claim([rule.take(held + 1)]) };
+        let call = begin_late(&world, server, &with_chunk);
+        let lower = Rule { limit: rule.limit.with_amount(5_000), ..minute(Algorithm::FixedWindow) };
+        match purges {
+            true => drop(server.purge(|_| true)),
+            false => assert!(passes(server, lower.take(1))),
+        }
+        world.shared.is_late.store(false, Ordering::Relaxed);
+        assert!(block_on(call).readings[0].admits);
+        assert_eq!(server.status(1).held, 0);
+        block_on(server.maintain());
+        let spent = 50 + held + 1 + u64::from(!purges);
+        assert_eq!(rule.left(&world), 10_000 - spent, "what was not spent is given back");
+        assert_accounted(&world);
+    }
 }
 
 /// Everything that was taken ahead of demand is somewhere.

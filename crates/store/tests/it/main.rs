@@ -10,5 +10,6 @@ mod differential;
 mod eviction;
 mod guarded;
 mod leased;
+mod leased_conform;
 mod memory;
 mod snapshot;
