@@ -52,6 +52,11 @@ demo: setup ## Start a server with example traffic
 	cargo build --release -p tollgate-server
 	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/run.sh || test $$? = 130
 
+.PHONY: demo-gateway
+demo-gateway: setup ## Start a gateway with an upstream that slows down, and traffic
+	cargo build --release -p tollgate-server
+	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/gateway.sh || test $$? = 130
+
 # Most tests wait for other processes, so more of them run at the same time than there are processors. With eight in each of two
 # streams the machine was so busy that connections timed out. Those that judge how long something takes run alone
 # (crates/testing/src/machine.rs).
@@ -73,8 +78,12 @@ test: setup-tests test-dashboard format ## Run formatting, clippy and all tests
 	$(linting) scripts/test.sh --all-features
 	@$(MAKE) --silent perf
 
+.PHONY: h2spec
+h2spec: ## Build h2spec, which tests the gateway's HTTP/2
+	@$(if $(shell command -v go),$(MAKE) --silent $(h2spec),echo "h2spec could not be built without Go, and is not run")
+
 .PHONY: test-long
-test-long: setup-tests test-dashboard test-dist ## Run all tests with longer random runs, and those of builds without optional features
+test-long: setup-tests test-dashboard test-dist h2spec ## Run all tests with longer random runs, and those of builds without optional features
 	SCRIPT_CLAIMS=120000 cargo test --all-features --no-fail-fast --lib --bins --examples --tests -- \
 		--include-ignored --skip pictures_are_taken
 	cargo test -p tollgate-server -p tollgate-control -p tollgate-telemetry --no-default-features --lib --bins
@@ -117,6 +126,8 @@ bench_built := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 peers := $(CURDIR)/target/peers/bin
 throttlecrab := $(peers)/throttlecrab-server
 ratelimit := $(peers)/ratelimit
+h2spec := $(peers)/h2spec
+h2spec_version := v2.2.1+incompatible
 ratelimit_version := v1.4.1-0.20260122083618-3fb702589d36
 peers_in_go := $(if $(shell command -v go),$(ratelimit))
 run_bench = TOLLGATE=$(bench_built)/dist/tollgate THROTTLECRAB=$(throttlecrab) RATELIMIT=$(ratelimit) \
@@ -135,6 +146,11 @@ bench-server: bench-built $(throttlecrab) ## Benchmark the running server and it
 bench-redis: bench-built $(peers_in_go) ## Benchmark counters in Redis: the store, and servers compared to envoyproxy/ratelimit
 	$(run_bench) redis fleet
 
+.PHONY: bench-gateway
+bench-gateway: bench-built perf-built setup-tests ## Benchmark the gateway, nginx and Envoy, and write the results to docs/benchmarks.md
+	$(run_bench) gateway adaptive | tee $(bench_built)/bench-gateway.log
+	@$(perf_built) report $(bench_built)/bench-gateway.log bench-gateway
+
 .PHONY: bench-built
 bench-built: setup
 	@scripts/setup.sh bench
@@ -149,6 +165,10 @@ $(throttlecrab):
 $(ratelimit):
 	@GOBIN=$(peers) go install github.com/envoyproxy/ratelimit/src/service_cmd@$(ratelimit_version) && \
 		mv $(peers)/service_cmd $@ || echo "envoyproxy/ratelimit could not be built, and is not measured"
+
+# Built once.
+$(h2spec):
+	GOBIN=$(peers) go install github.com/summerwind/h2spec/cmd/h2spec@$(h2spec_version)
 
 # Takes long; `PRESETS="exercise thresholds"` runs some of them.
 PRESETS ?= exercise thresholds hot s1 s2

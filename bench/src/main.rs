@@ -1,11 +1,12 @@
 //! Tollgate next to its peers: contenders take turns in one run, and what counts is the ratio of their medians.
 //!
-//! `tollgate-bench [decide|observe|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet|leases]…`: without a name, all of them. `ROUNDS=n` for more or
+//! `tollgate-bench [decide|observe|rules|memory|replay|tenants|grpc|http|receipts|resp|latency|control|redis|fleet|leases|gateway|adaptive]…`: without a name, all of them. `ROUNDS=n` for more or
 //! fewer rounds than 9 in process and 5 with servers.
 
 mod contenders;
 mod decide;
 mod empty;
+mod gateway;
 mod load;
 mod memory;
 mod observe;
@@ -18,7 +19,7 @@ mod tenants;
 mod workload;
 
 /// The benchmarks that can be run, in the order in which it runs.
-const ALL: [(&str, fn()); 15] = [
+const ALL: [(&str, fn()); 17] = [
     ("decide", decide::run),
     ("observe", observe::run),
     ("rules", rules::run),
@@ -34,6 +35,8 @@ const ALL: [(&str, fn()); 15] = [
     ("redis", store::run),
     ("fleet", server::fleet),
     ("leases", server::leases),
+    ("gateway", gateway::cost),
+    ("adaptive", gateway::adaptive),
 ];
 
 fn main() {

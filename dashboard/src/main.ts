@@ -14,6 +14,7 @@ import { Live } from "./live.ts";
 import { audit } from "./pages/audit.ts";
 import { caller } from "./pages/caller.ts";
 import { controls } from "./pages/controls.ts";
+import { gateway } from "./pages/gateway.ts";
 import { hot } from "./pages/hot.ts";
 import { keys } from "./pages/keys.ts";
 import { login } from "./pages/login.ts";
@@ -28,8 +29,8 @@ import { type PageName, href, parse } from "./pure/route.ts";
 import { themeSwitch } from "./theme.ts";
 import type { Me } from "./types.ts";
 
-const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, rule, hot, tenants, controls, try: tryIt, audit };
-const MENU: [PageName & IconName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["controls", "Controls"], ["try", "Try it"], ["audit", "Audit"]];
+const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, rule, hot, tenants, gateway, controls, try: tryIt, audit };
+const MENU: [PageName & IconName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["gateway", "Gateway"], ["controls", "Controls"], ["try", "Try it"], ["audit", "Audit"]];
 /** The menu item of pages that are not in the menu. */
 const WITHIN: Partial<Record<PageName, PageName>> = { caller: "keys", hot: "keys", rule: "rules" };
 

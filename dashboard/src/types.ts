@@ -10,6 +10,8 @@ export interface Me {
   scopes: Scope[];
   /** No authentication is configured: every user of that machine is accepted. */
   open: boolean;
+  /** Whether the server has a gateway. */
+  gateway: boolean;
 }
 
 export type ByOutcome = Record<Outcome, number>;
@@ -400,3 +402,97 @@ export interface AuditEntry {
   after: unknown;
   reason: string;
 }
+
+/** The gateway of a server: totals are since its start. */
+export interface GatewayStatus {
+  server: string;
+  routes: GatewayRoute[];
+  upstreams: GatewayUpstream[];
+  worker: GatewayWorker;
+  shed: { by: "adaptive" | "fairness" | "worker" | "fleet"; refused: RefusedByClass }[];
+}
+
+export interface RefusedByClass {
+  test: number;
+  get: number;
+  post: number;
+  critical: number;
+}
+
+/** The shedder of the server itself. */
+export interface GatewayWorker {
+  mode: SheddingMode;
+  /** Of the processors, from 0 to 1. */
+  utilisation: number;
+  /** The share of the requests that is shed, from 0 to 1. */
+  amount: number;
+  refused: RefusedByClass;
+}
+
+export interface GatewayRoute {
+  name: string;
+  matches: string;
+  upstream: string;
+  informational: number;
+  successful: number;
+  redirected: number;
+  client_errors: number;
+  server_errors: number;
+  limited: number;
+  shed: number;
+}
+
+export interface GatewayUpstream {
+  name: string;
+  requests: number;
+  retries: number;
+  failures: number;
+  timeouts: number;
+  servers: GatewayServer[];
+  cap: GatewayCap;
+  fairness: GatewayFairness | null;
+}
+
+export interface GatewayServer {
+  address: string;
+  healthy: boolean;
+  ejected: boolean;
+  in_flight: number;
+  connections: number;
+}
+
+export type SheddingMode = "enforce" | "shadow" | "off";
+
+export interface GatewayCap {
+  mode: SheddingMode;
+  limit: number;
+  in_flight: number;
+  gradient: number;
+  burst_queue_size: number;
+  min_rtt_ms: number | null;
+  sample_rtt_ms: number | null;
+  probing: boolean;
+  refused: RefusedByClass;
+  reserves: GatewayReserve[];
+}
+
+/** The reserve of a tier, or with `tier` null all callers without one. */
+export interface GatewayReserve {
+  tier: string | null;
+  share: number | null;
+  reserved: number;
+  in_flight: number;
+  refused: number;
+}
+
+export interface GatewayFairness {
+  mode: SheddingMode;
+  pressure: number;
+  lowered: number;
+  fair_rate: number | null;
+  callers: number;
+  tiers: { tier: string; lowered: number; ceiling: number | null; refused: number }[];
+}
+
+/** A shedder of an upstream that can be switched. */
+export type UpstreamShedder = "adaptive" | "fairness";

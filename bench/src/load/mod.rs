@@ -7,6 +7,7 @@ mod calls;
 mod frame;
 mod h2;
 mod http;
+pub mod proxied;
 mod stock;
 mod window;
 
@@ -35,6 +36,16 @@ pub fn run(arguments: &[String]) {
             calls::flood(address, Asking::named(asking), &numbers(servers), number(seconds));
         }
         ["pace", address, rate, seconds] => calls::pace(address, number(rate), number(seconds)),
+        ["proxied", protocol, status, bytes, address, servers, seconds] => {
+            proxied::flood(protocol, number(status), number(bytes), address, &numbers(servers), number(seconds));
+        }
+        ["idle", count, bytes, address, servers, seconds] => {
+            proxied::flood_with_idle(number(count), number(bytes), address, &numbers(servers), number(seconds));
+        }
+        ["open-loop", load, kinds, seed, seconds, addresses] => {
+            let addresses: Vec<&str> = addresses.split(',').collect();
+            proxied::open_loop(number(load), kinds, number(seed), number(seconds), &addresses);
+        }
         ["http", api, address, servers, seconds] => http::flood(api, address, &numbers(servers), number(seconds)),
         _ => panic!("there is no load {arguments:?}"),
     }

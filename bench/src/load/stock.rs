@@ -16,6 +16,17 @@ pub struct Stock {
     random: Random,
 }
 
+/// What is requested through a proxy, with which headers besides the host and the caller's key.
+pub const GET_PATH: &str = "/v1/orders/42?expand=items";
+pub const GET_HEADERS: [(&str, &str); 5] = [
+    ("user-agent", "orders-client/1.4.2 (linux; x86_64)"),
+    ("accept", "application/json"),
+    ("accept-encoding", "gzip, br"),
+    ("accept-language", "en-GB,en;q=0.8"),
+    ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+];
+pub const KEY_HEADER: &str = "x-api-key";
+
 /// What a call of gRPC asks.
 #[derive(Clone, Copy)]
 pub enum Asking {
@@ -103,6 +114,19 @@ impl Stock {
             );
             (head + &body).into_bytes()
         })
+    }
+
+    /// Requests without a body, as a browser or an SDK sends them.
+    pub fn gets(address: &str) -> Stock {
+        Stock::new(KEYS, |user| {
+            let headers: String = GET_HEADERS.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            format!("GET {GET_PATH} HTTP/1.1\r\nhost: {address}\r\n{headers}{KEY_HEADER}: {user}\r\n\r\n").into_bytes()
+        })
+    }
+
+    /// The callers alone.
+    pub fn callers() -> Stock {
+        Stock::new(KEYS, |user| user.as_bytes().to_vec())
     }
 
     /// The request of a caller drawn by lot.

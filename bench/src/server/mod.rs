@@ -6,11 +6,11 @@ mod grpc;
 mod http;
 mod latency;
 mod leases;
-mod peers;
+pub mod peers;
 pub mod process;
 mod receipts;
 mod resp;
-mod tollgate;
+pub mod tollgate;
 pub mod turns;
 
 pub use control::run as control;
@@ -24,6 +24,6 @@ pub use resp::run as resp;
 
 /// The core of the server, and that of the load.
 pub const SERVER_CORE: &str = "0";
-const LOAD_CORE: &str = "1";
+pub const LOAD_CORE: &str = "1";
 /// Both, for servers that share them with the load.
 const BOTH_CORES: &str = "0,1";

@@ -60,10 +60,10 @@ pub fn ratelimit(rules: &str, redis: &Server) -> Option<(Server, Folder)> {
 }
 
 /// A folder that ends with this.
-pub struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    pub fn new() -> Folder {
         Folder(std::env::temp_dir().join(format!("tollgate-bench-{}-{}", std::process::id(), free_address())))
     }
 }

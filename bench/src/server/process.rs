@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ use crate::{empty, load};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What the kernel counts a process's time in (`USER_HZ`), the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
+
+/// How many files a process with many connections may have open.
+const MANY_FILES: usize = 16_384;
 
 /// A server that runs, and ends with this.
 pub struct Server {
@@ -103,6 +107,22 @@ pub fn load(cores: &str, arguments: &[&str]) -> Vec<f64> {
     output.split_whitespace().map(|number| number.parse().expect("numbers from the load")).collect()
 }
 
+/// Runs one of the loads of proxies, whose upstream listens on this socket: the lines that it prints.
+pub fn load_proxy(upstream: &TcpListener, arguments: &[&str]) -> Vec<Vec<f64>> {
+    let socket = upstream.try_clone().expect("a socket once more");
+    let mut command = with_many_files(LOAD_CORE, this_program());
+    let (output, _) = output(command.arg(load::CHILD).args(arguments).stdin(OwnedFd::from(socket)));
+    let numbers = |line: &str| line.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    output.lines().map(numbers).collect()
+}
+
+/// A program on these cores that may have many connections.
+pub fn with_many_files(cores: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = on_cores(cores, "prlimit");
+    command.arg(format!("--nofile={MANY_FILES}:")).arg(program);
+    command
+}
+
 /// Runs a program to its end: what it printed, and the time that it had of its core.
 pub fn output(command: &mut Command) -> (String, Duration) {
     let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -138,4 +158,12 @@ pub fn cpu_time(process: u32) -> Duration {
     let (_, words) = text.rsplit_once(')').expect("a name in parentheses");
     let ticks: u32 = words.split_whitespace().skip(11).take(2).map(|word| word.parse::<u32>().expect("ticks")).sum();
     TICK * ticks
+}
+
+/// The resident memory of a process, in bytes.
+pub fn resident_memory(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process that runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its resident memory");
+    let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kilobytes");
+    kilobytes * 1024
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -61,11 +61,15 @@ pub fn passed_uncounted(server: &Server) -> f64 {
     counts.iter().sum()
 }
 
-/// The file of rules, there as long as the server is.
+/// A file of rules or settings, there as long as the server is.
 pub struct Rules(PathBuf);
 
 impl Rules {
-    fn write(rules: &str) -> Rules {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn write(rules: &str) -> Rules {
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("tollgate-bench-{}-{number}.yaml", std::process::id()));

@@ -36,7 +36,12 @@ impl Turn {
     pub fn on(cores: &str, load: &[&str], address: &str, servers: &[&Server], seconds: f64) -> Turn {
         let servers: Vec<String> = servers.iter().map(|server| server.id().to_string()).collect();
         let figures = process::load(cores, &[load, &[address, &servers.join(","), &seconds.to_string()]].concat());
-        let [rate, server, backends, load] = figures[..] else { panic!("four numbers from the load, not {figures:?}") };
+        Turn::read(&figures)
+    }
+
+    /// From the figures of a load's window.
+    pub fn read(figures: &[f64]) -> Turn {
+        let [rate, server, backends, load] = *figures else { panic!("four numbers from the load, not {figures:?}") };
         Turn { rate, server, backends, load }
     }
 
@@ -45,14 +50,23 @@ impl Turn {
         if self.backends > 0.0 { (self.server + self.backends + self.load) / 2.0 } else { self.server.max(self.load) }
     }
 
-    fn cost(&self) -> f64 {
+    pub fn cost(&self) -> f64 {
         1e6 * self.server / self.rate
+    }
+
+    fn whole_cost(&self) -> f64 {
+        1e6 * (self.server + self.backends) / self.rate
     }
 }
 
 impl Turns {
     fn median_of(&self, figure: impl Fn(&Turn) -> f64) -> f64 {
         middle(self.0.iter().map(figure).collect()).0
+    }
+
+    /// Whether a core was used where it was used most.
+    pub fn is_busy(&self) -> bool {
+        self.median_of(Turn::busiest) >= BUSY
     }
 
     /// Answers a second: median, least, most.
@@ -80,6 +94,16 @@ impl Turns {
         self.compared(other, Turn::cost)
     }
 
+    /// Microseconds of a core that the server and its backends used for an answer.
+    pub fn whole_cost(&self) -> (f64, f64, f64) {
+        middle(self.0.iter().map(Turn::whole_cost).collect())
+    }
+
+    /// The same, compared with that of another in the same round.
+    pub fn whole_cost_to(&self, other: &Turns) -> (f64, f64, f64) {
+        self.compared(other, Turn::whole_cost)
+    }
+
     fn compared(&self, other: &Turns, figure: impl Fn(&Turn) -> f64) -> (f64, f64, f64) {
         middle(self.0.iter().zip(&other.0).map(|(ours, theirs)| figure(ours) / figure(theirs)).collect())
     }
@@ -105,8 +129,8 @@ fn set(name: &str) -> Option<f64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Lets each work once in every round, in turn first and last, after a turn that does not count; and prints what they did.
-pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
+/// Lets each work once in every round, in turn first and last, after a turn that does not count.
+pub fn gather(contenders: &[Contender<'_>]) -> Vec<Turns> {
     let mut turns: Vec<Turns> = contenders.iter().map(|_| Turns(Vec::new())).collect();
     for (_, work) in contenders {
         work(seconds().min(WARM_UP));
@@ -121,6 +145,12 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
             turns[number].0.push(turn);
         }
     }
+    turns
+}
+
+/// The same, and prints what they did.
+pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
+    let turns = gather(contenders);
     for ((name, _), turns) in contenders.iter().zip(&turns) {
         let (median, least, most) = turns.rate();
         let percent = |figure: fn(&Turn) -> f64| format!("{:.0} %", 100.0 * turns.median_of(figure));
@@ -132,9 +162,7 @@ pub fn take_turns(contenders: &[Contender<'_>]) -> Vec<Turns> {
         );
     }
     // The first is ours, and never waits of its own accord.
-    if let Some(ours) = turns.first()
-        && ours.median_of(|turn| turn.busiest()) < BUSY
-    {
+    if turns.first().is_some_and(|ours| !ours.is_busy()) {
         println!(
             "  ! neither server nor load filled its core: other programs had a part of it, and the figures are noise"
         );

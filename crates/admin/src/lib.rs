@@ -12,6 +12,7 @@ pub mod auth;
 mod dashboard;
 pub mod data_dir;
 pub mod decisions;
+pub mod gateway;
 pub mod metrics;
 pub mod observe;
 mod problem;
@@ -41,6 +42,7 @@ use crate::observe::Observability;
 use crate::store_of_record::ControlPlane;
 use api::observability::AdminState;
 use auth::{Auth, ClientPeer};
+use tollgate_gateway::Gateway;
 use tollgate_net::http1::{Http1Settings, serve_http1};
 use tollgate_net::{Closing, Slot, Stream};
 use tollgate_telemetry::Health;
@@ -91,9 +93,11 @@ impl Admin {
         control: Arc<ControlPlane>,
         auth: Arc<Auth>,
         observability: Arc<Observability>,
+        gateway: Option<Arc<Gateway>>,
     ) -> Arc<Admin> {
         let limiter = control.limiter().clone();
         let state = AdminState::new(observability, metrics.clone(), health.clone(), control.clone(), auth.clone());
+        let state = state.with_gateway(gateway);
         let guarded = rules::routes(limiter)
             .layer(from_fn(auth::require_read))
             .merge(api::tokens::routes(control.clone(), auth.clone()))

@@ -163,13 +163,16 @@ impl DomainItem<'_> {
 
 impl<'r> RuleItem<'r> {
     fn new(domain: &'r Domain, rule: &'r Rule) -> RuleItem<'r> {
-        let limits = domain.tiers().iter().zip(0..).filter_map(|(tier, number)| {
-            let limit = match rule.limit(number) {
+        // A rule without tiers lists the same limit for each of them.
+        let tiers = domain.tiers().iter().map(|tier| tier.name.as_str()).zip(0..);
+        let rows: Vec<_> = if rule.limit_by().is_some() { rule.rows(domain).collect() } else { tiers.collect() };
+        let limits = rows.into_iter().filter_map(|(tier, row)| {
+            let limit = match rule.limit(row) {
                 Some(limit) => display::limit(limit),
-                None if rule.is_unlimited(number) => "unlimited".to_owned(),
+                None if rule.is_unlimited(row) => "unlimited".to_owned(),
                 None => return None,
             };
-            Some(TierItem { tier: &tier.name, limit })
+            Some(TierItem { tier, limit })
         });
         let place = rule.location();
         RuleItem {

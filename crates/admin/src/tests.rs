@@ -46,7 +46,7 @@ fn served(files: &[&str]) -> Served {
     let control = ControlPlane::off(limiter, &metrics, &health);
     let auth = Auth::local(&control, &metrics);
     Served {
-        admin: Admin::new(metrics.clone(), health.clone(), control, auth, Observability::for_tests()),
+        admin: Admin::new(metrics.clone(), health.clone(), control, auth, Observability::for_tests(), None),
         health,
         metrics,
     }

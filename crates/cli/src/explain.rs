@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use tollgate::{CounterStatus, Decision, Descriptor, Explanation, Limiter, MemoryConfig, Request, RuleMatch};
+use tollgate::{CounterStatus, Decision, Descriptor, Explanation, Limiter, MemoryConfig, Request, RuleMatch, Ruleset};
 
 use super::rules_args::RulesArgs;
 use super::spelling_args::{SpellingArgs, normalized};
@@ -37,6 +37,15 @@ pub(super) struct Explain {
     /// Attributes of the request, in their order; a `+` begins another descriptor. Without --rules, rule files come first
     #[arg(value_name = "PATH|KEY=VALUE")]
     arguments: Vec<String>,
+}
+
+/// The effect of rules on a request, on fresh counters.
+pub(super) struct ExplainedRules {
+    pub(super) explanation: Explanation,
+    decision: Decision,
+    /// Attributes that no rule uses.
+    pub(super) unknown: Vec<String>,
+    cost: u64,
 }
 
 const NO_RULES: &str =
@@ -106,31 +115,20 @@ impl Explain {
             .iter()
             .map(|list| list.iter().map(|pair| rewritten.get(pair).map_or(*pair, |value| (pair.0, &**value))).collect())
             .collect();
-        let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
-        let domain = self.domain.as_deref();
-        let request = Request { domain, descriptors: &descriptors, cost: self.cost, ..Request::default() };
-        let limiter = Limiter::new(rules, MemoryConfig::default().build());
-        // The counters are temporary, so the check may consume units.
-        let results = async { Ok((limiter.explain(&request).await?, limiter.check_request(&request).await?)) };
-        let (explanation, decision) = match tollgate::poll_once(results) {
-            Some(Ok(both)) => both,
-            Some(Err(error)) => {
-                print_error(format_args!("error: {}", request_error(&error, domain, &limiter.rules())));
-                return ExitCode::from(EXIT_FAILURE);
-            }
-            None => {
-                print_error("error: the store did not answer");
+        let explained = match ExplainedRules::new(rules, self.domain.as_deref(), &lists, self.cost) {
+            Ok(explained) => explained,
+            Err(message) => {
+                print_error(format_args!("error: {message}"));
                 return ExitCode::from(EXIT_FAILURE);
             }
         };
-        let unknown = unknown_attributes(&lists, decision.domain());
         let text = match self.json {
-            true => self.to_json(&explanation, &decision, unknown),
+            true => explained.to_json(),
             false => {
                 let notes = rewritten.iter().map(|((name, _), value)| {
                     format!("{name} is read as {}, as over HTTP (--http-normalize).\n", tollgate_rules::quoted(value))
                 });
-                notes.collect::<String>() + &self.to_text(&explanation, &decision, &unknown)
+                notes.collect::<String>() + &explained.to_text()
             }
         };
         write_output(&text, 0)
@@ -153,8 +151,33 @@ impl Explain {
         let pairs = lists.iter().flatten();
         pairs.filter_map(|(name, value)| Some(((*name, *value), normalized(normalization, name, value)?))).collect()
     }
+}
 
-    fn to_json(&self, explanation: &Explanation, decision: &Decision, unknown: Vec<&str>) -> String {
+impl ExplainedRules {
+    /// Explains a request with these attributes in each descriptor.
+    pub(super) fn new(
+        rules: Ruleset,
+        domain: Option<&str>,
+        lists: &[Vec<(&str, &str)>],
+        cost: u64,
+    ) -> Result<ExplainedRules, String> {
+        let descriptors: Vec<_> = lists.iter().map(|entries| Descriptor::new(entries)).collect();
+        let request = Request { domain, descriptors: &descriptors, cost, ..Request::default() };
+        let limiter = Limiter::new(rules, MemoryConfig::default().build());
+        // The counters are temporary, so the check may consume units.
+        let results = async { Ok((limiter.explain(&request).await?, limiter.check_request(&request).await?)) };
+        let (explanation, decision) = match tollgate::poll_once(results) {
+            Some(Ok(both)) => both,
+            Some(Err(error)) => return Err(request_error(&error, domain, &limiter.rules())),
+            None => return Err("the store did not answer".to_owned()),
+        };
+        let unknown = unknown_attributes(lists, decision.domain()).into_iter().map(str::to_owned).collect();
+        Ok(ExplainedRules { explanation, decision, unknown, cost })
+    }
+
+    /// The JSON document.
+    pub(super) fn to_json(&self) -> String {
+        let ExplainedRules { explanation, decision, unknown, .. } = self;
         let rules = explanation.rules.iter().zip(decision.domain().rules());
         let report = ExplainReport {
             domain: &explanation.domain,
@@ -162,7 +185,7 @@ impl Explain {
             counters: "fresh",
             allowed: decision.allowed(),
             denied_by: decision.denied_by().map(|outcome| outcome.rule.name()),
-            unknown,
+            unknown: unknown.iter().map(String::as_str).collect(),
             rules: rules
                 .map(|(explained, rule)| RuleReport {
                     name: &explained.name,
@@ -183,7 +206,8 @@ impl Explain {
         text
     }
 
-    fn to_text(&self, explanation: &Explanation, decision: &Decision, unknown: &[&str]) -> String {
+    pub(super) fn to_text(&self) -> String {
+        let ExplainedRules { explanation, decision, unknown, .. } = self;
         let palette = Palette::of_stdout();
         let width = explanation.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
         let mut text = format!(
@@ -192,7 +216,7 @@ impl Explain {
             self.cost
         );
         // Writing to a String can't fail.
-        for rule in &explanation.rules {
+        for (rule, in_force) in explanation.rules.iter().zip(decision.domain().rules()) {
             let fate = palette.paint(tone(&rule.fate), &format!("{:<9}", fate(&rule.fate)));
             let prefix = format!("{fate}  {:width$}  ", rule.name);
             match &rule.fate {
@@ -204,7 +228,7 @@ impl Explain {
                 }
                 RuleMatch::Applies => {
                     for counter in &rule.counters {
-                        let _ = writeln!(text, "{prefix}{}", counter_text(counter));
+                        let _ = writeln!(text, "{prefix}{}{}", counter_text(counter), notes(in_force));
                     }
                 }
             }
@@ -300,6 +324,12 @@ fn fate(fate: &RuleMatch) -> &'static str {
 }
 
 /// `100/minute, sliding window; key [k1]; enforce; takes 1 of 100 left`.
+/// What is special about a rule.
+fn notes(rule: &Rule) -> String {
+    let by = rule.limit_by().map(|attribute| format!("; limited by {attribute}")).unwrap_or_default();
+    by + if rule.sheds() { "; refusals are 503" } else { "" }
+}
+
 fn counter_text(counter: &CounterStatus) -> String {
     let room = if counter.has_room() { "" } else { ": no room" };
     format!(

@@ -1,12 +1,13 @@
 //! The command line of `tollgate`. Each command has a module with its arguments.
 //!
-//! `lint`, `explain` and `replay` work on rule files, `simulate` and `size` on their own. The others call the admin API of a
+//! `lint`, `explain` and `replay` work on rule files, `gateway` on the file of a gateway, `simulate` and `size` on their own. The others call the admin API of a
 //! running server. The server crate passes `serve` to [`run`].
 
 mod convert;
 mod demo;
 mod documents;
 mod explain;
+mod gateway;
 mod init;
 mod invocation;
 mod lint;
@@ -73,6 +74,8 @@ enum Command {
     Lint(lint::Lint),
     /// Show which rules apply to a request, and why the others do not
     Explain(explain::Explain),
+    /// Check the file of a gateway, and show what it does with a request
+    Gateway(gateway::GatewayCommand),
     /// Replay recorded requests or an access log on standard input, at their own times
     Replay(replay::Replay),
     /// Simulate a fleet that shares limits: what it admits, how often it calls the store, what faults change
@@ -119,6 +122,9 @@ enum Command {
     /// Generate traffic for the demo: many callers, a noisy one, and a bad deploy
     #[command(hide = true)]
     DemoLoad(demo::DemoLoad),
+    /// Serve requests for the demo of the gateway, slower from time to time
+    #[command(hide = true)]
+    DemoUpstream(demo::DemoUpstream),
 }
 
 const EXAMPLES: &str = "\
@@ -127,6 +133,7 @@ Examples:
   tollgate rules.yaml
   tollgate lint rules.yaml
   tollgate explain rules.yaml api_key=ada endpoint='POST /orders'
+  tollgate gateway check gateway.yaml
   tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
   tollgate simulate exercise
   tollgate size --rps 1M --keys 5M --servers 500
@@ -167,6 +174,7 @@ impl Command {
             Command::Version => write_output(&format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")), 0),
             Command::Lint(lint) => lint.run(),
             Command::Explain(explain) => explain.run(),
+            Command::Gateway(gateway) => gateway.run(),
             Command::Replay(replay) => replay.run(),
             Command::Simulate(simulate) => simulate.run(),
             Command::Size(size) => size.run(),
@@ -187,6 +195,7 @@ impl Command {
             #[cfg(feature = "top")]
             Command::Top(top) => top.run(),
             Command::DemoLoad(load) => load.run(),
+            Command::DemoUpstream(upstream) => upstream.run(),
         }
     }
 }

@@ -7,10 +7,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use smallvec::SmallVec;
 
+/// The names of headers, and where in the buffer their values are.
+type Fields = SmallVec<[(&'static HeaderName, Range<usize>); 12]>;
+
 /// A response in progress: header values first, then the body.
 pub(crate) struct ResponseWriter {
     buffer: Vec<u8>,
-    fields: SmallVec<[(&'static HeaderName, Range<usize>); 12]>,
+    fields: Fields,
 }
 
 /// A complete response that is not bound to a representation yet.
@@ -19,7 +22,7 @@ pub struct WrittenResponse {
     status: StatusCode,
     content_type: Option<&'static HeaderValue>,
     /// The values are printable ASCII: this crate writes them.
-    fields: SmallVec<[(&'static HeaderName, Range<usize>); 12]>,
+    fields: Fields,
     /// The values of the fields, then the body.
     buffer: Vec<u8>,
     body: usize,
@@ -114,6 +117,11 @@ impl WrittenResponse {
         out.extend_from_slice(&self.buffer[self.body..]);
     }
 
+    /// Adds its headers, without those of the body, to the response of another.
+    pub fn add_headers(self, headers: &mut HeaderMap) {
+        add(self.fields, &Bytes::from(self.buffer), headers);
+    }
+
     /// The response for a server or a framework.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let WrittenResponse { status, content_type, fields, buffer, body } = self;
@@ -122,15 +130,21 @@ impl WrittenResponse {
         if let Some(content_type) = content_type {
             headers.insert(header::CONTENT_TYPE, content_type.clone());
         }
-        for (name, range) in fields {
-            if let Ok(value) = HeaderValue::from_maybe_shared(whole.slice(range)) {
-                headers.insert(name, value);
-            }
-        }
+        add(fields, &whole, &mut headers);
         let mut response = Response::new(Full::new(whole.slice(body..)));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
+    }
+}
+
+/// Adds fields whose values are in this buffer. A field of the same name is replaced.
+fn add(fields: Fields, buffer: &Bytes, headers: &mut HeaderMap) {
+    headers.reserve(fields.len());
+    for (name, range) in fields {
+        if let Ok(value) = HeaderValue::from_maybe_shared(buffer.slice(range)) {
+            headers.insert(name, value);
+        }
     }
 }
 

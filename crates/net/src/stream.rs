@@ -10,13 +10,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use crate::recorded::Recorded;
+
 /// An accepted connection.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    TlsTcp(Box<TlsStream<TcpStream>>),
-    TlsUnix(Box<TlsStream<UnixStream>>),
+    TlsTcp(Box<TlsStream<Recorded<TcpStream>>>),
+    TlsUnix(Box<TlsStream<Recorded<UnixStream>>>),
 }
 
 impl Stream {
@@ -33,7 +35,7 @@ impl Stream {
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Stream::Tcp(stream) => Some(stream),
-            Stream::TlsTcp(stream) => Some(stream.get_ref().0),
+            Stream::TlsTcp(stream) => Some(stream.get_ref().0.get_ref()),
             Stream::Unix(_) | Stream::TlsUnix(_) => None,
         }
     }
@@ -50,6 +52,15 @@ impl Stream {
             Stream::TlsUnix(stream) => stream.get_ref().1.peer_certificates(),
         };
         chain.and_then(<[_]>::first)
+    }
+
+    /// What the handshake shows of the client's program: its JA4 fingerprint.
+    pub fn tls_fingerprint(&self) -> Option<&str> {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => None,
+            Stream::TlsTcp(stream) => stream.get_ref().0.fingerprint(),
+            Stream::TlsUnix(stream) => stream.get_ref().0.fingerprint(),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
+use super::recorded::Recorded;
 use super::{Closing, Stream};
 pub use load::TlsError;
 use load::{Digest, FileContents};
@@ -95,8 +96,8 @@ impl Tls {
     /// Performs the handshake on a connection of either kind. A TLS connection is returned unchanged.
     pub async fn secure(&self, stream: Stream) -> io::Result<Stream> {
         Ok(match stream {
-            Stream::Tcp(stream) => Stream::TlsTcp(Box::new(self.accept(stream).await?)),
-            Stream::Unix(stream) => Stream::TlsUnix(Box::new(self.accept(stream).await?)),
+            Stream::Tcp(stream) => Stream::TlsTcp(Box::new(self.accept(Recorded::new(stream)).await?)),
+            Stream::Unix(stream) => Stream::TlsUnix(Box::new(self.accept(Recorded::new(stream)).await?)),
             secure @ (Stream::TlsTcp(_) | Stream::TlsUnix(_)) => secure,
         })
     }

@@ -13,8 +13,9 @@ mod stripe;
 mod tally;
 
 pub use decision_log::{
-    DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES, MAX_LIMITS,
-    MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, truncate,
+    DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, EntryShed, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES,
+    MAX_LIMITS, MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, ShedRequest,
+    truncate,
 };
 pub use heavy_hitters::{
     ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeySearch, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate::{DecisionEvent, KeyPrivacy, Source, Timestamp, Witness};
 
-use crate::decision_log::{DecisionLog, LogConfig};
+use crate::decision_log::{DecisionLog, LogConfig, ShedRequest};
 use crate::heavy_hitters::{HeavyHitters, SustainedKey};
 use crate::latency::LatencyHistogram;
 use crate::outcome::{DecisionOutcome, DecisionResult};
@@ -86,6 +86,11 @@ impl Observer {
         };
         let refused = if self.config.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Deny };
         self.tally.count_throttles((passed, allowed), (refused, denied));
+    }
+
+    /// Logs a request that a shedder refused before its limits were checked.
+    pub fn record_shed(&self, shed: &ShedRequest<'_>) {
+        self.log.record_shed(shed);
     }
 
     /// Keys that became sustained after event number `event`, and the number of the last event.

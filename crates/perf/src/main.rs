@@ -4,7 +4,8 @@
 //! ```text
 //! tollgate-perf            fail if a path needs more than its budget allows
 //! tollgate-perf --update   write the budgets anew
-//! tollgate-perf report LOG write the output of `make bench` to docs/benchmarks.md
+//! tollgate-perf report LOG [TARGET]
+//!                          write the output of `make bench`, or of this target, to docs/benchmarks.md
 //! ```
 //!
 //! Instruction counts do not depend on the load of the machine, so a change that costs 3 % is seen at once. They say
@@ -38,10 +39,11 @@ fn main() -> ExitCode {
     let done = match arguments[..] {
         [] => compare(),
         ["--update"] => update(),
-        ["report", log] => report(Path::new(log)),
+        ["report", log] => report(Path::new(log), "bench"),
+        ["report", log, target] => report(Path::new(log), target),
         [RUN_PATH, name] => paths::run(name),
         [RUN_MEMORY] => memory::run(),
-        _ => Err("usage: tollgate-perf [--update | report LOG]".to_owned()),
+        _ => Err("usage: tollgate-perf [--update | report LOG [TARGET]]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,7 +75,7 @@ fn update() -> Result<(), String> {
 }
 
 /// Writes the output of benchmarks to the page about them.
-fn report(log: &Path) -> Result<(), String> {
+fn report(log: &Path, target: &str) -> Result<(), String> {
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let page = Path::new(BENCHMARKS);
     let run = Run {
@@ -84,7 +86,7 @@ fn report(log: &Path) -> Result<(), String> {
             &["-c", "echo $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"],
         )?,
     };
-    let written = report::replace_results(&read(page)?, &run, &read(log)?)?;
+    let written = report::replace_results(&read(page)?, target, &run, &read(log)?)?;
     std::fs::write(page, written).map_err(|error| format!("{}: {error}", page.display()))
 }
 

@@ -6,7 +6,7 @@ use allocation_counter::measure as allocations;
 
 use crate::RUN_MEMORY;
 use crate::budgets::Figure;
-use crate::paths::{Iteration, decisions, wires};
+use crate::paths::{Iteration, decisions, gateway, wires};
 use crate::server::Server;
 
 const KEYS: usize = 200_000;
@@ -33,12 +33,18 @@ pub(crate) fn run() -> Result<(), String> {
     print("bytes, a key with one limit", KEYS, || (0..KEYS).for_each(|_| check()));
     let (server, callers) = (Server::new(), ["ada".to_owned()]);
     let (grpc, http) = (server.grpc(), server.http());
-    let mut open: Vec<Iteration> = Vec::with_capacity(2 * CONNECTIONS);
+    let mut open: Vec<Iteration> = Vec::with_capacity(3 * CONNECTIONS + 1);
     print("bytes, an idle gRPC connection", CONNECTIONS, || {
         (0..CONNECTIONS).for_each(|_| open.push(used(wires::grpc_on(&server, &grpc, &callers))));
     });
     print("bytes, an idle HTTP connection", CONNECTIONS, || {
         (0..CONNECTIONS).for_each(|_| open.push(used(wires::http_on(&server, &http, &callers))));
+    });
+    let gateway = gateway::with_rates(&server);
+    // The connection to the upstream is made by the first request, and used by all.
+    open.push(used(gateway::gets_on(&server, &gateway, &callers)));
+    print("bytes, an idle connection to the gateway", CONNECTIONS, || {
+        (0..CONNECTIONS).for_each(|_| open.push(used(gateway::gets_on(&server, &gateway, &callers))));
     });
     Ok(())
 }

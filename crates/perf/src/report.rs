@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-/// The lines of the page between which the results are.
-const BEGIN: &str = "<!-- results: written by `make bench` -->";
+/// The lines of the page between which the results are. The first names the target of the Makefile that writes them.
+const BEGIN: &str = "<!-- results: written by `make TARGET` -->";
 const END: &str = "<!-- end of results -->";
 
 /// When and on what the benchmarks ran.
@@ -17,20 +17,21 @@ pub(crate) struct Run {
     pub(crate) processor: String,
 }
 
-/// Replaces the results in the page.
+/// Replaces the results of a target in the page.
 ///
 /// # Errors
 /// If the page has no place for results, or the output has none.
-pub(crate) fn replace_results(page: &str, run: &Run, output: &str) -> Result<String, String> {
-    let missing = || format!("the page has no lines {BEGIN} and {END}");
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
+pub(crate) fn replace_results(page: &str, target: &str, run: &Run, output: &str) -> Result<String, String> {
+    let begin = BEGIN.replace("TARGET", target);
+    let missing = || format!("the page has no lines {begin} and {END}");
+    let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
     let tables = tables(output);
     if tables.is_empty() {
         return Err("the output has no results".to_owned());
     }
     let Run { commit, date, processor } = run;
-    Ok(format!("{before}{BEGIN}\nCommit {commit}, {date}, {processor}.\n{tables}\n{END}{after}"))
+    Ok(format!("{before}{begin}\nCommit {commit}, {date}, {processor}.\n{tables}\n{END}{after}"))
 }
 
 fn tables(output: &str) -> String {
@@ -103,15 +104,18 @@ skipped part
 
     #[test]
     fn results_replace_those_of_an_earlier_run() {
-        let page = format!("# Page\n{BEGIN}\nold\n{END}\nprose\n");
-        let once = replace_results(&page, &run(), OUTPUT).unwrap();
-        assert_eq!(once, format!("# Page\n{BEGIN}\nCommit abc, 2026-01-02, 2 cores.\n\n{TABLE}\n{END}\nprose\n"));
-        assert_eq!(replace_results(&once, &run(), OUTPUT).unwrap(), once);
+        let begin = BEGIN.replace("TARGET", "bench");
+        let other = format!("{}\nof another target\n{END}\n", BEGIN.replace("TARGET", "bench-more"));
+        let page = format!("# Page\n{other}{begin}\nold\n{END}\nprose\n");
+        let once = replace_results(&page, "bench", &run(), OUTPUT).unwrap();
+        let written = format!("{begin}\nCommit abc, 2026-01-02, 2 cores.\n\n{TABLE}\n{END}\n");
+        assert_eq!(once, format!("# Page\n{other}{written}prose\n"));
+        assert_eq!(replace_results(&once, "bench", &run(), OUTPUT).unwrap(), once);
     }
 
     #[test]
     fn nothing_is_written_without_results_or_a_place_for_them() {
-        assert!(replace_results("# Page", &run(), OUTPUT).is_err());
-        assert!(replace_results(&format!("{BEGIN}\n{END}"), &run(), "resp: skipped\n").is_err());
+        assert!(replace_results("# Page", "bench", &run(), OUTPUT).is_err());
+        assert!(replace_results(&format!("{BEGIN}\n{END}"), "TARGET", &run(), "resp: skipped\n").is_err());
     }
 }

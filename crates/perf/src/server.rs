@@ -95,13 +95,17 @@ impl Server {
 }
 
 /// Responses as the binary has them, without randomness.
-fn style() -> ResponseStyle {
+pub(crate) fn style() -> ResponseStyle {
     ResponseStyle { dialects: Dialects::default(), jitter: Jitter::Off, scope_values: ScopeValues::Shortened }
 }
 
 /// A gate as the binary has it: decisions are observed.
 fn gate(wire: &'static str) -> Arc<Gate> {
-    let rules = match tollgate::Ruleset::from_text(RULES, 1) {
+    gate_with(wire, RULES)
+}
+
+pub(crate) fn gate_with(wire: &'static str, rules: &str) -> Arc<Gate> {
+    let rules = match tollgate::Ruleset::from_text(rules, 1) {
         Ok((rules, _)) => rules,
         Err(problems) => unreachable!("the rules are sound: {problems:?}"),
     };

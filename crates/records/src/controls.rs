@@ -102,6 +102,7 @@ impl Controls {
             | RecordKind::Token
             | RecordKind::Counter
             | RecordKind::Lease
+            | RecordKind::Gateway
             | RecordKind::Access
             | RecordKind::Control
             | RecordKind::Unknown => Ok(Effect::Nothing),

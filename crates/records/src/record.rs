@@ -50,6 +50,8 @@ pub enum RecordKind {
     Counter,
     /// The leases of a server. Only the audit log speaks of them. The name is the server's.
     Lease,
+    /// The gateway of a server. Only the audit log speaks of it. The name is the server's.
+    Gateway,
     /// Refused access to the admin API. Only the audit log speaks of it.
     Access,
     /// The store of record itself. Only the audit log speaks of it.
@@ -75,7 +77,7 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 11] = [
+    pub const ALL: [RecordKind; 12] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
@@ -85,6 +87,7 @@ impl RecordKind {
         RecordKind::Token,
         RecordKind::Counter,
         RecordKind::Lease,
+        RecordKind::Gateway,
         RecordKind::Access,
         RecordKind::Control,
     ];
@@ -101,6 +104,7 @@ impl RecordKind {
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
             RecordKind::Lease => "lease",
+            RecordKind::Gateway => "gateway",
             RecordKind::Access => "access",
             RecordKind::Control => "control",
             RecordKind::Unknown => "unknown",
@@ -122,6 +126,7 @@ impl RecordKind {
             | RecordKind::Token
             | RecordKind::Counter
             | RecordKind::Lease
+            | RecordKind::Gateway
             | RecordKind::Access
             | RecordKind::Control
             | RecordKind::Unknown => false,
@@ -133,6 +138,7 @@ impl RecordKind {
         match self {
             RecordKind::Counter
             | RecordKind::Lease
+            | RecordKind::Gateway
             | RecordKind::Access
             | RecordKind::Control
             | RecordKind::Unknown => false,

@@ -56,7 +56,7 @@ pub struct AppliedRule {
 /// The origin of the limit of an applied rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppliedTerms {
-    /// The rule, for this tier.
+    /// The rule, for this tier, or this other row of its terms.
     Tier(u16),
     /// The request: an index in [`MatchedRules::limits`].
     Requested(u16),

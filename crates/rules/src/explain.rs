@@ -93,7 +93,9 @@ impl Rule {
                     None => format!("the request has no `{name}`, and {}", must(test)),
                 }
             }
-            None if self.cap(tier).is_none() => format!("it has no limit for tier {}", domain.tiers[tier].name),
+            None if self.cap(self.row(tier, attributes)).is_none() => {
+                format!("it has no limit for tier {}", domain.tiers[tier].name)
+            }
             None => self.why_no_cost(attributes, domain),
         }
     }

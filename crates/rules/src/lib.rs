@@ -30,11 +30,13 @@ pub mod private;
 pub mod problem;
 mod requested;
 mod resolve;
+mod rows;
 mod rule;
 mod ruleset;
 mod scope;
 mod short_form;
 pub mod tenants;
+mod tiers;
 mod tree;
 pub mod yaml;
 

@@ -47,8 +47,7 @@ pub struct Tier {
     pub name: String,
     /// Whether its callers pay. Policy `cost` denies the others while the store is unavailable.
     pub paid: bool,
-    /// Which callers are served first under overload; a higher number first. Not evaluated yet: it is reserved for
-    /// load shedding by priority.
+    /// Which callers give way last when a gateway lowers their rates under overload: a higher number later.
     pub priority: u32,
 }
 
@@ -138,6 +137,10 @@ pub enum Cost {
 pub struct Terms {
     /// The cap of each tier, in the order of the domain's tiers. `None`: the rule does not apply to that tier.
     pub caps: Vec<Option<Cap>>,
+    /// Other caps for some values of an attribute.
+    pub by_value: Option<CapsByValue>,
+    /// The limit protects the service, not callers from each other: its refusals are 503.
+    pub shed: bool,
     /// The effect if there is no room.
     pub mode: RuleMode,
     /// The answer for each tier while the store is unavailable, in the order of the domain's tiers.
@@ -159,6 +162,15 @@ pub struct Terms {
     pub lease: Lease,
     /// The part of a quota that servers may admit before the store counts it, in basis points.
     pub ahead: Option<u16>,
+}
+
+/// The caps for some values of an attribute. They count on the same counter as the others.
+#[derive(Clone, Debug)]
+pub struct CapsByValue {
+    /// The attribute.
+    pub attribute: String,
+    /// Values and their caps, in the order of the file.
+    pub cases: Vec<(String, Cap)>,
 }
 
 /// Whether servers may take units of a rule's counters ahead of requests, and decide from what they hold.
@@ -294,6 +306,16 @@ impl Policy {
             Policy::Security => "security",
             Policy::Cost => "cost",
             Policy::Quota => "quota",
+        }
+    }
+
+    /// How long checks of its rules are decided by the store when there are too many of them: the higher, the longer.
+    pub fn importance(self) -> u8 {
+        match self {
+            Policy::Comfort => 0,
+            Policy::Cost => 1,
+            Policy::Quota => 2,
+            Policy::Security => 3,
         }
     }
 

@@ -97,7 +97,8 @@ impl Domain {
                 true if rule.path.is_empty() => rule.listed_values(&attributes, self),
                 true => rule.tree_values(path.as_deref(), self, known),
             };
-            let cap = || match rule.cap_of(tier, self, tenant.as_ref(), context.arena) {
+            let row = rule.row(tier, &attributes);
+            let cap = || match rule.cap_of((tier, row), self, tenant.as_ref(), context.arena) {
                 // Another tier may have one.
                 Err(_) if peek.tier.is_none() && rule.is_by_tier => Err(rule.describe_tiers(self)),
                 cap => cap,
@@ -106,7 +107,7 @@ impl Domain {
                 Ok(_) if peek.rules.len() >= Claim::MAX_CHARGES => {
                     peek.left_out.push((rule, format!("more than {} limits are not looked at", Claim::MAX_CHARGES)));
                 }
-                Ok((values, cap)) => peek.add(rule, cap, values, tier),
+                Ok((values, cap)) => peek.add(rule, cap, values, row),
                 Err(why) => peek.left_out.push((rule, why)),
             }
         }
@@ -127,11 +128,11 @@ impl<'a> Peek<'a> {
         rule: &'a Rule,
         CountedLimit { limit, scope, by }: CountedLimit<'a>,
         values: SmallVec<[Value<'a>; 2]>,
-        tier: usize,
+        row: usize,
     ) {
         let key = Key::new(scope, values);
         let mode: Mode = rule.mode_for(&key);
-        let (on_failure, shortcuts) = (rule.tiers[tier].on_failure, rule.shortcuts(limit));
+        let (on_failure, shortcuts) = (rule.tiers[row].on_failure, rule.shortcuts(limit));
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, shortcuts });
         self.rules.push((rule, by));
     }
@@ -210,12 +211,12 @@ impl Rule {
 
     fn cap_of<'a>(
         &'a self,
-        tier: usize,
+        (tier, row): (usize, usize),
         domain: &Domain,
         tenant: Option<&Tenant<'_>>,
         arena: &'a LimitArena,
     ) -> Result<CountedLimit<'a>, String> {
-        let (cap, by) = match self.cap_under(tier, tenant, arena) {
+        let (cap, by) = match self.cap_under(row, tenant, arena) {
             Some((cap, by)) => (Some(cap), by),
             None => (None, ResolvedBy::Default),
         };

@@ -37,6 +37,8 @@ impl RequestLimits {
     pub(crate) fn new(domain: &model::Domain) -> RequestLimits {
         let terms = Terms {
             caps: domain.tiers.iter().map(|_| None).collect(),
+            by_value: None,
+            shed: false,
             mode: RuleMode::Enforce,
             on_failure: domain.tiers.iter().map(|tier| Policy::Comfort.for_tier(tier)).collect(),
             policy: Policy::Comfort,

@@ -220,6 +220,7 @@ impl<'a> RequestResolver<'_, 'a> {
 
     #[inline(always)]
     fn add_listed(&mut self, number: Id, rule: &'a Rule, attributes: &Attributes<'_, 'a>, tier: usize) {
+        let tier = rule.row(tier, attributes);
         let Some((cap, by)) = self.cap(rule, tier) else { return };
         let Some(units) = rule.units(attributes) else { return };
         let mut units = match units {

@@ -1,5 +1,6 @@
 //! A compiled rule: its conditions, and its limits by tier. Everything that does not depend on a request is precomputed.
 
+mod limited_by;
 mod other_scopes;
 
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use crate::attributes::{Attribute, AttributeNumbers};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, Lease, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::tenants::Selector;
+use limited_by::LimitedBy;
 use other_scopes::OtherScopes;
 
 pub(crate) use other_scopes::same_states;
@@ -41,8 +43,10 @@ pub struct Rule {
     pub(crate) ending: EndTerms,
     pub(crate) lease: Lease,
     pub(crate) ahead: Option<u16>,
-    /// The terms of each tier.
+    /// The terms of each tier, and after them those of each value that has its own: see [`Rule::row`].
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
+    pub(crate) limited_by: Option<Box<LimitedBy>>,
+    pub(crate) shed: bool,
     /// Inline, so that a matching rule needs few memory accesses.
     pub(crate) caps: SmallVec<[CompiledCap; 1]>,
     /// Whether the tiers have different caps.
@@ -122,6 +126,11 @@ impl Rule {
         self.mode
     }
 
+    /// Whether it protects the service: its refusals are 503, without the numbers of any limit.
+    pub fn sheds(&self) -> bool {
+        self.shed
+    }
+
     /// How much of it clients see.
     pub fn headers(&self) -> Headers {
         self.headers
@@ -181,6 +190,8 @@ impl Rule {
         compiled.is_for_endpoint = rule.clauses.iter().any(|clause| clause.attribute == ENDPOINT);
         compiled.clauses =
             rule.clauses.iter().map(|clause| (names.number(&clause.attribute), clause.test.clone())).collect();
+        let by_value = rule.terms.by_value.as_ref();
+        compiled.limited_by = by_value.map(|caps| Box::new(LimitedBy::new(caps, names.number(&caps.attribute))));
         compiled.cost = match &rule.cost {
             Cost::Request => CompiledCost::Request,
             Cost::Fixed(cost) => CompiledCost::Fixed(*cost),
@@ -201,8 +212,12 @@ impl Rule {
     ) -> Rule {
         let mut known: Vec<&Cap> = Vec::new();
         let mut tiers: SmallVec<[TierTerms; 4]> = SmallVec::new();
-        for (cap, on_failure) in terms.caps.iter().zip(&terms.on_failure) {
-            let cap = cap.as_ref().map(|cap| {
+        let by_tier = terms.caps.iter().map(Option::as_ref).zip(&terms.on_failure);
+        let values = terms.by_value.iter().flat_map(|caps| &caps.cases);
+        let by_value =
+            values.flat_map(|(_, cap)| terms.on_failure.iter().map(move |on_failure| (Some(cap), on_failure)));
+        for (cap, on_failure) in by_tier.chain(by_value) {
+            let cap = cap.map(|cap| {
                 known.iter().position(|known| *known == cap).unwrap_or_else(|| {
                     known.push(cap);
                     known.len() - 1
@@ -230,8 +245,10 @@ impl Rule {
             lease: terms.lease,
             ahead: terms.ahead,
             caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters)).collect(),
-            is_by_tier: tiers.iter().any(|terms| terms.cap != tiers[0].cap),
+            is_by_tier: terms.by_value.is_none() && tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,
+            limited_by: None,
+            shed: terms.shed,
             selectors: SmallVec::new(),
             others: OtherScopes::default(),
             pivot: None,
@@ -251,17 +268,18 @@ impl Rule {
         self.ending.settle || self.ending.refund || limit.algorithm() == Algorithm::Concurrency
     }
 
-    /// The limit of a tier. `None` if the rule does not apply to it or does not limit it.
-    pub fn limit(&self, tier: u16) -> Option<&Limit> {
-        match self.cap(usize::from(tier))? {
+    /// The limit of a tier, or of another [row](Self::rows) of its terms. `None` if the rule does not apply to it or does not
+    /// limit it.
+    pub fn limit(&self, row: u16) -> Option<&Limit> {
+        match self.cap(usize::from(row))? {
             CompiledCap::Limit { limit, .. } => Some(limit),
             CompiledCap::Unlimited => None,
         }
     }
 
-    /// Whether the rule applies to a tier without limiting it.
-    pub fn is_unlimited(&self, tier: u16) -> bool {
-        matches!(self.cap(usize::from(tier)), Some(CompiledCap::Unlimited))
+    /// Whether the rule applies to a tier, or to another row of its terms, without limiting it.
+    pub fn is_unlimited(&self, row: u16) -> bool {
+        matches!(self.cap(usize::from(row)), Some(CompiledCap::Unlimited))
     }
 
     /// Whether the tiers have different caps.
@@ -269,9 +287,9 @@ impl Rule {
         self.is_by_tier
     }
 
-    /// The cap of a tier.
-    pub(crate) fn cap(&self, tier: usize) -> Option<&CompiledCap> {
-        self.caps.get(usize::from(self.tiers.get(tier)?.cap?))
+    /// The cap of a row of its terms.
+    pub(crate) fn cap(&self, row: usize) -> Option<&CompiledCap> {
+        self.caps.get(usize::from(self.tiers.get(row)?.cap?))
     }
 
     /// Whether it limits concurrent requests of some tier.

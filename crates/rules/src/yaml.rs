@@ -3,6 +3,7 @@
 //! Files come from people and from templates, so everything is bounded: the nesting and the size, including
 //! repetitions by aliases. Ambiguities, such as a key that occurs twice, are errors.
 
+pub mod fields;
 pub(crate) mod json;
 mod syntax;
 

@@ -16,7 +16,11 @@ use crate::{TIMEOUT, eventually, machine};
 /// The rule file, in the server's home.
 const RULES: &str = "rules/rules.yaml";
 
+/// The listeners that a flag turns on.
 const LISTENERS: [&str; 4] = ["grpc", "http", "admin", "resp"];
+
+/// The listener of a gateway, which its file turns on. Of several, the first one counts.
+const GATEWAY: &str = "gateway";
 
 /// A server process. It ends when this is dropped.
 pub struct Server {
@@ -262,11 +266,11 @@ impl Server {
         self.startup_output.push('\n');
         let mut words = line.split_whitespace();
         if let (Some(name), Some(address)) = (words.next(), words.next())
-            && LISTENERS.contains(&name)
+            && (LISTENERS.contains(&name) || name == GATEWAY)
         {
             let url = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
             let address = url.and_then(|url| url.strip_suffix('/')).unwrap_or(address);
-            self.addresses.insert(name.to_owned(), address.to_owned());
+            self.addresses.entry(name.to_owned()).or_insert_with(|| address.to_owned());
         }
     }
 }

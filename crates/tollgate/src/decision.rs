@@ -19,6 +19,8 @@ pub struct Decision {
     pub(crate) verdict: Verdict,
     pub(crate) settlement: Settlement,
     pub(crate) receipt: Option<Box<Receipt>>,
+    /// Whether it was decided without the store, because there were too many checks.
+    pub(crate) is_shed: bool,
 }
 
 /// A reference to the rules in force, which stays valid when others are installed.
@@ -80,6 +82,7 @@ impl Decision {
             verdict: Verdict::default(),
             settlement: Settlement::default(),
             receipt: None,
+            is_shed: false,
         }
     }
 
@@ -95,6 +98,7 @@ impl Decision {
         (self.matched.needs_receipt, self.matched.not_held) = (false, 0);
         (self.matched.bad_costs, self.matched.dropped) = (0, 0);
         self.receipt = None;
+        self.is_shed = false;
     }
 
     /// Whether the request may pass.
@@ -115,6 +119,12 @@ impl Decision {
     /// The least certain source among the enforced limits.
     pub fn source(&self) -> Source {
         self.verdict.source
+    }
+
+    /// Whether it was decided without the store, because there were too many checks. Its limits may have been counted
+    /// locally.
+    pub fn is_shed(&self) -> bool {
+        self.is_shed
     }
 
     /// The time of the decision, by the store's clock.

@@ -19,6 +19,7 @@ mod decision;
 mod delay_refusal;
 mod explain;
 mod ids;
+mod importance;
 mod in_force;
 mod limiter;
 mod peek;

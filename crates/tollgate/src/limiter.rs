@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Ask, Claim, Descriptor, Reading, ReceiptWish, Replay, Request, Settlement, Source, Span, Timestamp, Verdict, Wait,
 };
+use tollgate_rules::model::Policy;
 use tollgate_rules::tenants::{Block, BlockAction};
 use tollgate_rules::{
     CallerDigest, Domain, LimitArena, LoadOptions, MatchedRules, RequestError, RuleProblem, Ruleset, TenantContext,
@@ -25,6 +26,7 @@ use crate::caller_tiers::CallerTiers;
 use crate::decision::{Decision, RulesRef};
 use crate::explain::Explanation;
 use crate::ids;
+use crate::importance::is_important;
 use crate::in_force::RulesInForce;
 use crate::receipt::Receipt;
 use crate::witness::{CheckTimer, Witness, WitnessHandle};
@@ -57,6 +59,8 @@ pub struct RulesError(pub Vec<RuleProblem>);
 pub(crate) enum Settling {
     /// By the store, within the timeout.
     InStore { timeout: Option<Span> },
+    /// The same if it meets a rule of this policy or of a more important one; else by the policies of its rules.
+    IfImportant { timeout: Option<Span>, least: Policy },
     /// By the policies of the rules, without the store.
     ByPolicy(Source),
 }
@@ -221,6 +225,26 @@ impl<S: Store> Limiter<S> {
         self.decide(request, Settling::InStore { timeout }, decision).await
     }
 
+    /// Like [`check_into`](Limiter::check_into), but only a request that meets a rule of policy `least`, or of a more
+    /// important one, is decided by the store; any other as [`shed`](Limiter::shed) does. Without `least`, every request.
+    ///
+    /// # Errors
+    /// As [`check_request`](Limiter::check_request). The decision is incomplete then.
+    pub async fn check_important(
+        &self,
+        request: &Request<'_>,
+        timeout: Option<Span>,
+        least: Option<Policy>,
+        decision: &mut Decision,
+    ) -> Result<(), RequestError> {
+        decision.clear();
+        let settling = match least {
+            None => Settling::InStore { timeout },
+            Some(least) => Settling::IfImportant { timeout, least },
+        };
+        self.decide(request, settling, decision).await
+    }
+
     /// Decides a request without the store, by the failure policies of its rules: for load shedding. Writes into an
     /// existing decision, as [`check_into`](Limiter::check_into) does.
     ///
@@ -242,12 +266,19 @@ impl<S: Store> Limiter<S> {
         let mut timer = CheckTimer::start(self.witness.as_ref());
         let caller_digest = request.once.map(|_| CallerDigest::from_request(request));
         let arena = LimitArena::default();
-        let Decision { in_force, matched, settlement, verdict, receipt, .. } = decision;
+        let Decision { in_force, matched, settlement, verdict, receipt, is_shed } = decision;
         let rules = &*in_force.rules;
         let mut claim = Claim { id: ids::for_request(request), charges: SmallVec::new(), once: None, timeout: None };
         let sound = self.resolve(in_force, request, &arena, &mut claim, matched)?;
+        let settling = match settling {
+            Settling::IfImportant { timeout, least } => match is_important(rules, request, matched, least) {
+                true => Settling::InStore { timeout },
+                false => Settling::ByPolicy(Source::Shed),
+            },
+            settling => settling,
+        };
         match settling {
-            Settling::InStore { timeout } => {
+            Settling::InStore { timeout } | Settling::IfImportant { timeout, .. } => {
                 claim.timeout = timeout;
                 if let Some(caller_digest) = &caller_digest {
                     self.once(&mut claim, rules, matched, request, caller_digest);
@@ -256,7 +287,10 @@ impl<S: Store> Limiter<S> {
                 self.settle(&claim, settlement).await;
                 timer.settle_ended();
             }
-            Settling::ByPolicy(source) => self.store.assume(&claim, source, settlement),
+            Settling::ByPolicy(source) => {
+                *is_shed = source == Source::Shed;
+                self.store.assume(&claim, source, settlement);
+            }
         }
         let domain = &rules.domains()[matched.domain];
         if domain.tier_attribute().is_some() {

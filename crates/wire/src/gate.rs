@@ -10,6 +10,7 @@ use tollgate::{
 };
 use tollgate_http::response::ResponseContext;
 use tollgate_observe::Observer;
+pub use tollgate_observe::ShedRequest;
 use tollgate_store::guarded::Level;
 
 use tollgate_store::Counters;
@@ -19,11 +20,13 @@ use tollgate_telemetry::trace::{CheckOutcome, Tracer};
 use crate::unknown_domains::UnknownDomains;
 use tollgate_telemetry::Masked;
 
+mod shares;
 #[cfg(test)]
 mod tests;
 mod throttles;
 pub(crate) mod timeout;
 
+use shares::{CheckRoom, PolicyBounds};
 pub(crate) use throttles::{MAX_PENDING_THROTTLES, ThrottleBatch, ThrottleResult};
 
 /// A wire's access to the limiter.
@@ -34,8 +37,8 @@ pub struct Gate {
     waits: bool,
     /// Shadow mode: refusals are reported, but every request passes.
     shadow: bool,
-    /// The largest number of checks that wait for the store. Further ones are decided without it.
-    max_in_flight: usize,
+    /// The largest numbers of checks that wait for the store, by policy. Further ones are decided without it.
+    bounds: PolicyBounds,
     metrics: WireMetrics,
     /// Records throttles, which the limiter's witness does not see.
     observer: Option<Arc<Observer>>,
@@ -66,7 +69,8 @@ impl Gate {
     pub fn new(limiter: Arc<Limiter<Counters>>, shadow: bool, max_in_flight: usize, metrics: WireMetrics) -> Gate {
         let waits = !limiter.store().never_waits();
         let (unknown_domains, tracer) = (Arc::default(), Tracer::off());
-        Gate { limiter, waits, shadow, max_in_flight, metrics, observer: None, unknown_domains, wire_name: "", tracer }
+        let bounds = PolicyBounds::new(max_in_flight);
+        Gate { limiter, waits, shadow, bounds, metrics, observer: None, unknown_domains, wire_name: "", tracer }
     }
 
     /// Reports throttles to the observer.
@@ -135,16 +139,19 @@ impl Gate {
         timeout: Option<Span>,
         decision: &mut Decision,
     ) -> Result<(), RequestError> {
-        match self.admit() {
-            Some(_in_flight) => self.limiter.check_into(request, timeout, decision).await,
-            None => self.limiter.shed(request, decision),
-        }
+        let (_in_flight, room) = self.enter();
+        let least = match room {
+            CheckRoom::All => None,
+            CheckRoom::From(least) => Some(least),
+            CheckRoom::Full => return self.limiter.shed(request, decision),
+        };
+        self.limiter.check_important(request, timeout, least, decision).await
     }
 
     /// Answers a check that can't be decided, by the policies of the rules: whether it passes. It is refused if a rule
     /// that might apply refuses what it can't count. `None` if the domain is not known either.
     #[cold]
-    pub(crate) fn pass_undecided(&self, domain: Option<&str>) -> bool {
+    pub fn pass_undecided(&self, domain: Option<&str>) -> bool {
         let allowed = !self.limiter.rules().refuses_undecided(domain);
         self.metrics.repaired(Repair::Undecided);
         self.metrics.decided(allowed, Source::Assumed);
@@ -178,6 +185,9 @@ impl Gate {
             let domain = decision.domain();
             metrics.unmatched(domain.name(), || request.attribute_names().filter(|name| !domain.knows(name)));
         }
+        if decision.is_shed() {
+            self.count_shed(decision);
+        }
         if decision.bad_costs() > 0 {
             metrics.repaired(Repair::BadCost);
         }
@@ -187,6 +197,23 @@ impl Gate {
         if !decision.allowed() {
             log_refusal(request, decision);
         }
+    }
+
+    /// Counts a check that was decided without the store, by the most important policy that it met.
+    #[cold]
+    fn count_shed(&self, decision: &Decision) {
+        let policies = decision.outcomes().map(|outcome| outcome.rule.policy());
+        if let Some(policy) = policies.max_by_key(|policy| policy.importance()) {
+            self.metrics.shed(policy.name());
+        }
+    }
+
+    /// Logs a request that a shedder of the gateway refused before its limits were checked.
+    pub fn log_shed(&self, domain: Option<&str>, shed: ShedRequest<'_>) {
+        let Some(observer) = &self.observer else { return };
+        let rules = self.limiter.rules();
+        let domain = rules.domain(domain).ok();
+        observer.record_shed(&ShedRequest { domain, rules_generation: rules.generation(), ..shed });
     }
 
     /// Settles a receipt. It counts as a check in flight; if there are too many, the receipt is not settled, and the
@@ -244,10 +271,17 @@ impl Gate {
         &self.metrics
     }
 
-    fn admit(&self) -> Option<InFlight<'_>> {
+    /// Counts a check as in flight, and says what there is room for.
+    fn enter(&self) -> (InFlight<'_>, CheckRoom) {
         let in_flight = InFlight(self.metrics.in_flight());
         let before = in_flight.0.inc();
-        usize::try_from(before).is_ok_and(|before| before < self.max_in_flight).then_some(in_flight)
+        (in_flight, usize::try_from(before).map_or(CheckRoom::Full, |before| self.bounds.room(before)))
+    }
+
+    /// A check in flight, if the bound allows one whatever its policy is.
+    fn admit(&self) -> Option<InFlight<'_>> {
+        let (in_flight, room) = self.enter();
+        (room != CheckRoom::Full).then_some(in_flight)
     }
 }
 

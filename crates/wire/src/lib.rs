@@ -28,6 +28,6 @@ mod test_support;
 mod unknown_domains;
 
 pub use access::AccessControl;
-pub use gate::Gate;
+pub use gate::{Gate, SettleFailure, ShedRequest};
 pub use receipts::Receipts;
 pub use unknown_domains::UnknownDomains;

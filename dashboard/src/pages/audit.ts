@@ -9,7 +9,7 @@ import { timestamp } from "../pure/format.ts";
 import type { AuditEntry, ListPage } from "../types.ts";
 
 const PAGE_SIZE = 25;
-const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "lease", "token", "access", "control"];
+const KINDS = ["quota", "rule", "switch", "emergency", "block", "counter", "lease", "gateway", "token", "access", "control"];
 
 export function audit(app: AppContext): Page {
   const missing = missingScope(app, "audit");

@@ -21,6 +21,9 @@ const ACTIONS: Record<string, string> = {
   "lease.off": "leases switched off",
   "lease.on": "leases switched on",
   "lease.purge": "leases purged",
+  "gateway.shedding-enforce": "shedding of the gateway enforced",
+  "gateway.shedding-shadow": "shedding of the gateway switched to shadow",
+  "gateway.shedding-off": "shedding of the gateway switched off",
   "rule.put": "rule written",
   "rule.delete": "rule deleted",
   "rule.rollback": "rule rolled back",
@@ -53,4 +56,4 @@ export function marks(events: ServerEvent[], from: number, to: number, apart: nu
 }
 
 /** The kind that stands for several: the first of these. */
-const RANK = ["store", "reload_failed", "emergency", "switch", "block", "lease", "start", "rule", "reload"];
+const RANK = ["store", "reload_failed", "emergency", "switch", "block", "lease", "gateway", "start", "rule", "reload"];

@@ -61,6 +61,8 @@ use super::{
         observability::leases::show,
         observability::lease_changes::put,
         observability::lease_changes::purge,
+        observability::gateway::show,
+        observability::gateway::put_shedding,
         observability::sustained::show,
         observability::overview::show,
         observability::history::show,

@@ -30,6 +30,7 @@ mod switches;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod tokens;
+mod urgent;
 mod usage;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use tollgate::{Mode, Source, Span, Wait};
-use tollgate_observe::{DecisionEntry, DecisionOutcome, EntryDescriptor, EntryLimit, Repetition};
+use tollgate_observe::{DecisionEntry, DecisionOutcome, EntryDescriptor, EntryLimit, EntryShed, Repetition};
 use tollgate_records::Rfc3339;
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
@@ -33,6 +33,9 @@ pub struct DecisionLine {
     rule_version: Option<u64>,
     limits: Vec<LineLimit>,
     block: Option<Word>,
+    /// Why a shedder refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shed: Option<LineShed>,
     region: Option<String>,
     server: String,
     /// If the line stands for several decisions: their number, and the time of the last one.
@@ -40,6 +43,18 @@ pub struct DecisionLine {
     count: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Rfc3339>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct LineShed {
+    /// The shedder: `adaptive`, `worker` or `fleet`.
+    by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    route: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upstream: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +112,7 @@ impl DecisionLine {
             rule_version: entry.rule_version,
             limits: entry.limits.into_iter().map(LineLimit::from_entry).collect(),
             block: entry.block.map(|block| blocked(block).into()),
+            shed: entry.shed.map(|EntryShed { by, class, route, upstream }| LineShed { by, class, route, upstream }),
             region: region.map(str::to_owned),
             server: server.to_owned(),
             count: entry.repetition.map(|repetition| repetition.count),
@@ -134,6 +150,12 @@ impl DecisionLine {
             is_decided: self.rule.is_some(),
             limits: self.limits.iter().map(LineLimit::limit).collect::<Option<_>>()?,
             block,
+            shed: self.shed.clone().map(|LineShed { by, class, route, upstream }| EntryShed {
+                by,
+                class,
+                route,
+                upstream,
+            }),
             repetition: self.count.zip(self.until).map(|(count, until)| Repetition { count, until: until.0 }),
         })
     }

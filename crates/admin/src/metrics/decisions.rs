@@ -84,10 +84,9 @@ fn configured(rules: &Ruleset) -> HashMap<(&str, &str, &str), &Limit> {
     let mut limits = HashMap::new();
     for domain in rules.domains() {
         for rule in domain.rules() {
-            for (place, tier) in domain.tiers().iter().enumerate() {
-                let tier = if rule.is_by_tier() { &tier.name } else { RowName::DEFAULT };
-                if let Some(limit) = u16::try_from(place).ok().and_then(|place| rule.limit(place)) {
-                    limits.insert((domain.name(), rule.name(), tier), limit);
+            for (name, row) in rule.rows(domain) {
+                if let Some(limit) = rule.limit(row) {
+                    limits.insert((domain.name(), rule.name(), name), limit);
                 }
             }
         }

@@ -1,12 +1,14 @@
 //! Metrics that are read on scrape: the state of components.
 
 mod decisions;
+mod gateway;
 mod scrape;
 mod shared;
 
 use std::sync::Arc;
 
 use tollgate::{Clock as _, Limiter, SystemClock, Timestamp};
+use tollgate_gateway::Gateway;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
@@ -34,6 +36,12 @@ pub fn register(metrics: &Metrics, sources: ScrapeSources) {
     metrics.add(scrape::Scrape { sources: sources.clone(), control: metrics.control().clone() });
     metrics.add_unprefixed(shared::Aliases(sources.clone()));
     metrics.add_unprefixed(decisions::DecisionMetrics { sources });
+}
+
+/// Registers the metrics of the gateway. Without one there are no series.
+pub fn register_gateway(metrics: &Metrics, gateway: Option<Arc<Gateway>>) {
+    let status = move || gateway.as_ref().map(|gateway| gateway.status()).unwrap_or_default();
+    metrics.add(gateway::GatewayMetrics(Box::new(status)));
 }
 
 impl ScrapeSources {

@@ -21,7 +21,8 @@ pub(super) struct Scrape {
 }
 
 /// Components with a health series from the start.
-const HEALTH_COMPONENTS: [&str; 5] = ["data", "rules", "store", "store_config", "tls"];
+const HEALTH_COMPONENTS: [&str; 8] =
+    ["data", "gateway", "gateway_shedding", "gateway_upstreams", "rules", "store", "store_config", "tls"];
 
 /// The size of the rules in force.
 #[derive(Default)]

@@ -115,10 +115,11 @@ fn series_have_the_labels_of_the_table() {
 fn in_memory() -> Arc<Metrics> {
     let metrics = Metrics::new();
     register(&metrics, sources(limiter(), Arc::default()));
+    register_gateway(&metrics, None);
     metrics
 }
 
-/// Of a server with a rule, whose counters are in a store of three shards.
+/// Of a server with a rule and a gateway, whose counters are in a store of three shards.
 fn of_a_shared_store() -> Arc<Metrics> {
     let held = GatedStore::new();
     let shard = |name: &str, circuit, errors: &[(&'static str, u64)]| ShardStatus {
@@ -149,6 +150,7 @@ fn of_a_shared_store() -> Arc<Metrics> {
     let metrics = Metrics::new();
     let limiter = Arc::new(Limiter::new(rules(), Counters::Shared(held)));
     register(&metrics, sources(limiter, Arc::default()));
+    metrics.add(gateway::GatewayMetrics(Box::new(gateway::tests::busy)));
     metrics
 }
 

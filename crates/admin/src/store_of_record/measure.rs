@@ -68,6 +68,7 @@ fn change_kind(kind: RecordKind) -> Option<ChangeKind> {
         RecordKind::RuleVersion
         | RecordKind::Counter
         | RecordKind::Lease
+        | RecordKind::Gateway
         | RecordKind::Access
         | RecordKind::Control
         | RecordKind::Unknown => None,

@@ -1,7 +1,8 @@
-//! `tollgate demo-load`: traffic for `make demo`, at a bounded rate, until it is stopped.
+//! `tollgate demo-load`: traffic for `make demo` and `make demo-gateway`, at a bounded rate, until it is stopped.
 
 mod send;
 mod traffic;
+mod upstream;
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -13,7 +14,9 @@ use tokio::time::MissedTickBehavior;
 use tollgate::{Clock as _, SystemClock};
 
 use super::{EXIT_FAILURE, print_error};
+use send::Target;
 use traffic::Traffic;
+pub(super) use upstream::DemoUpstream;
 
 /// Traffic for the demo.
 #[derive(Debug, Args)]
@@ -21,7 +24,10 @@ pub(super) struct DemoLoad {
     /// The address of the HTTP listener
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     http: String,
-    /// Checks per second
+    /// The address of a gateway: it gets the requests themselves, instead of checks
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "http")]
+    gateway: Option<String>,
+    /// Checks or requests per second
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: u32,
     /// How long to wait for the server to start
@@ -37,30 +43,27 @@ pub(super) struct DemoLoad {
 
 /// The time between batches of checks.
 const TICK: Duration = Duration::from_millis(10);
-/// Connections to the server.
+/// Connections to the server. Requests through a gateway take as long as its upstream does.
 const CONNECTIONS: usize = 16;
+const GATEWAY_CONNECTIONS: usize = 128;
 /// Checks that may wait for each connection.
 const MAX_WAITING: usize = 64;
 
 impl DemoLoad {
     pub(super) fn run(&self) -> ExitCode {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(self.load()));
-        match ended {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                print_error(format_args!("error: {why}"));
-                ExitCode::from(EXIT_FAILURE)
-            }
-        }
+        run_to_end(self.load())
     }
 
     async fn load(&self) -> Result<(), String> {
         let mut senders = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let connection = send::connect(&self.http, self.wait).await?;
+        let (target, connections) = match &self.gateway {
+            Some(address) => (Target::Gateway(address.as_str().into()), GATEWAY_CONNECTIONS),
+            None => (Target::Checks(self.http.as_str().into()), CONNECTIONS),
+        };
+        for _ in 0..connections {
+            let connection = send::connect(target.address(), self.wait).await?;
             let (out, requests) = mpsc::channel(MAX_WAITING);
-            tokio::spawn(send::send(connection, self.http.clone(), requests));
+            tokio::spawn(send::send(connection, target.clone(), requests));
             senders.push(out);
         }
         let (clock, mut ticks) = (SystemClock::default(), tokio::time::interval(TICK));
@@ -97,8 +100,20 @@ impl DemoLoad {
             }
             due %= TICKS_PER_SECOND;
             if senders.iter().all(mpsc::Sender::is_closed) {
-                return Err(format!("{} does not respond any more", self.http));
+                return Err(format!("{} does not respond any more", target.address()));
             }
+        }
+    }
+}
+
+/// Runs until it ends. Says why if it fails.
+fn run_to_end(work: impl Future<Output = Result<(), String>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(work)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            print_error(format_args!("error: {why}"));
+            ExitCode::from(EXIT_FAILURE)
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Sends checks over HTTP, one after the other on a connection.
+//! Sends checks, or requests through a gateway, one after the other on a connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +21,15 @@ const RETRY_DELAY: Duration = Duration::from_millis(1_000 / TRIES_PER_SECOND as 
 /// The domain of the demo's rules.
 const DOMAIN: &str = "shop";
 const CHECK: &str = "/v1/ratelimit/check";
+
+/// What the traffic is sent to, by its address.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// The HTTP listener of a server: checks.
+    Checks(Arc<str>),
+    /// A gateway: the requests themselves.
+    Gateway(Arc<str>),
+}
 
 pub(super) type HttpConnection = SendRequest<Full<Bytes>>;
 
@@ -46,9 +56,9 @@ pub(super) async fn connect(address: &str, wait: u32) -> Result<HttpConnection, 
 }
 
 /// Sends requests until the connection breaks.
-pub(super) async fn send(mut connection: HttpConnection, address: String, mut requests: mpsc::Receiver<DemoRequest>) {
+pub(super) async fn send(mut connection: HttpConnection, target: Target, mut requests: mpsc::Receiver<DemoRequest>) {
     while let Some(request) = requests.recv().await {
-        let Some(request) = http_request(&request, &address) else { return };
+        let Some(request) = target.http_request(&request) else { return };
         if connection.ready().await.is_err() {
             return;
         }
@@ -60,12 +70,51 @@ pub(super) async fn send(mut connection: HttpConnection, address: String, mut re
     }
 }
 
-fn http_request(request: &DemoRequest, address: &str) -> Option<Request<Full<Bytes>>> {
-    let DemoRequest { caller, plan, endpoint } = request;
-    let body = json!({"domain": DOMAIN, "attributes": {"api_key": caller, "plan": plan, "endpoint": endpoint}});
-    let request = Request::post(CHECK)
-        .header(HOST, address)
-        .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-        .body(Full::new(Bytes::from(body.to_string())));
-    request.ok()
+impl Target {
+    pub(super) fn address(&self) -> &str {
+        match self {
+            Target::Checks(address) | Target::Gateway(address) => address,
+        }
+    }
+
+    fn http_request(&self, request: &DemoRequest) -> Option<Request<Full<Bytes>>> {
+        let DemoRequest { caller, plan, endpoint, is_test } = request;
+        let request = match self {
+            Target::Checks(address) => {
+                let attributes = json!({"api_key": caller, "plan": plan, "endpoint": endpoint});
+                let body = json!({"domain": DOMAIN, "attributes": attributes});
+                Request::post(CHECK)
+                    .header(HOST, &**address)
+                    .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+                    .body(Full::new(Bytes::from(body.to_string())))
+            }
+            Target::Gateway(address) => {
+                let (method, path) = endpoint.split_once(' ')?;
+                Request::builder()
+                    .method(method)
+                    .uri(path)
+                    .header(HOST, &**address)
+                    .header("X-Api-Key", caller)
+                    .header("X-Plan", *plan)
+                    .header("X-Mode", if *is_test { "test" } else { "live" })
+                    .body(Full::default())
+            }
+        };
+        request.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_gets_the_request_and_a_server_a_check_of_it() {
+        let request = DemoRequest { caller: "ada".to_owned(), plan: "pro", endpoint: "POST /orders", is_test: true };
+        let sent = Target::Gateway("127.0.0.1:1".into()).http_request(&request).unwrap();
+        assert_eq!((sent.method().as_str(), sent.uri().path()), ("POST", "/orders"));
+        assert!(sent.headers()["x-api-key"] == "ada" && sent.headers()["x-mode"] == "test");
+        let sent = Target::Checks("127.0.0.1:1".into()).http_request(&request).unwrap();
+        assert_eq!((sent.method().as_str(), sent.uri().path()), ("POST", CHECK));
+    }
 }

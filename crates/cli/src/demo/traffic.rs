@@ -6,6 +6,8 @@ pub(super) struct DemoRequest {
     pub(super) caller: String,
     pub(super) plan: &'static str,
     pub(super) endpoint: &'static str,
+    /// Whether it is only a test, which matters least.
+    pub(super) is_test: bool,
 }
 
 /// Many callers, of which a few send most requests; one far above its limit; and sometimes a deploy that retries whatever is denied.
@@ -24,6 +26,8 @@ const ENTERPRISE: usize = 5;
 const PRO: usize = 50;
 /// The percentage of checks of the noisy neighbour.
 const NOISY_PERCENT: u64 = 8;
+/// The percentage of tests among the requests of the others.
+const TEST_PERCENT: u64 = 10;
 /// The percentage of checks of the bad deploy while it runs.
 const RETRY_PERCENT: u64 = 40;
 /// How long the bad deploy runs, and how often it happens.
@@ -33,6 +37,12 @@ const DEPLOY_EVERY: u64 = 180;
 /// Endpoints with their percentages.
 const ENDPOINTS: [(u64, &str); 4] =
     [(70, "GET /products"), (20, "GET /orders"), (9, "POST /orders"), (1, "POST /login")];
+
+impl DemoRequest {
+    fn new(caller: &str, plan: &'static str, endpoint: &'static str) -> DemoRequest {
+        DemoRequest { caller: caller.to_owned(), plan, endpoint, is_test: false }
+    }
+}
 
 impl Traffic {
     pub(super) fn new(rng: fastrand::Rng, deploy_after: u64) -> Traffic {
@@ -49,10 +59,10 @@ impl Traffic {
     pub(super) fn next(&mut self, second: u64) -> DemoRequest {
         let percentile = self.rng.u64(0..100);
         if self.is_deployed(second) && percentile < RETRY_PERCENT {
-            return DemoRequest { caller: "checkout-v2".to_owned(), plan: "pro", endpoint: "POST /orders" };
+            return DemoRequest::new("checkout-v2", "pro", "POST /orders");
         }
         if percentile >= 100 - NOISY_PERCENT {
-            return DemoRequest { caller: "noisy-neighbour".to_owned(), plan: "free", endpoint: "GET /products" };
+            return DemoRequest::new("noisy-neighbour", "free", "GET /products");
         }
         let part = self.rng.u64(0..self.shares.last().copied().unwrap_or(1));
         let rank = self.shares.partition_point(|end| *end <= part) + 1;
@@ -61,7 +71,8 @@ impl Traffic {
             pro if pro <= PRO => "pro",
             _ => "free",
         };
-        DemoRequest { caller: format!("user_{rank}"), plan, endpoint: self.endpoint() }
+        let is_test = self.rng.u64(0..100) < TEST_PERCENT;
+        DemoRequest { is_test, ..DemoRequest::new(&format!("user_{rank}"), plan, self.endpoint()) }
     }
 
     fn endpoint(&mut self) -> &'static str {

@@ -23,6 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tollgate-rules", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core", "tollgate-testing"]),
     ("tollgate-simulate", &["tollgate-core", "tollgate-rules", "tollgate-store"]),
+    ("tollgate-shed", &[]),
     ("tollgate-redis-address", &[]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-redis-address", "tollgate-testing"]),
     ("tollgate-records", &["tollgate-core", "tollgate-rules"]),
@@ -38,7 +39,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-testing",
         ],
     ),
-    ("tollgate-http", &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate", "tollgate-testing"]),
+    (
+        "tollgate-http",
+        &["tollgate-core", "tollgate-rules", "tollgate-store", "tollgate-shed", "tollgate", "tollgate-testing"],
+    ),
     ("tollgate-observe", &["tollgate-core", "tollgate-rules", "tollgate"]),
     ("tollgate-telemetry", &["tollgate-core", "tollgate-store", "tollgate-testing"]),
     ("tollgate-net", &["tollgate-telemetry"]),
@@ -61,6 +65,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "tollgate-gateway",
+        &[
+            "tollgate-core",
+            "tollgate-rules",
+            "tollgate-store",
+            "tollgate-shed",
+            "tollgate",
+            "tollgate-telemetry",
+            "tollgate-net",
+            "tollgate-http",
+            "tollgate-wire",
+            "tollgate-testing",
+        ],
+    ),
+    (
         "tollgate-admin",
         &[
             "tollgate-core",
@@ -76,11 +95,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-records",
             "tollgate-control",
             "tollgate-wire",
+            "tollgate-shed",
+            "tollgate-gateway",
         ],
     ),
     (
         "tollgate-cli",
         &[
+            "tollgate-gateway",
             "tollgate-rules",
             "tollgate-store",
             "tollgate-simulate",
@@ -108,6 +130,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-records",
             "tollgate-control",
             "tollgate-wire",
+            "tollgate-gateway",
             "tollgate-admin",
             "tollgate-cli",
         ],
@@ -117,6 +140,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "tollgate-perf",
         &[
             "tollgate",
+            "tollgate-gateway",
             "tollgate-http",
             "tollgate-net",
             "tollgate-observe",

@@ -9,7 +9,7 @@ use tollgate_core::calendar::CalendarUnit;
 use tollgate_core::{Algorithm, Limit, Reading, Request, Source, Timestamp, Wait};
 use tollgate_rules::model::Headers;
 
-use super::{Dialects, Jitter, display};
+use super::{Dialects, Jitter, display, shed};
 use crate::writer::{ResponseWriter, field_text, number, plain_text};
 use tollgate::{Decision, Outcome};
 
@@ -50,7 +50,7 @@ static DENIED_BY: HeaderName = HeaderName::from_static("x-ratelimit-denied-by");
 pub static SIGNAL: HeaderName = HeaderName::from_static("x-ratelimit-signal");
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
+pub(super) static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
 
 impl<'d> VisibleLimits<'d> {
     pub(super) fn new(decision: &'d Decision) -> VisibleLimits<'d> {
@@ -79,17 +79,24 @@ impl<'d> Denial<'d> {
         if decision.allowed() {
             return None;
         }
+        let by = decision.denied_by();
         let retry_after = match decision.wait() {
+            _ if by.is_some_and(|by| by.rule.sheds()) => Some(shed::retry_after(jitter)),
             Wait::For(span) => Some(with_jitter(span.as_secs_ceil(), jitter, |most| fastrand::u64(0..=most))),
             Wait::None => Some(with_jitter(1, jitter, |most| fastrand::u64(0..=most))),
             Wait::Forever => None,
         };
-        Some(Denial { by: decision.denied_by(), retry_after })
+        Some(Denial { by, retry_after })
     }
 
     /// Whether the counters are unknown: the server refused to protect itself.
     pub(super) fn is_assumed(&self) -> bool {
         is_assumed(self.source())
+    }
+
+    /// Whether a rule refused to protect the service.
+    pub(super) fn is_shed(&self) -> bool {
+        self.by.is_some_and(|by| by.rule.sheds())
     }
 
     /// The source of the refusing reading.
@@ -156,6 +163,10 @@ pub(super) fn write(
     visible: &VisibleLimits<'_>,
     denial: Option<&Denial<'_>>,
 ) {
+    if let Some(denial) = denial.filter(|denial| denial.is_shed()) {
+        shed::write_headers(writer, denial);
+        return;
+    }
     let assumed = denial.is_some_and(Denial::is_assumed);
     if let Some(one) = visible.full.as_ref().filter(|_| !assumed) {
         write_x_ratelimit(writer, dialects, decision, one);

@@ -5,6 +5,7 @@ mod display;
 mod headers;
 mod respond;
 mod settled;
+mod shed;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ pub use display::{period, truncate, window};
 pub use headers::{SIGNAL, reset_at, signals, with_jitter};
 pub use respond::{Detail, ResponseContext, respond};
 pub use settled::respond_settled;
+pub use shed::SHED;
 
 pub use crate::writer::{ConnectionEnd, WrittenResponse};
 

@@ -8,6 +8,7 @@ use tollgate_rules::model::Headers;
 use super::blocked;
 use super::display;
 use super::headers::{self, Denial, VisibleLimits};
+use super::shed;
 use super::{JSON, REPLAYED, ResponseStyle, ScopeValues, SignedReceipt};
 use crate::problem::PROBLEM_JSON;
 use crate::writer::{ResponseWriter, WrittenResponse, json_part, json_text, member, number, number_member};
@@ -46,7 +47,7 @@ const MAX_VIOLATED: usize = 16;
 /// The first members of a problem.
 const QUOTA_EXCEEDED: &[u8] =
     br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded""#;
-const REDUCED_CAPACITY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity""#;
+pub(super) const REDUCED_CAPACITY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity""#;
 
 /// The response to a decided request.
 pub fn respond(
@@ -74,6 +75,10 @@ pub fn respond(
     match denial {
         None if detail != Detail::Full => writer.finish(StatusCode::OK, None, |_| {}),
         None => writer.finish(StatusCode::OK, Some(&JSON), |out| allowed(out, decision, context, &visible, style)),
+        Some(denial) if denial.is_shed() => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            writer.finish(status, Some(&PROBLEM_JSON), |out| shed::write_body(out, written(status), &denial))
+        }
         Some(denial) if denial.is_assumed() => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             writer.finish(status, Some(&PROBLEM_JSON), |out| unavailable(out, written(status), &denial, level))
@@ -148,7 +153,7 @@ fn signals(out: &mut Vec<u8>, decision: &Decision) {
 }
 
 /// Begins a problem.
-fn write_problem(out: &mut Vec<u8>, kind: &[u8], status: Option<StatusCode>) {
+pub(super) fn write_problem(out: &mut Vec<u8>, kind: &[u8], status: Option<StatusCode>) {
     out.extend_from_slice(kind);
     if let Some(status) = status {
         number_member(out, "status", status.as_u16().into());

@@ -67,6 +67,7 @@ mod guard;
 mod layer;
 mod responses;
 mod service;
+mod shed;
 mod spent;
 mod stats;
 
@@ -77,7 +78,9 @@ pub use attributes::{Attributes, Extract};
 pub use body::ResponseBody;
 pub use future::ResponseFuture;
 pub use layer::TollgateLayer;
+pub use responses::{grpc as grpc_refusal, is_grpc, is_grpc_failure};
 pub use service::Tollgate;
+pub use shed::{Adaptive, AdaptiveLayer, Shed, ShedBody, ShedFuture, ShedLayer};
 pub use spent::Spent;
 pub use stats::{Stats, Undecided};
 

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 use crate::problem::Problem;
+use crate::response::SHED;
 use tollgate::RequestError;
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -22,13 +23,13 @@ static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const FAILURES: [&str; 6] = ["2", "4", "12", "13", "14", "15"];
 
 /// Whether a request is a gRPC call, whose status is in its own header.
-pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+pub fn is_grpc(headers: &HeaderMap) -> bool {
     let rest = headers.get(CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 /// Whether the headers or trailers of a gRPC response say that the server failed.
-pub(super) fn is_grpc_failure(headers: &HeaderMap) -> bool {
+pub fn is_grpc_failure(headers: &HeaderMap) -> bool {
     headers.get(&GRPC_STATUS).is_some_and(|status| FAILURES.iter().any(|code| status == *code))
 }
 
@@ -49,10 +50,13 @@ pub(super) fn undecided(error: &RequestError) -> Response<Full<Bytes>> {
 }
 
 /// A refusal as a gRPC response: no body, and the status in the headers.
-pub(super) fn grpc(response: Response<Bytes>) -> Response<Bytes> {
+pub fn grpc(response: Response<Bytes>) -> Response<Bytes> {
     let (mut head, _) = response.into_parts();
     let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let (code, what) = match head.status {
+        StatusCode::SERVICE_UNAVAILABLE if head.headers.contains_key(&SHED) => {
+            (14, "the service is under too much load to answer this call now")
+        }
         StatusCode::SERVICE_UNAVAILABLE => (14, "the limiter can't count calls at the moment"),
         StatusCode::UNPROCESSABLE_ENTITY => (3, "this idempotency key was used for another request"),
         StatusCode::FORBIDDEN => (7, "calls from this caller are blocked"),

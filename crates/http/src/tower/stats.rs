@@ -13,7 +13,7 @@ pub struct Stats {
     pub passed: u64,
     /// Requests that a limit refused (429).
     pub refused: u64,
-    /// Requests that were refused because they could not be counted (503).
+    /// Requests that were refused because they could not be counted, or to protect the service (503).
     pub unavailable: u64,
     /// Conflicts of idempotency keys (422).
     pub conflicts: u64,

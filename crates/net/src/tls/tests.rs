@@ -191,7 +191,10 @@ async fn connections_of_both_kinds() {
     let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let near = Stream::Tcp(listener.accept().await.unwrap().0);
     let (server, client) = tokio::join!(tls.secure(near), connector.connect(name(), far));
-    let (Stream::TlsTcp(mut server), mut client) = (server.unwrap(), client.unwrap()) else { panic!() };
+    let (mut server, mut client) = (server.unwrap(), client.unwrap());
+    // Version 1.3, a name, no protocol: what this client offers.
+    let fingerprint = server.tls_fingerprint().unwrap();
+    assert!(fingerprint.starts_with("t13d") && fingerprint.len() == 36, "{fingerprint}");
     client.write_u8(7).await.unwrap();
     assert_eq!(server.read_u8().await.unwrap(), 7);
 

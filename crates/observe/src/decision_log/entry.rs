@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use tollgate::{Algorithm, DecisionEvent, LimitEvent, Mode, Replay, Source, Span, Timestamp, Wait};
+use tollgate::{Algorithm, DecisionEvent, Descriptor, LimitEvent, Mode, Replay, Source, Span, Timestamp, Wait};
 use tollgate_core::KeySecret;
 use tollgate_rules::tenants::BlockAction;
 use tollgate_rules::{AppliedTerms, Domain, ResolvedBy};
 
 use super::repeats::Repetition;
 use super::sample::{caller_digest, hash_bytes};
+use super::shed::EntryShed;
 use super::truncate::{truncate, truncate_to};
 use crate::display;
 use crate::outcome::{DecisionOutcome, DecisionResult};
@@ -48,6 +49,8 @@ pub struct DecisionEntry {
     pub limits: Vec<EntryLimit>,
     /// The response to blocked callers, if the caller is blocked.
     pub block: Option<BlockAction>,
+    /// Why a shedder refused it, if one did.
+    pub shed: Option<EntryShed>,
     /// If it stands for several decisions: their number.
     pub repetition: Option<Repetition>,
 }
@@ -124,7 +127,7 @@ impl DecisionEntry {
         secret: Option<KeySecret>,
     ) -> DecisionEntry {
         let mask = AttributeMask { domain: event.domain(), secret };
-        let (descriptors, is_cut) = descriptors(event, &mask);
+        let (descriptors, is_cut) = copy_descriptors(event.request.descriptors, &mask);
         let decider = result.decider.and_then(|at| event.limit(at));
         let others = (0..event.matched.applied.len()).filter(|at| Some(*at) != result.decider);
         let limits = decider.into_iter().chain(others.filter_map(|at| event.limit(at)));
@@ -144,6 +147,7 @@ impl DecisionEntry {
             is_decided: decider.is_some(),
             limits: limits.take(MAX_LIMITS).map(|limit| EntryLimit::from_event(event, &limit, secret)).collect(),
             block: event.matched.block.map(|block| block.action),
+            shed: EntryShed::from_event(event, result),
             repetition: None,
         }
     }
@@ -162,7 +166,17 @@ impl DecisionEntry {
             .map(|one| size_of::<EntryLimit>() + one.rule.len() + one.tier.len() + one.period.len() + one.key.len())
             .sum();
         let descriptors = self.descriptors.len() * size_of::<EntryDescriptor>();
-        ENTRY_SIZE + self.domain.len() + self.caller.as_ref().map_or(0, String::len) + descriptors + pairs + limits
+        let shed = self.shed.as_ref().map_or(0, |shed| {
+            let texts = [&shed.class, &shed.route, &shed.upstream].into_iter().flatten();
+            shed.by.len() + texts.map(String::len).sum::<usize>()
+        });
+        ENTRY_SIZE
+            + shed
+            + self.domain.len()
+            + self.caller.as_ref().map_or(0, String::len)
+            + descriptors
+            + pairs
+            + limits
     }
 }
 
@@ -193,14 +207,14 @@ impl EntryLimit {
 }
 
 /// Masks the values of private attributes.
-struct AttributeMask<'s> {
-    domain: &'s Domain,
+pub(super) struct AttributeMask<'s> {
+    pub(super) domain: &'s Domain,
     /// `None` masks nothing.
-    secret: Option<KeySecret>,
+    pub(super) secret: Option<KeySecret>,
 }
 
 impl AttributeMask<'_> {
-    fn value<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
+    pub(super) fn value<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
         match self.secret.filter(|_| self.domain.is_private(attribute)) {
             Some(secret) => secret.mask(value).to_string().into(),
             None => value.into(),
@@ -221,6 +235,10 @@ pub(super) fn repeat_digest(event: &DecisionEvent<'_, '_>, result: DecisionResul
     let decider = result.decider.and_then(|at| event.limit(at));
     let rule = decider.as_ref().map_or("", |limit| limit.rule.name());
     let of_rule = caller_digest(event.domain().name(), rule);
+    if decider.is_some_and(|limit| limit.rule.sheds()) {
+        // In an overload, requests of all callers are refused.
+        return of_rule;
+    }
     if let Some(caller) = caller(event) {
         return hash_bytes(of_rule, caller.as_bytes());
     }
@@ -235,10 +253,7 @@ fn tier<'s>(event: &DecisionEvent<'s, '_>, limit: &LimitEvent<'s, '_>) -> &'s st
         (AppliedTerms::Requested(_), _) | (_, ResolvedBy::Request) => RowName::REQUEST,
         (AppliedTerms::Override(_), ResolvedBy::Emergency) => RowName::EMERGENCY,
         (AppliedTerms::Override(_), _) => RowName::OVERRIDE,
-        (AppliedTerms::Tier(_), _) if !limit.rule.is_by_tier() => RowName::DEFAULT,
-        (AppliedTerms::Tier(tier), _) => {
-            event.domain().tiers().get(usize::from(tier)).map_or(RowName::DEFAULT, |tier| &tier.name)
-        }
+        (AppliedTerms::Tier(row), _) => limit.rule.row_name(event.domain(), row),
     }
 }
 
@@ -258,9 +273,13 @@ fn key(limit: &LimitEvent<'_, '_>, secret: Option<KeySecret>) -> String {
     truncate(&key)
 }
 
-fn descriptors(event: &DecisionEvent<'_, '_>, mask: &AttributeMask<'_>) -> (Vec<EntryDescriptor>, bool) {
-    let (mut all, mut left) = (Vec::with_capacity(event.request.descriptors.len()), MAX_DESCRIPTOR_BYTES);
-    for descriptor in event.request.descriptors {
+/// The descriptors of a request with masked values, and whether some were omitted.
+pub(super) fn copy_descriptors(
+    descriptors: &[Descriptor<'_>],
+    mask: &AttributeMask<'_>,
+) -> (Vec<EntryDescriptor>, bool) {
+    let (mut all, mut left) = (Vec::with_capacity(descriptors.len()), MAX_DESCRIPTOR_BYTES);
+    for descriptor in descriptors {
         let mut copy = EntryDescriptor { entries: Vec::with_capacity(descriptor.entries.len()), hits: descriptor.hits };
         for (name, value) in descriptor.entries {
             let (name, value) =

@@ -7,7 +7,7 @@ use tollgate::{Mode, Source, Span, Wait};
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
 
-use super::{DecisionEntry, EntryLimit, Repetition};
+use super::{DecisionEntry, EntryLimit, EntryShed, Repetition};
 use crate::outcome::DecisionOutcome;
 
 /// Other refusing limits that are names.
@@ -66,6 +66,9 @@ impl DecisionEntry {
     }
 
     fn refused(&self, text: &mut String) {
+        if let Some(shed) = &self.shed {
+            return self.was_shed(text, shed);
+        }
         text.push_str(" was refused");
         let Some(limit) = self.decider() else {
             return text.push_str(match self.is_replay {
@@ -79,6 +82,26 @@ impl DecisionEntry {
             Source::Store | Source::Lease | Source::Cache | Source::Local => return self.by_limit(text, ": ", limit),
         };
         add(text, format_args!(": {reason}, and {} ({}) refuses then", limit.rule, limit.allows()));
+    }
+
+    /// What a shedder protected, and what it knew of the request.
+    fn was_shed(&self, text: &mut String, shed: &EntryShed) {
+        text.push_str(" was shed (503)");
+        match (&*shed.by, &shed.upstream, self.decider()) {
+            ("adaptive", Some(upstream), _) => add(
+                text,
+                format_args!(": the upstream {upstream} had as many requests in flight as it answers without a queue"),
+            ),
+            ("worker", ..) => text.push_str(": this server had been overloaded for long"),
+            (_, _, Some(limit)) => self.by_limit(text, " to protect the service: ", limit),
+            (by, ..) => add(text, format_args!(" by {by}")),
+        }
+        let class = shed.class.as_ref().map(|class| format!("the class {class}"));
+        let route = shed.route.as_ref().map(|route| format!("the route {route}"));
+        let known: Vec<String> = [class, route].into_iter().flatten().collect();
+        if !known.is_empty() {
+            add(text, format_args!("; it was of {}", known.join(" and ")));
+        }
     }
 
     fn would_be_refused(&self, text: &mut String) {

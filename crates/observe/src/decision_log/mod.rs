@@ -10,6 +10,7 @@ mod explanation;
 mod queue;
 mod repeats;
 mod sample;
+mod shed;
 #[cfg(test)]
 mod tests;
 mod truncate;
@@ -26,6 +27,7 @@ use repeats::{Repeat, RepeatCounter};
 pub use entry::{DecisionEntry, EntryDescriptor, EntryLimit, MAX_DESCRIPTOR_BYTES, MAX_LIMITS, MAX_VALUE_BYTES};
 pub use repeats::{MAX_REPEATING, Repetition, SUMMARY_INTERVAL};
 pub use sample::SampleRate;
+pub use shed::{EntryShed, ShedRequest};
 pub use truncate::{MAX_TEXT_BYTES, truncate};
 
 /// Configuration of the decision log.
@@ -142,6 +144,28 @@ impl DecisionLog {
         {
             self.push(event, result);
         }
+    }
+
+    /// Logs a request that a shedder refused. Of those of the same shedder, class and route, the first few of a minute are
+    /// entries of their own.
+    pub(crate) fn record_shed(&self, shed: &ShedRequest<'_>) {
+        if !self.config.on {
+            return;
+        }
+        let digest = shed.repeat_digest();
+        let count = match self.repeats.count(digest, shed.at) {
+            Repeat::Single => {
+                let has_room = self.queue.has_room(|| digest);
+                let is_queued = has_room && self.queue.push(shed.entry(self.privacy.log_secret()));
+                if is_queued { QUEUED } else { DROPPED }
+            }
+            Repeat::First(slot) => {
+                self.repeats.store(slot, digest, shed.entry(self.privacy.log_secret()));
+                SUMMARIZED
+            }
+            Repeat::Counted => SUMMARIZED,
+        };
+        self.counts.local().add(count, 1);
     }
 
     fn record_refusal(&self, event: &DecisionEvent<'_, '_>, result: DecisionResult) {

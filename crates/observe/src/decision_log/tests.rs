@@ -11,6 +11,8 @@ use tollgate_rules::tenants::BlockAction;
 use super::*;
 use crate::{Observer, ObserverConfig};
 
+mod shed_requests;
+
 const RULES: &str = "
 domain: api
 entity: user
@@ -156,6 +158,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
             limit("tried", 1, Mode::Shadow),
         ],
         block: None,
+        shed: None,
         repetition: None,
     };
     assert_eq!(entries, [expected]);
@@ -382,14 +385,36 @@ fn entry() -> DecisionEntry {
         is_decided: true,
         limits: vec![limit],
         block: None,
+        shed: None,
         repetition: None,
     }
+}
+
+fn shed(by: &str) -> EntryShed {
+    EntryShed { by: by.to_owned(), class: Some("get".to_owned()), route: Some("list".to_owned()), upstream: None }
 }
 
 #[test]
 fn why_in_a_sentence() {
     type Change = fn(&mut DecisionEntry);
-    let rows: [(Change, &str); 27] = [
+    let rows: [(Change, &str); 30] = [
+        (
+            |entry| entry.shed = Some(EntryShed { upstream: Some("orders".to_owned()), ..shed("adaptive") }),
+            "user_7 was shed (503): the upstream orders had as many requests in flight as it answers without a queue; it was of the class get and the route list.",
+        ),
+        (
+            |entry| entry.shed = Some(shed("worker")),
+            "user_7 was shed (503): this server had been overloaded for long; it was of the class get and the route list.",
+        ),
+        (
+            |entry| {
+                entry.shed = Some(EntryShed { route: None, ..shed("fleet") });
+                let limit = &mut entry.limits[0];
+                (limit.period, limit.key, limit.by) =
+                    (EntryLimit::CONCURRENT.to_owned(), String::new(), ResolvedBy::Default);
+            },
+            "user_7 was shed (503) to protect the service: per-user allows 100 at a time, all callers had 100 of 100 in flight, and there was room when one ended, 12.5 s later at the latest; it was of the class get.",
+        ),
         (
             |_| {},
             "user_7 was refused: per-user allows 100/minute to the tier free, it had used 100 of 100, and there was room again 12.5 s later.",

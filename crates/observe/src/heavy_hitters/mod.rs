@@ -255,10 +255,7 @@ fn observe<'s, 'a>(limit: &LimitEvent<'s, 'a>, domain: &'s Domain, refused: bool
 /// The tier of a limit, or its placeholder.
 fn tier<'s>(limit: &LimitEvent<'s, '_>, domain: &'s Domain) -> &'s str {
     match (limit.applied.terms, limit.applied.by) {
-        (AppliedTerms::Tier(tier), _) if limit.rule.is_by_tier() => {
-            domain.tiers().get(usize::from(tier)).map_or(RowName::DEFAULT, |tier| &tier.name)
-        }
-        (AppliedTerms::Tier(_), _) => RowName::DEFAULT,
+        (AppliedTerms::Tier(row), _) => limit.rule.row_name(domain, row),
         (_, ResolvedBy::Emergency) => RowName::EMERGENCY,
         (AppliedTerms::Requested(_), _) => RowName::REQUEST,
         (AppliedTerms::Override(_), _) => RowName::OVERRIDE,

@@ -26,7 +26,7 @@ pub(super) struct DomainRows {
 
 #[derive(Debug)]
 struct RuleRows {
-    /// One per limited tier, or one for all.
+    /// One per limited tier or value, or one for all. Several rows of a rule's terms may share one.
     tiers: SmallVec<[Option<Arc<TallyRow>>; 4]>,
     /// Created on first use: few rules have overrides.
     overridden: OnceLock<Arc<TallyRow>>,
@@ -95,14 +95,13 @@ impl RuleRows {
     fn new(tally: &Tally, domain: &Domain, rule: &Rule) -> RuleRows {
         let (overridden, emergency) = (OnceLock::new(), OnceLock::new());
         let row = |tier| tally.row(RowName::new(domain.name(), rule.name(), tier));
-        let limits = |tier| rule.limit(tier as u16).is_some();
-        let tiers = domain.tiers().iter().enumerate();
-        let tiers = if rule.is_by_tier() {
-            tiers.map(|(place, tier)| limits(place).then(|| row(&tier.name))).collect()
-        } else {
-            let one = row(RowName::DEFAULT);
-            tiers.map(|(place, _)| limits(place).then(|| one.clone())).collect()
+        let is_counted = |place: u16| !rule.is_by_tier() || rule.limit(place).is_some();
+        let named: SmallVec<[(&str, Arc<TallyRow>); 4]> =
+            rule.rows(domain).filter(|(_, place)| is_counted(*place)).map(|(name, _)| (name, row(name))).collect();
+        let find = |place: u16| {
+            let name = rule.row_name(domain, place);
+            rule.limit(place).and(named.iter().find(|(known, _)| *known == name)).map(|(_, row)| row.clone())
         };
-        RuleRows { tiers, overridden, emergency }
+        RuleRows { tiers: (0..rule.row_count()).map(find).collect(), overridden, emergency }
     }
 }

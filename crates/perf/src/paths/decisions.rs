@@ -5,8 +5,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use tollgate::control::{Controls, Record, RecordKind};
-use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Timestamp, poll_once};
+use tollgate::{
+    Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp, poll_once,
+};
 use tollgate_observe::{Observer, ObserverConfig};
+use tollgate_store::{Clock as _, LeaseConfig, Leased, Store};
 
 use super::Iteration;
 
@@ -44,6 +47,13 @@ rules:
   - {name: a, key: [api_key], limit: {free: 1000000/day, pro: 2000000/day}, algorithm: gcra}
 ";
 
+const LEASED: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: 1000000/hour, algorithm: fixed_window, lease: on}
+";
+
 const OVERRIDE: &str = r#"{"tier":"pro","overrides":[{"rule":"a","requests_per_unit":5000000,"unit":"day"}]}"#;
 
 pub(super) fn one_limit() -> Iteration {
@@ -78,6 +88,21 @@ pub(super) fn four_observed() -> Iteration {
     checks(witnessed(FOUR_LIMITS, ObserverConfig::default()))
 }
 
+/// A key that is too rare for a lease, and leases are off.
+pub(super) fn rare_unleased() -> Iteration {
+    leased_checks(LeaseConfig { is_enabled: false, ..LeaseConfig::default() }, CALLERS, RARE)
+}
+
+/// A key that is too rare for a lease: what leases add to a decision that the store makes.
+pub(super) fn rare() -> Iteration {
+    leased_checks(LeaseConfig::default(), CALLERS, RARE)
+}
+
+/// A key whose requests are decided from a lease.
+pub(super) fn busy() -> Iteration {
+    leased_checks(LeaseConfig::default(), BUSY_CALLERS, BUSY)
+}
+
 pub(super) fn ruleset(text: &str) -> Ruleset {
     match Ruleset::from_text(text, 1) {
         Ok((rules, _)) => rules,
@@ -93,6 +118,26 @@ pub(super) fn callers() -> Vec<String> {
 fn limiter(rules: &str) -> Limiter<MemoryStore<ManualClock>> {
     let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
     Limiter::new(ruleset(rules), MemoryConfig::default().build_with(clock.clone())).with_clock(clock)
+}
+
+/// The time between two checks of rare keys: each of [`CALLERS`] has one every 10 seconds.
+const RARE: Span = Span::from_micros(20_000);
+/// The callers of busy keys, and the time between two checks: each has 20 a second.
+const BUSY_CALLERS: usize = 50;
+const BUSY: Span = Span::from_micros(1_000);
+
+/// A check for each of so many callers in turn, with so much time between two of them.
+fn leased_checks(config: LeaseConfig, count: usize, gap: Span) -> Iteration {
+    let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
+    let store = MemoryConfig::default().build_with(clock.clone());
+    let store = Leased::with_clock(store, config, clock.clone());
+    let limiter = Limiter::new(ruleset(LEASED), store).with_clock(clock.clone());
+    let (callers, mut next) = (callers(), 0);
+    Box::new(move || {
+        next = (next + 1) % count;
+        clock.set(clock.now().after(gap));
+        check(&limiter, &callers[next]);
+    })
 }
 
 fn witnessed(rules: &str, config: ObserverConfig) -> Limiter<MemoryStore<ManualClock>> {
@@ -138,7 +183,7 @@ fn checks(limiter: Limiter<MemoryStore<ManualClock>>) -> Iteration {
 }
 
 /// One check, as a wire makes it.
-fn check(limiter: &Limiter<MemoryStore<ManualClock>>, caller: &str) {
+fn check<S: Store>(limiter: &Limiter<S>, caller: &str) {
     let entries = [("api_key", caller)];
     let descriptors = [Descriptor::new(&entries)];
     let request = Request { domain: Some("api"), descriptors: &descriptors, cost: 1, ..Request::default() };

@@ -1,6 +1,7 @@
 //! The paths that are measured. Each prepares itself, warms up, and then repeats one iteration.
 
 pub(crate) mod decisions;
+pub(crate) mod gateway;
 mod redis_codec;
 mod rule_files;
 pub(crate) mod wires;
@@ -47,6 +48,9 @@ pub(crate) const ALL: &[MeasuredPath] = &[
         iterations: 5_000,
         prepare: decisions::four_observed,
     },
+    MeasuredPath { name: "decide, rare key, leases off", iterations: 5_000, prepare: decisions::rare_unleased },
+    MeasuredPath { name: "decide, rare key, leases", iterations: 5_000, prepare: decisions::rare },
+    MeasuredPath { name: "decide, busy key, leases", iterations: 5_000, prepare: decisions::busy },
     MeasuredPath { name: "gRPC check on a connection", iterations: 2_000, prepare: wires::grpc },
     MeasuredPath { name: "HTTP check on a connection", iterations: 2_000, prepare: wires::http },
     MeasuredPath {
@@ -55,6 +59,9 @@ pub(crate) const ALL: &[MeasuredPath] = &[
         prepare: wires::settlements,
     },
     MeasuredPath { name: "RESP throttle on a connection, 16 in a batch", iterations: 500, prepare: wires::resp },
+    MeasuredPath { name: "gateway, GET that no rule applies to", iterations: 1_000, prepare: gateway::plain },
+    MeasuredPath { name: "gateway, GET with two rates", iterations: 1_000, prepare: gateway::two_rates },
+    MeasuredPath { name: "gateway, GET refused by a rate", iterations: 1_000, prepare: gateway::refused },
     MeasuredPath { name: "Redis codec, one limit", iterations: 5_000, prepare: redis_codec::one_limit },
     MeasuredPath { name: "Redis codec, four limits", iterations: 5_000, prepare: redis_codec::four_limits },
     MeasuredPath { name: "load 1,000 rules", iterations: 1, prepare: rule_files::load },

@@ -85,6 +85,7 @@ fn a_kind_knows_its_name_and_what_it_is_for() {
         ("token", false, true),
         ("counter", false, false),
         ("lease", false, false),
+        ("gateway", false, false),
         ("access", false, false),
         ("control", false, false),
     ];

@@ -52,6 +52,7 @@ const TERMS: &[&str] = &[
     "ipv6_prefix",
     "headers",
     "denied_by_label",
+    "shed",
     "settle",
     "refund",
     "reserve_max",
@@ -65,7 +66,7 @@ const CONDITIONS: &str = "write the conditions as `match: {attribute: value}`";
 
 pub(super) static RULE: Section = Section {
     name: "a rule",
-    keys: &[&["name", "key", "match", "limit", "cost"], TERMS],
+    keys: &[&["name", "key", "match", "limit", "limit_by", "cost"], TERMS],
     instead: &[
         ("unlimited", "write `limit: unlimited`"),
         ("shadow_mode", "write `mode: shadow`"),

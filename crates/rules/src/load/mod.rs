@@ -6,10 +6,12 @@ mod files;
 mod foreign;
 mod keys;
 mod likely;
+mod limit_by;
 mod overlay;
 mod partitions;
 mod reader;
 mod rules_form;
+mod shed;
 mod terms;
 #[cfg(test)]
 mod tests;

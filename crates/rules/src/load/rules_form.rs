@@ -5,6 +5,7 @@ use crate::load::clauses;
 use crate::load::domain::DomainSettings;
 use crate::load::foreign;
 use crate::load::keys;
+use crate::load::limit_by;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::{LimitKeys, TierLimits, WithLine};
 use crate::model::{Clause, Cost, KeyPart, Rule, Test};
@@ -66,7 +67,11 @@ pub(super) fn read_rule(
         None if foreign::names_limit(fields.entries()) => None,
         _ => required(&fields, "limit", "write a `limit`, for instance `limit: 100/minute`", reader),
     };
-    let quotas = limit.and_then(|value| read_quotas(value, settings, reader));
+    let limit_by = fields.get("limit_by").map(|value| reader.attribute(value, "limit_by"));
+    let quotas = limit.and_then(|value| match &limit_by {
+        None => read_quotas(value, settings, reader),
+        Some(attribute) => limit_by::read(attribute.as_deref()?, value, settings, reader),
+    });
     let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
     let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
     let wording = LimitKeys::read(reader, &fields);
@@ -132,7 +137,7 @@ fn read_quotas(value: &Yaml, settings: &DomainSettings, reader: &mut FileReader<
     }
 }
 
-fn read_limit(value: &Yaml, reader: &mut FileReader<'_>) -> Option<WithLine<LimitText>> {
+pub(super) fn read_limit(value: &Yaml, reader: &mut FileReader<'_>) -> Option<WithLine<LimitText>> {
     let text = reader.text(value, "limit")?;
     let read = reader.sound(value.line, "limit", limit_text::limit(text))?;
     Some(WithLine { value: read, line: value.line })
@@ -145,12 +150,15 @@ fn read_tier_map(
     reader: &mut FileReader<'_>,
 ) -> Option<TierLimits> {
     let tiers = &settings.tiers;
-    let mut quotas = TierLimits { texts: Vec::new(), by_tier: vec![None; tiers.len()] };
+    let mut quotas = TierLimits { texts: Vec::new(), by_tier: vec![None; tiers.len()], by_value: None };
     let mut sound = true;
     for entry in entries {
         let tier = tiers.iter().position(|tier| tier.name == entry.key.text);
         if tier.is_none() {
-            let remedy = choose(&entry.key.text, tiers.iter().map(|tier| tier.name.as_str()));
+            let remedy = match limit_by::is_class(&entry.key.text) {
+                true => "add `limit_by: priority` for limits by priority class".to_owned(),
+                false => choose(&entry.key.text, tiers.iter().map(|tier| tier.name.as_str())),
+            };
             reader.error(entry.line, format!("`limit`: there is no tier {}", quoted(&entry.key.text)), remedy);
         }
         match (tier, read_limit(&entry.value, reader)) {

@@ -8,7 +8,9 @@ use crate::address::IPV6_PREFIX;
 use crate::lease::{self, NotLeased};
 use crate::limit_text::{self, Burst, LimitText};
 use crate::load::domain::DomainSettings;
+use crate::load::limit_by::ValueLimits;
 use crate::load::reader::{Fields, FileReader};
+use crate::load::shed::Shed;
 use crate::model::{Cap, Counting, EndTerms, Headers, Lease, Policy, RuleMode, Terms, Tier};
 use crate::yaml::Yaml;
 
@@ -54,6 +56,8 @@ pub(super) struct WithLine<T> {
 pub(super) struct TierLimits {
     pub(super) texts: Vec<WithLine<LimitText>>,
     pub(super) by_tier: Vec<Option<usize>>,
+    /// With `limit_by`, the indexes of the texts of some values; the others have that of the tiers.
+    pub(super) by_value: Option<ValueLimits>,
 }
 
 /// The keys of a limit in the file.
@@ -75,6 +79,7 @@ pub(super) struct LimitKeys {
     ipv6_prefix: Option<u8>,
     headers: Headers,
     denied_by_label: Option<String>,
+    shed: Option<Shed>,
 }
 
 // === impl Quotas ===
@@ -82,7 +87,7 @@ pub(super) struct LimitKeys {
 impl TierLimits {
     /// The same limit for every tier.
     pub(super) fn same(text: WithLine<LimitText>, tiers: &[Tier]) -> TierLimits {
-        TierLimits { texts: vec![text], by_tier: vec![Some(0); tiers.len()] }
+        TierLimits { texts: vec![text], by_tier: vec![Some(0); tiers.len()], by_value: None }
     }
 
     fn any(&self, test: impl Fn(&LimitText) -> bool) -> bool {
@@ -131,6 +136,7 @@ impl LimitKeys {
                 .and_then(|value| reader.word(value, "headers", HEADERS))
                 .unwrap_or(Headers::Full),
             denied_by_label: fields.get("denied_by_label").and_then(|value| reader.name(value, "denied_by_label")),
+            shed: Shed::read(reader, fields),
         }
     }
 
@@ -146,16 +152,24 @@ impl LimitKeys {
         }
         let fitting = self.check_fit(quotas, settings, reader);
         let caps: Vec<Option<Cap>> = quotas.texts.iter().map(|text| self.cap(text, settings, reader)).collect();
-        if !fitting || !self.hold_is_sound(reader) || caps.contains(&None) {
+        let sheds = self.shed.is_none_or(|shed| shed.is_possible(self.policy, self.on_failure, reader));
+        if !fitting || !sheds || !self.hold_is_sound(reader) || caps.contains(&None) {
             return None;
         }
         let calendar =
             quotas.any(|text| matches!(text, LimitText::Rate { period, .. } if period.as_calendar().is_some()));
-        let policy = self.policy.unwrap_or(if calendar { Policy::Quota } else { Policy::Comfort });
+        let is_quota = calendar && self.shed.is_none();
+        let policy = self.policy.unwrap_or(if is_quota { Policy::Quota } else { Policy::Comfort });
         if !self.lease_is_possible(policy, &caps, reader) || !self.ahead_is_possible(policy, &caps, settings, reader) {
             return None;
         }
+        let by_value = match &quotas.by_value {
+            Some(values) => Some(values.caps(&caps, reader)?),
+            None => None,
+        };
         Some(Terms {
+            by_value,
+            shed: self.shed.is_some(),
             caps: quotas.by_tier.iter().map(|text| text.and_then(|text| caps.get(text).cloned().flatten())).collect(),
             mode: self.mode,
             on_failure: settings
@@ -166,7 +180,7 @@ impl LimitKeys {
             policy,
             ipv6_prefix: self.ipv6_prefix.unwrap_or(IPV6_PREFIX),
             ipv6_prefix_given: self.ipv6_prefix.is_some(),
-            headers: self.headers,
+            headers: if self.shed.is_some() { Headers::Hidden } else { self.headers },
             ending: self.ending(),
             lease: self.lease.map_or(settings.default_lease, |given| given.value),
             ahead: self.ahead.map(|given| given.value),

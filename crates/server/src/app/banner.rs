@@ -56,19 +56,20 @@ fn write(components: &Components, settings: &ServerSettings) -> io::Result<()> {
             "http" => "checks as JSON",
             "admin" if tollgate_admin::has_dashboard() => "the dashboard, /metrics, health",
             "admin" => "/metrics, health; no dashboard in this binary",
+            "gateway" => "requests to the upstreams",
             _ => "CL.THROTTLE for Redis clients",
         };
         let address = match *listener {
             "admin" => admin_url(address, settings),
             _ => address.clone(),
         };
-        writeln!(out, "  {listener:<6} {address:<22} {purpose}")?;
+        writeln!(out, "  {listener:<7} {address:<22} {purpose}")?;
     }
     let sharing = match settings.store {
         StoreSettings::Memory => "the counters, this server's own",
         StoreSettings::Redis(_) => "the counters, for all servers with this store",
     };
-    writeln!(out, "  {:<6} {:<22} {sharing}", "store", store(settings))?;
+    writeln!(out, "  {:<7} {:<22} {sharing}", "store", store(settings))?;
     let http = components.addresses.iter().find(|(listener, _)| *listener == "http");
     if let Some((_, address)) = http.filter(|_| settings.rules.paths.is_empty()) {
         let body = r#"{"api_key": "k1", "endpoint": "POST /api/v1/orders"}"#;

@@ -18,6 +18,7 @@ use tollgate_wire::{AccessControl, Gate, Receipts, UnknownDomains};
 
 use super::access::is_local;
 use super::component::{Foundation, Tasks};
+use super::gateway::GatewayListeners;
 use crate::config::{DataAuth, ServerSettings};
 
 /// The protocols, ready to be served.
@@ -25,6 +26,7 @@ pub(super) struct DataPlane {
     pub(super) grpc: Arc<Grpc>,
     pub(super) http: Arc<Http>,
     pub(super) resp: Arc<Resp>,
+    pub(super) gateway: Option<GatewayListeners>,
     /// Spans are exported as long as this guard lives.
     pub(super) traces: Option<TraceGuard>,
 }
@@ -39,15 +41,16 @@ pub(super) struct DataPlaneDeps<'d> {
 
 impl DataPlane {
     /// # Errors
-    /// If traces can't be exported, or reflection can't be described.
+    /// If traces can't be exported, reflection can't be described, or the gateway's file has errors.
     pub(super) fn build(
         foundation: &Foundation<'_>,
         deps: DataPlaneDeps<'_>,
         tasks: &mut Tasks,
-    ) -> Result<DataPlane, String> {
+    ) -> Result<DataPlane, Vec<String>> {
+        let one = |reason: String| vec![reason];
         let Foundation { settings, metrics, .. } = foundation;
         let DataPlaneDeps { limiter, observability, receipts, keys } = deps;
-        let (tracer, traces) = tracer(settings, metrics)?;
+        let (tracer, traces) = tracer(settings, metrics).map_err(one)?;
         let (unknown_domains, health) = (Arc::new(UnknownDomains::default()), foundation.health.clone());
         let followed = unknown_domains.clone();
         tasks.add(move |_| followed.follow(health));
@@ -57,12 +60,18 @@ impl DataPlane {
             Arc::new(gate.with_unknown_domains(unknown_domains.clone()))
         };
         let access = |auth| (auth == DataAuth::Token).then(|| keys.clone() as Arc<dyn AccessControl>);
-        let grpc = grpc(foundation, gate("grpc", settings.grpc.max_in_flight), tasks)?;
+        let grpc = grpc(foundation, gate("grpc", settings.grpc.max_in_flight), tasks).map_err(one)?;
         let grpc = Arc::new(grpc.with_access_control(access(settings.grpc.auth)));
         let http_gate = gate("http", settings.http.max_in_flight);
         let http = http(foundation, http_gate, receipts, access(settings.http.auth));
         let resp = Resp::new(gate("resp", settings.resp.max_in_flight), settings.http.body_timeout);
-        Ok(DataPlane { grpc, http, resp, traces })
+        let gateway = GatewayListeners::build(
+            foundation,
+            response_style(settings),
+            || gate("gateway", settings.http.max_in_flight),
+            tasks,
+        )?;
+        Ok(DataPlane { grpc, http, resp, gateway, traces })
     }
 }
 

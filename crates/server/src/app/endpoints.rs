@@ -106,6 +106,7 @@ fn tls_files(tls: &config::TlsSettings) -> TlsFiles {
 fn protocols(listener: &str) -> &'static [&'static [u8]] {
     match listener {
         "grpc" => &[b"h2"],
+        "gateway" => &[b"h2", b"http/1.1"],
         "resp" => &[],
         _ => &[b"http/1.1"],
     }

@@ -23,6 +23,7 @@ use super::access::AccessGuards;
 use super::component::{Foundation, Tasks};
 use super::data_plane::{DataPlane, DataPlaneDeps};
 use super::endpoints::EndpointBuilder;
+use super::gateway::GatewayListeners;
 use super::receipts::Signing;
 use super::rules::{LoadedRules, RulesFollower};
 use super::store::CounterStore;
@@ -114,13 +115,16 @@ impl Components {
         }
         let AccessGuards { keys, auth } = AccessGuards::build(&foundation, &control, &mut tasks).map_err(one)?;
         let deps = DataPlaneDeps { limiter: &limiter, observability: &observability, receipts, keys: &keys };
-        let DataPlane { grpc, http, resp, traces } = DataPlane::build(&foundation, deps, &mut tasks).map_err(one)?;
+        let DataPlane { grpc, http, resp, gateway, traces } = DataPlane::build(&foundation, deps, &mut tasks)?;
+        let served = gateway.as_ref().map(GatewayListeners::gateway);
+        metrics::register_gateway(&foundation.metrics, served.clone());
         let admin = Admin::new(
             foundation.metrics.clone(),
             foundation.health.clone(),
             control,
             auth,
             Arc::clone(&observability),
+            served,
         );
 
         let history = observability::history_file(&foundation);
@@ -129,10 +133,11 @@ impl Components {
         let http = endpoints.bind("http", &settings.http.listen, http);
         let admin = endpoints.bind("admin", &settings.admin.listen, admin);
         let resp = endpoints.bind("resp", &settings.resp.listen, resp);
+        let gateway = gateway.map(|gateway| gateway.bind(&mut endpoints)).unwrap_or_default();
         let addresses = endpoints.finish(&mut tasks)?;
 
         Ok(Components {
-            endpoints: [grpc, http, resp].into_iter().flatten().collect(),
+            endpoints: [grpc, http, resp].into_iter().flatten().chain(gateway).collect(),
             admin,
             addresses,
             rules: rules.follow(&foundation, limiter.clone()),

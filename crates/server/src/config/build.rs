@@ -36,6 +36,7 @@ impl SettingsReader<'_> {
             http: self.http(),
             admin: self.admin(),
             resp: self.resp(),
+            gateway: self.or("gateway", "none", |text, _| Ok(PathBuf::from(text))),
             store: self.store(),
             max_keys: self.count("max_keys"),
             max_keys_per_rule: self.percent("max_keys_per_rule"),

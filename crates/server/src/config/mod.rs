@@ -43,13 +43,13 @@ pub use flags::{PATHS, command};
 pub use origin::ConfigProblem;
 #[cfg(test)]
 use settings::{
-    AdminSettings, ClientAuthSettings, ClientCertificate, ControlSettings, GrpcSettings, HttpSettings,
-    IdempotencySettings, Percent, RespSettings, ResponseHeaders,
+    AdminSettings, ClientCertificate, ControlSettings, GrpcSettings, HttpSettings, IdempotencySettings, Percent,
+    RespSettings, ResponseHeaders,
 };
 pub use settings::{
-    ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, LeaseSettings, ListenSettings,
-    LogFormat, ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings, RulesSettings,
-    ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
+    ClientAuthSettings, ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, LeaseSettings,
+    ListenSettings, LogFormat, ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings,
+    RulesSettings, ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
 };
 
 /// The settings at the start.

@@ -31,6 +31,8 @@ pub struct ServerSettings {
     pub http: HttpSettings,
     pub admin: AdminSettings,
     pub resp: RespSettings,
+    /// The file of the gateway; `None` means no gateway.
+    pub gateway: Option<PathBuf>,
     pub store: StoreSettings,
     /// The maximum number of counters in memory.
     pub max_keys: usize,

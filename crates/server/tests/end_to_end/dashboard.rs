@@ -137,6 +137,31 @@ fn hot_keys_are_listed_and_purged_and_leases_are_switched() {
     assert_success(node("hot_keys.mjs", &server));
 }
 
+/// A gateway in front of an application that the browser's test runs, and of a server that does not exist.
+#[test]
+fn a_gateway_is_shown_and_its_shedding_is_switched() {
+    let rules = "domain: api\nentity: user_id\nrules: [{name: per-user, key: [user_id], limit: 5/hour, algorithm: sliding_log}]\n";
+    let builder = new_server().rules(rules).listen(&["http", "admin"]);
+    let (socket, file) = (builder.home().join("app.sock"), builder.home().join("gateway.yaml"));
+    let config = format!(
+        "listen: 127.0.0.1:0\n\
+         domain: api\n\
+         attributes: {{user_id: {{header: X-User}}}}\n\
+         upstreams:\n  \
+           app: {{servers: \"unix:{}\", adaptive: enforce}}\n  \
+           gone: {{servers: [\"127.0.0.1:1\"], health: {{path: /up, every: 1s, fails: 1}}, adaptive: enforce}}\n\
+         routes:\n  \
+           - {{name: shop, match: \"/shop/*\", upstream: app}}\n  \
+           - {{name: lost, match: \"/lost/*\", upstream: gone}}\n",
+        socket.display()
+    );
+    fs::write(&file, config).unwrap();
+    let server = builder.args(&["--gateway", &file.display().to_string()]).start();
+    let mut node = node("gateway.mjs", &server);
+    node.env("GATEWAY", server.url("gateway", "")).env("APP_SOCKET", &socket);
+    assert_success(node);
+}
+
 #[test]
 fn requests_that_meet_no_rule_are_seen() {
     let rules = "domain: api\nentity: user_id\nrules: [{name: per-user, key: [user_id], limit: 1000/hour}]\n";
@@ -177,7 +202,7 @@ fn history_and_events_survive_a_restart() {
     fs::write(server.home().join("data/history.json"), "{").unwrap();
     let server = server.restart().listen(&["http", "admin"]).start();
     assert_eq!((counted(&server), starts(&server)), (0.0, 1));
-    assert!(server.log().contains("the history of earlier runs can't be read"), "{}", server.log());
+    server.wait_for_log("the history of earlier runs can't be read");
 }
 
 #[test]

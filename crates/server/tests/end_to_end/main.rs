@@ -8,6 +8,7 @@ mod control;
 mod dashboard;
 mod docs;
 mod fleet;
+mod gateway;
 mod http;
 mod observability;
 mod serve;

@@ -15,9 +15,12 @@ use crate::UnmatchedChecks;
 use super::{ListenerMetrics, Repair, RulesMetrics, SnapshotMetrics, SourceCounters, TraceMetrics, WireMetrics, table};
 
 /// The values of the label `wire`.
-const WIRES: [&str; 3] = ["grpc", "http", "resp"];
+const WIRES: [&str; 4] = ["gateway", "grpc", "http", "resp"];
 /// The values of the label `listener`.
-const LISTENERS: [&str; 4] = ["admin", "grpc", "http", "resp"];
+const LISTENERS: [&str; 5] = ["admin", "gateway", "grpc", "http", "resp"];
+
+/// The values of the label `policy`.
+const POLICIES: [&str; 4] = ["comfort", "cost", "quota", "security"];
 
 #[derive(Debug)]
 pub(super) struct WireFamilies {
@@ -31,6 +34,7 @@ pub(super) struct WireFamilies {
     not_held: Family<WireLabels, Counter>,
     unknown_domain: Family<WireLabels, Counter>,
     unmatched: Family<DomainLabels, Counter>,
+    shed: Family<PolicyLabels, Counter>,
     repaired: Family<RepairLabels, Counter>,
     in_flight: Family<WireLabels, Gauge>,
 }
@@ -66,6 +70,12 @@ pub(super) struct DomainLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PolicyLabels {
+    pub(super) wire: &'static str,
+    pub(super) policy: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RepairLabels {
     wire: &'static str,
     reason: &'static str,
@@ -94,6 +104,7 @@ impl WireFamilies {
             not_held: Family::default(),
             unknown_domain: Family::default(),
             unmatched: Family::default(),
+            shed: Family::default(),
             repaired: Family::default(),
             in_flight: Family::default(),
         };
@@ -107,6 +118,7 @@ impl WireFamilies {
         table::register(registry, "concurrency_not_applied", by_wire.not_held.clone());
         table::register(registry, "unknown_domain_checks", by_wire.unknown_domain.clone());
         table::register(registry, "unmatched_checks", by_wire.unmatched.clone());
+        table::register(registry, "shed_checks", by_wire.shed.clone());
         table::register(registry, "repaired_checks", by_wire.repaired.clone());
         table::register(registry, "checks_in_flight", by_wire.in_flight.clone());
         let unmatched_checks = Arc::default();
@@ -132,6 +144,9 @@ impl WireFamilies {
         let labels = WireLabels { wire };
         // The family exists from the first scrape on.
         drop(self.unmatched.get_or_create(&DomainLabels { wire, domain: String::new() }));
+        for policy in POLICIES {
+            drop(self.shed.get_or_create(&PolicyLabels { wire, policy }));
+        }
         WireMetrics {
             allowed: by_source("allow"),
             denied: by_source("deny"),
@@ -146,6 +161,7 @@ impl WireFamilies {
             wire,
             unmatched: self.unmatched.clone(),
             unmatched_checks: unmatched_checks.clone(),
+            shed: self.shed.clone(),
             repaired: Repair::ALL
                 .map(|repair| self.repaired.get_or_create_owned(&RepairLabels { wire, reason: repair.name() })),
             in_flight: self.in_flight.get_or_create_owned(&labels),

@@ -25,7 +25,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tollgate_core::{Source, Span, Timestamp};
 
-use families::{DomainLabels, ListenerFamilies, SecondsGauge, WireFamilies};
+use families::{DomainLabels, ListenerFamilies, PolicyLabels, SecondsGauge, WireFamilies};
 use sources::MetricSources;
 
 use crate::UnmatchedChecks;
@@ -80,6 +80,8 @@ pub struct WireMetrics {
     /// Checks that met no rule, by wire and domain.
     unmatched: Family<DomainLabels, Counter>,
     unmatched_checks: Arc<UnmatchedChecks>,
+    /// Checks that were decided without the store, by wire and policy.
+    shed: Family<PolicyLabels, Counter>,
     /// By [`Repair`].
     repaired: [Counter; Repair::ALL.len()],
     in_flight: Gauge,
@@ -285,6 +287,18 @@ impl WireMetrics {
             Source::Shed => &counters.shed,
         }
         .inc_by(count);
+    }
+
+    /// Counts a check that was decided without the store because there were too many, by the most important policy of its
+    /// rules.
+    #[cold]
+    pub fn shed(&self, policy: &'static str) {
+        self.shed.get_or_create(&PolicyLabels { wire: self.wire, policy }).inc();
+    }
+
+    /// How many checks of a policy were [shed](Self::shed).
+    pub fn shed_by(&self, policy: &'static str) -> u64 {
+        self.shed.get_or_create(&PolicyLabels { wire: self.wire, policy }).get()
     }
 
     /// Counts an invalid request: the caller got an error.

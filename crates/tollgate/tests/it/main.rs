@@ -7,6 +7,7 @@ mod adjust;
 mod adjust_redis;
 #[cfg(feature = "control")]
 mod control;
+mod fleet_shedder;
 mod limiter;
 #[cfg(feature = "receipts")]
 mod receipts;

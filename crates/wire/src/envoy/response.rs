@@ -209,6 +209,10 @@ fn metadata(decision: &Decision, level: Option<&'static str>) -> Option<Struct> 
     if let Some(block) = decision.block() {
         fields.insert("tollgate_block".to_owned(), value(block.action.name()));
     }
+    if decision.denied_by().is_some_and(|by| by.rule.sheds()) {
+        // Envoy has one status for all refusals; an access log or another filter can tell them apart by this.
+        fields.insert("tollgate_shed".to_owned(), value("fleet"));
+    }
     let values: Vec<Value> = response::signals(decision).map(value).collect();
     if !values.is_empty() {
         fields.insert("tollgate_signals".to_owned(), Value { kind: Some(Kind::ListValue(ListValue { values })) });

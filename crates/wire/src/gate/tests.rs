@@ -14,6 +14,8 @@ rules:
   - {name: comfort, key: [user], limit: 100/day}
   - {name: login, key: [address], limit: 100/day, policy: security}
   - {name: slots, key: [slots], limit: 9 concurrent}
+  - {name: paid, key: [paid], limit: 100/day, policy: cost, on_failure: allow}
+  - {name: budget, key: [budget], limit: 100/day, policy: quota}
 ";
 
 fn rules() -> Ruleset {
@@ -56,6 +58,56 @@ async fn no_more_than_the_bound_wait_for_the_store_and_the_others_follow_their_p
     }
     assert_eq!(check(gate.clone(), "address").await, (true, Source::Store));
     assert_eq!(gate.metrics().in_flight().get(), 0);
+}
+
+#[tokio::test]
+async fn under_pressure_comfort_is_shed_before_cost_and_security_keeps_the_store() {
+    const MAX: usize = 10;
+    let store = GatedStore::new();
+    let gate = gate(&store, MAX);
+    let mut waiting = JoinSet::new();
+    // Each row: the policy of the next check, and whether the store decides it.
+    let rows = [("user", true, 7), ("user", false, 3), ("paid", true, 1), ("paid", false, 2), ("user", false, 1)];
+    let rows = rows.into_iter().chain([("budget", true, 1), ("budget", false, 2), ("address", true, 1)]);
+    let mut in_store = 0;
+    for (attribute, is_stored, times) in rows {
+        for _ in 0..times {
+            if is_stored {
+                waiting.spawn(check(gate.clone(), attribute));
+                in_store += 1;
+                store.timeouts(in_store).await;
+            } else {
+                let allowed = attribute != "budget";
+                assert_eq!(check(gate.clone(), attribute).await, (allowed, Source::Shed), "{attribute}");
+            }
+        }
+    }
+    assert_eq!(in_store, MAX);
+    assert_eq!(check(gate.clone(), "address").await, (false, Source::Shed), "the bound holds for security too");
+    let shed = |policy| gate.metrics().shed_by(policy);
+    assert_eq!(["comfort", "cost", "quota", "security"].map(shed), [4, 2, 2, 1]);
+    // A request that meets both is as important as its most important rule.
+    waiting.abort_all();
+    while waiting.join_next().await.is_some() {}
+    assert_eq!(gate.metrics().in_flight().get(), 0);
+    for _ in 0..8 {
+        waiting.spawn(check(gate.clone(), "address"));
+    }
+    store.timeouts(MAX + 8).await;
+    let entries = [("user", "x"), ("address", "x")];
+    let both = tokio::spawn({
+        let gate = gate.clone();
+        async move {
+            let descriptors = [Descriptor::new(&entries)];
+            let request = Request { domain: None, descriptors: &descriptors, ..Request::default() };
+            let mut decision = gate.limiter().decision();
+            gate.check(&request, &HeaderMap::new(), None, &mut decision).await.unwrap();
+            (decision.allowed(), decision.source())
+        }
+    });
+    store.timeouts(MAX + 9).await;
+    store.open();
+    assert_eq!(both.await.unwrap(), (true, Source::Store));
 }
 
 #[tokio::test]

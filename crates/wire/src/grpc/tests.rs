@@ -48,6 +48,9 @@ const CONFIG: GrpcConfig = GrpcConfig {
     body_timeout: Duration::from_secs(60),
 };
 
+/// More than the streams of a connection, whatever the policies of their rules.
+const MAX_IN_FLIGHT: usize = 64;
+
 type Client = SendRequest<Full<Bytes>>;
 
 /// A connection to a server on this store; the server ends with the closer.
@@ -59,7 +62,7 @@ fn connect(store: &Arc<GatedStore>) -> (UnixStream, Closer) {
 fn grpc(counters: Counters, config: GrpcConfig) -> Grpc {
     let file = RuleFile { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
     let rules = Ruleset::compile(load_sources(&[file], &LoadOptions::default()).unwrap().domains, 1).unwrap();
-    let gate = Gate::new(Arc::new(Limiter::new(rules, counters)), false, 16, Metrics::new().wire("grpc"));
+    let gate = Gate::new(Arc::new(Limiter::new(rules, counters)), false, MAX_IN_FLIGHT, Metrics::new().wire("grpc"));
     let (others, _) = AuxiliaryServices::new().unwrap();
     Grpc::new(Arc::new(Envoy::new(Arc::new(gate), ResponseExtras::default())), others, config)
 }

@@ -150,7 +150,7 @@ fn usable<'h>(name: &str, value: Cow<'h, [u8]>, repairs: &mut Repairs) -> Cow<'h
         (status = 200, description = "The request passes"),
         (status = 403, body = super::description::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
         (status = 429, body = super::description::Refused, content_type = "application/problem+json", description = "The request is refused"),
-        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
+        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case; or a rule refuses it to protect the service"),
     )
 )]
 pub(super) async fn handle(State(state): State<Arc<HttpState>>, headers: HeaderMap) -> axum::response::Response {

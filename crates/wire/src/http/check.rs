@@ -135,7 +135,7 @@ pub(super) fn undecided(state: &HttpState, domain: Option<&str>) -> Response<Ful
         (status = 408, body = super::description::ProblemBody, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 403, body = super::description::Refused, content_type = "application/problem+json", description = "The caller or its address is blocked"),
         (status = 429, body = super::description::Refused, content_type = "application/problem+json", description = "The request is refused"),
-        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case"),
+        (status = 503, body = super::description::Refused, content_type = "application/problem+json", description = "The request can't be counted, and its rules refuse it in that case; or a rule refuses it to protect the service"),
     )
 )]
 pub(super) async fn handle(

@@ -132,6 +132,9 @@ pub(super) struct Refused {
     pub(super) retry_after: Option<u64>,
     /// Whether the same request can ever pass.
     pub(super) retryable: bool,
+    /// The shedder, `fleet`, if a rule refused the request to protect the service.
+    #[schema(nullable = false)]
+    pub(super) shed: Option<String>,
     /// The refusing rule's label.
     #[schema(nullable = false)]
     pub(super) denied_by: Option<String>,

@@ -51,6 +51,7 @@ pub use browsers::HostSettings;
 use plain::{PlainConnection, PlainEnd, Rewound};
 use problem::ProblemResponse;
 pub use settings::{AttributeSource, AuthorizeAttribute, AuthorizeSettings, HttpTimeouts};
+pub use status::caller_limits;
 use tollgate_net::{Closing, Slot, Stream};
 use tollgate_store::SystemClock;
 use tollgate_telemetry::Health;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
+use http::StatusCode;
 use serde::Serialize;
-use tollgate::{CallerCounters, CounterStatus, RuleName, Timestamp};
+use tollgate::{CallerCounters, CounterStatus, Counters, Limiter, RuleName, Timestamp};
 use tollgate_http::problem::Problem;
 use tollgate_rules::model::Headers;
 use utoipa::ToSchema;
@@ -117,6 +118,32 @@ pub(super) async fn handle(
         )
         .into()),
         Err(error) => Err(problem::invalid_request(&error, domain, &limiter.rules()).into()),
+    }
+}
+
+/// The state of the counters of the caller that has these attributes, as JSON. `None` if none of them names the caller: the
+/// attribute that does is the domain's `entity`.
+///
+/// # Errors
+/// If the domain is unknown, or has no `entity`.
+pub async fn caller_limits(
+    limiter: &Limiter<Counters>,
+    domain: Option<&str>,
+    attributes: &[(&str, &str)],
+) -> Result<Option<Vec<u8>>, Problem> {
+    let rules = limiter.rules();
+    let number = rules.domain_number(domain);
+    let entity = number.and_then(|number| rules.domains().get(number)?.entity());
+    let Some(entity) = entity else {
+        let detail = "the rules have no such domain, or it has no `entity`";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no_entity", detail));
+    };
+    let Some((_, caller)) = attributes.iter().find(|(name, _)| *name == entity) else { return Ok(None) };
+    let others: Vec<(&str, &str)> = attributes.iter().filter(|(name, _)| *name != entity).copied().collect();
+    match limiter.peek(domain, None, caller, &others).await {
+        Ok(Some(counters)) => Ok(Some(serde_json::to_vec(&StatusBody::new(&counters)).unwrap_or_default())),
+        Ok(None) => Ok(None),
+        Err(error) => Err(problem::invalid_request(&error, domain, &rules)),
     }
 }
 

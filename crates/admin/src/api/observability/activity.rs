@@ -84,9 +84,6 @@ struct TierBody {
     rates: ResultsBody<f64>,
 }
 
-/// The tier of limits without tiers.
-const DEFAULT_TIER: &str = "default";
-
 /// Show the activity of rules: rates, totals, utilisation
 #[utoipa::path(
     get, path = "/admin/v1/activity", operation_id = "activity", tag = "seeing",
@@ -132,7 +129,7 @@ impl<'r> ActivityRow<'r> {
     pub(super) fn new(domain: &'r Domain, rule: &'r Rule, history: &History) -> ActivityRow<'r> {
         let mut activity = history.rule(domain.name(), rule.name());
         // In the order of the domain, placeholders last.
-        let place = |tier: &TierActivity| domain.tiers().iter().position(|other| other.name == tier.tier);
+        let place = |tier: &TierActivity| rule.rows(domain).position(|(name, _)| name == tier.tier);
         activity.tiers.sort_by_key(|tier| place(tier).unwrap_or(usize::MAX));
         ActivityRow {
             key: rule.names().collect(),
@@ -195,11 +192,8 @@ impl SparklineBody {
 
 impl TierBody {
     fn new(domain: &Domain, rule: &Rule, TierActivity { tier, activity }: &TierActivity) -> TierBody {
-        let mut limits = domain.tiers().iter().zip(0..).filter_map(|(other, number)| {
-            let limit = rule.limit(number)?;
-            (!rule.is_by_tier() && tier == DEFAULT_TIER || other.name == *tier).then_some(limit)
-        });
-        let limit = limits.next().map(Limit::amount);
+        let row = rule.rows(domain).find(|(name, _)| name == tier);
+        let limit = row.and_then(|(_, row)| rule.limit(row)).map(Limit::amount);
         TierBody {
             tier: tier.clone(),
             utilisation: activity.utilisation(),
@@ -210,20 +204,17 @@ impl TierBody {
     }
 }
 
-/// The limit of each tier; one entry if it is the same for all.
+/// The limit of each tier or value; one entry if it is the same for all.
 fn limits<'r>(domain: &'r Domain, rule: &'r Rule) -> Vec<TierLimit<'r>> {
-    let by_tier = domain.tiers().iter().zip(0..).filter_map(|(tier, number)| {
-        let limit = match rule.limit(number) {
+    let rows = rule.rows(domain).filter_map(|(tier, row)| {
+        let limit = match rule.limit(row) {
             Some(limit) => short_limit(limit),
-            None if rule.is_unlimited(number) => "unlimited".to_owned(),
+            None if rule.is_unlimited(row) => "unlimited".to_owned(),
             None => return None,
         };
-        Some(TierLimit { tier: &tier.name, limit })
+        Some(TierLimit { tier, limit })
     });
-    if rule.is_by_tier() {
-        return by_tier.collect();
-    }
-    by_tier.take(1).map(|one| TierLimit { tier: DEFAULT_TIER, ..one }).collect()
+    rows.collect()
 }
 
 /// `100/minute`, `20 concurrent`.

@@ -40,8 +40,14 @@ struct EventItem {
 }
 
 /// Kinds of changes that decisions depend on. Quotas and tokens are in the audit log only.
-const KINDS: [RecordKind; 5] =
-    [RecordKind::Switch, RecordKind::Block, RecordKind::Emergency, RecordKind::Rule, RecordKind::Lease];
+const KINDS: [RecordKind; 6] = [
+    RecordKind::Switch,
+    RecordKind::Block,
+    RecordKind::Emergency,
+    RecordKind::Rule,
+    RecordKind::Lease,
+    RecordKind::Gateway,
+];
 /// The default age of events.
 const DEFAULT_AGE: Span = Span::from_secs(86_400);
 /// Time limit for the store of record. Events of this server are shown without it.
@@ -49,8 +55,8 @@ const CHANGES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// List what changed: starts, reloads, levels of the counter store, and changes by operators
 ///
-/// The newest first. `kind` is `start`, `reload`, `reload_failed` or `store` for this server; and `switch`, `block`, `emergency`, `rule`
-/// or `lease` for changes in the audit log, for callers with the scope `audit`: `changes` says whether they are listed (`shown`, `not_allowed` or
+/// The newest first. `kind` is `start`, `reload`, `reload_failed` or `store` for this server; and `switch`, `block`, `emergency`, `rule`,
+/// `lease` or `gateway` for changes in the audit log, for callers with the scope `audit`: `changes` says whether they are listed (`shown`, `not_allowed` or
 /// `unavailable`).
 #[utoipa::path(
     get, path = "/admin/v1/events", operation_id = "events", tag = "seeing",

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tollgate_control::{Change, Precondition, RecordName};
+use serde_json::json;
+use tollgate_control::Precondition;
 use tollgate_core::Key;
 use tollgate_records::RecordKind;
 use tollgate_records::documents::FieldFaults;
@@ -20,7 +20,8 @@ use crate::api::body::{self, RequestBody};
 #[cfg(test)]
 use crate::api::description;
 use crate::api::extract::{DomainQuery, EmptyQuery, Query};
-use crate::api::{ApiProblem, RequestContext, WriteResult, expiry, names, records};
+use crate::api::urgent::{self, AuditNote, checked_reason};
+use crate::api::{ApiProblem, RequestContext, WriteResult, names};
 use crate::observe::KeyVisibility;
 
 /// Whether this server leases units.
@@ -85,8 +86,8 @@ pub(crate) async fn put(
         }),
     });
     let action = if enabled { "lease.on" } else { "lease.off" };
-    Ok(audited(&state, &context, &sent, AuditNote { action, reason, document: json!({"enabled": enabled}) }, answer)
-        .await)
+    let note = AuditNote { kind: RecordKind::Lease, action, reason, document: json!({"enabled": enabled}) };
+    Ok(urgent::respond(&state, &context, &sent, note, answer).await)
 }
 
 /// Purge what this server holds and remembers of keys
@@ -130,7 +131,8 @@ pub(crate) async fn purge(
         "refusals": refusals,
         "detail": "on this server; other servers are unchanged",
     });
-    Ok(audited(&state, &context, &sent, AuditNote { action: "lease.purge", reason, document }, answer).await)
+    let note = AuditNote { kind: RecordKind::Lease, action: "lease.purge", reason, document };
+    Ok(urgent::respond(&state, &context, &sent, note, answer).await)
 }
 
 /// The store, if the caller may change its leases and it has some.
@@ -198,49 +200,4 @@ impl KeySelection {
                 && (observability.display_key(&name, KeyVisibility::Hashed) == text
                     || observability.display_caller(&name, KeyVisibility::Hashed).as_deref() == Some(text))
     }
-}
-
-fn checked_reason(reason: Option<String>, mut faults: FieldFaults) -> Result<String, ApiProblem> {
-    let reason = reason.unwrap_or_default();
-    expiry::check_reason(&reason, &mut faults);
-    faults.into_result(reason).map_err(ApiProblem::invalid)
-}
-
-/// An entry of the audit log.
-struct AuditNote {
-    action: &'static str,
-    reason: String,
-    document: Value,
-}
-
-/// Writes a change that was made to the audit log. The response has the answer, and whether it is written.
-async fn audited(
-    state: &AdminState,
-    context: &RequestContext,
-    sent: &[u8],
-    note: AuditNote,
-    mut answer: Value,
-) -> axum::response::Response {
-    let AuditNote { action, reason, document } = note;
-    let change = Change {
-        name: RecordName::new(RecordKind::Lease, "", state.observability.name.as_str()),
-        expect: Precondition::Any,
-        document: Some(document.to_string()),
-        action: action.to_owned(),
-        reason,
-    };
-    answer["audited"] = json!(true);
-    let once = context.once(sent, answer.to_string());
-    let author = context.principal.author();
-    let written = tokio::time::timeout(records::URGENT_TIMEOUT, state.control.write(&author, vec![change], once)).await;
-    let why = match written {
-        Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(ApiProblem::from(error).detail),
-        Err(_) => Some("the store of record did not answer".to_owned()),
-    };
-    if let Some(why) = why {
-        tracing::warn!(action, by = author.name, from = author.from, %document, %why, "a change of leases is not in the audit log");
-        answer["audited"] = json!(false);
-    }
-    records::json_response(None, answer.to_string())
 }

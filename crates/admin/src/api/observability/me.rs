@@ -11,7 +11,7 @@ use super::AdminState;
 use crate::api::{ApiResult, RequestContext};
 use crate::scopes::AccessScope;
 
-/// Show the authenticated caller and its scopes
+/// Show the authenticated caller and its scopes, and whether this server has a gateway
 #[utoipa::path(
     get, path = "/admin/v1/me", operation_id = "me", tag = "seeing",
     responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
@@ -22,6 +22,11 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, context: RequestC
         .filter(|scope| context.principal.scopes.contains(*scope))
         .map(AccessScope::name)
         .collect();
-    Ok(Json(json!({ "name": context.principal.name, "scopes": scopes, "open": !state.auth.is_configured() }))
-        .into_response())
+    Ok(Json(json!({
+        "name": context.principal.name,
+        "scopes": scopes,
+        "open": !state.auth.is_configured(),
+        "gateway": state.gateway.is_some(),
+    }))
+    .into_response())
 }

@@ -7,6 +7,7 @@ pub(super) mod activity;
 pub(super) mod decisions;
 pub(super) mod events;
 pub(super) mod explain;
+pub(super) mod gateway;
 pub(super) mod history;
 pub(super) mod items;
 pub(super) mod lease_changes;
@@ -23,9 +24,10 @@ pub(super) mod top;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use serde::Serialize;
 use tollgate::{Limiter, Span};
+use tollgate_gateway::Gateway;
 use tollgate_observe::LimitResults;
 
 use super::{Api, ApiProblem, RequestContext};
@@ -49,6 +51,7 @@ pub(crate) struct AdminState {
     pub health: Arc<Health>,
     pub control: Api,
     pub auth: Arc<Auth>,
+    pub gateway: Option<Arc<Gateway>>,
     streams: Arc<StreamShares>,
 }
 
@@ -66,6 +69,8 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/admin/v1/top", get(top::show))
         .route("/admin/v1/leases", get(leases::show).put(lease_changes::put))
         .route("/admin/v1/leases/purge", post(lease_changes::purge))
+        .route("/admin/v1/gateway", get(gateway::show))
+        .route("/admin/v1/gateway/shedding", put(gateway::put_shedding))
         .route("/admin/v1/sustained", get(sustained::show))
         .route("/admin/v1/overview", get(overview::show))
         .route("/admin/v1/history", get(history::show))
@@ -87,7 +92,12 @@ impl AdminState {
         control: Api,
         auth: Arc<Auth>,
     ) -> AdminState {
-        AdminState { observability, metrics, health, control, auth, streams: Arc::default() }
+        AdminState { observability, metrics, health, control, auth, gateway: None, streams: Arc::default() }
+    }
+
+    /// The same with a gateway, if this server has one.
+    pub(crate) fn with_gateway(self, gateway: Option<Arc<Gateway>>) -> AdminState {
+        AdminState { gateway, ..self }
     }
 
     fn limiter(&self) -> &Limiter<Counters> {

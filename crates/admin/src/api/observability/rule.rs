@@ -73,7 +73,9 @@ pub(crate) async fn show(
         "conditions": conditions,
         "cost": rule.cost_text(domain),
         "entity": domain.entity(),
-        "by_tier": rule.is_by_tier(),
+        "by_tier": rule.is_by_tier() || rule.limit_by().is_some(),
+        "limit_by": rule.limit_by(),
+        "shed": rule.sheds(),
         "terms": terms(domain, rule),
         "policy": rule.policy().name(),
         "label": rule.given_label(),
@@ -86,17 +88,17 @@ pub(crate) async fn show(
     .into_response())
 }
 
-/// The limit of each tier; one entry if it is the same for all.
+/// The limit of each tier or value; one entry if it is the same for all.
 fn terms<'r>(domain: &'r Domain, rule: &'r Rule) -> Vec<TierTerms<'r>> {
-    let by_tier = domain.tiers().iter().zip(0..).filter_map(|(tier, number)| match rule.limit(number) {
-        Some(limit) => Some(TierTerms::new(&tier.name, limit)),
-        None if rule.is_unlimited(number) => {
+    let rows = rule.rows(domain).filter_map(|(tier, row)| match rule.limit(row) {
+        Some(limit) => Some(TierTerms::new(tier, limit)),
+        None if rule.is_unlimited(row) => {
             let limit = "unlimited".to_owned();
-            Some(TierTerms { tier: &tier.name, limit, amount: None, algorithm: None, burst: None })
+            Some(TierTerms { tier, limit, amount: None, algorithm: None, burst: None })
         }
         None => None,
     });
-    if rule.is_by_tier() { by_tier.collect() } else { by_tier.take(1).collect() }
+    rows.collect()
 }
 
 impl<'r> TierTerms<'r> {

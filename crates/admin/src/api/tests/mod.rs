@@ -6,6 +6,7 @@ mod counters;
 mod decisions;
 mod emergencies;
 mod expired;
+mod gateway;
 mod leases;
 mod observability;
 mod openapi;
@@ -28,6 +29,7 @@ use tollgate::{
     Timestamp,
 };
 use tollgate_control::DbLocation;
+use tollgate_gateway::Gateway;
 use tower::ServiceExt as _;
 
 use crate::auth::Auth;
@@ -80,6 +82,15 @@ impl Bench {
 
     /// One whose counters are these.
     pub(crate) async fn on(file: &str, counters: Counters) -> Bench {
+        Bench::with(file, counters, None).await
+    }
+
+    /// One with a gateway.
+    pub(crate) async fn with_gateway(file: &str, gateway: Arc<Gateway>) -> Bench {
+        Bench::with(file, Counters::Memory(MemoryConfig::default().build()), Some(gateway)).await
+    }
+
+    async fn with(file: &str, counters: Counters, gateway: Option<Arc<Gateway>>) -> Bench {
         let home = TempDir::new().unwrap();
         let path = home.path().join("rules.yaml");
         std::fs::write(&path, file).unwrap();
@@ -110,7 +121,8 @@ impl Bench {
             health.clone(),
             control.clone(),
             auth,
-        );
+        )
+        .with_gateway(gateway);
         let router = super::routes(control.clone()).merge(super::observability::routes(state));
         Bench { home, control, clock, observability, health, router, reloader: Mutex::new(reloader) }
     }

@@ -85,7 +85,7 @@ fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
     let keys = Arc::new(TokenIndex::new(control.clone()));
     let auth = Arc::new(Auth::new(setup, keys, control.clone(), &metrics).unwrap());
     let observability = crate::observe::Observability::for_tests();
-    let admin = Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability);
+    let admin = Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability, None);
     Served { admin, auth, metrics, control, clock, _folder: folder }
 }
 

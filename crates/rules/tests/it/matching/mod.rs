@@ -9,6 +9,7 @@ mod explain;
 mod forms;
 mod keys;
 mod layer;
+mod limit_by;
 mod modes;
 mod random_rules;
 mod random_trees;
@@ -156,6 +157,9 @@ fn tier(resolved: &ResolvedRequest<'_>, terms: AppliedTerms) -> String {
         AppliedTerms::Tier(0) => String::new(),
         AppliedTerms::Requested(_) => " requested".to_owned(),
         AppliedTerms::Override(_) => " overridden".to_owned(),
-        AppliedTerms::Tier(other) => format!(" @{}", resolved.domain.tiers()[usize::from(other)].name),
+        AppliedTerms::Tier(row) => match resolved.domain.tiers().get(usize::from(row)) {
+            Some(tier) => format!(" @{}", tier.name),
+            None => format!(" row {row}"),
+        },
     }
 }

@@ -143,6 +143,8 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
     let limit = Limit::new(5, Period::fixed(Span::from_secs(1)).unwrap(), Algorithm::FixedWindow).unwrap();
     Terms {
         caps: vec![Some(Cap::Limit(limit))],
+        by_value: None,
+        shed: false,
         mode,
         on_failure: vec![OnFailure::Local],
         policy: Policy::Comfort,

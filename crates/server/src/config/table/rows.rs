@@ -29,6 +29,7 @@ pub(super) fn all() -> Vec<Setting> {
         authorize(),
         listener("admin"),
         listener("resp"),
+        gateway(),
         state(),
         redis(),
         control::rows(),
@@ -38,6 +39,16 @@ pub(super) fn all() -> Vec<Setting> {
         observe::rows(),
     ];
     groups.into_iter().flatten().collect()
+}
+
+fn gateway() -> Vec<Setting> {
+    vec![row(
+        "Gateway",
+        "gateway",
+        SettingKind::Path,
+        "none",
+        "The file of the gateway, which forwards requests to upstreams; none: no gateway",
+    )]
 }
 
 fn general() -> Vec<Setting> {

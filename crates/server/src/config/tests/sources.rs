@@ -154,6 +154,7 @@ resp_tls_client_ca: ra
 resp_tls_client_sans: five.example
 resp_max_connections: 41
 resp_max_in_flight: 42
+gateway: /etc/gateway.yaml
 store: [rediss://a:1, rediss://b:2]
 max_keys: 1000
 max_keys_per_rule: 25%
@@ -302,6 +303,7 @@ fn every_setting_can_be_set() {
             as_envoy: false,
         },
         resp: RespSettings { listen: listen("localhost:0", 'r', &["five.example"], 41), max_in_flight: 42 },
+        gateway: Some("/etc/gateway.yaml".into()),
         store: StoreSettings::Redis(Box::new(RedisSettings {
             address: "rediss+cluster://a:1,b:2".parse().unwrap(),
             access: RedisAccess {

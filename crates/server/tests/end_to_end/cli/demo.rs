@@ -33,16 +33,33 @@ fn get_overview(admin: &str) -> Option<Value> {
     serde_json::from_str(&response.body_mut().read_to_string().ok()?).ok()
 }
 
+/// Starts a script of the demo.
+fn start(script: &str, environment: &[(&str, &str)]) -> RunningDemo {
+    // A shell can't trap a signal that was ignored when it started, and tests in the background of a script start with SIGINT ignored.
+    let mut demo = Command::new("env");
+    demo.arg("--default-signal=INT").arg(repository_path(script)).env("TOLLGATE", env!("CARGO_BIN_EXE_tollgate"));
+    demo.envs(environment.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    RunningDemo(demo.spawn().unwrap())
+}
+
+/// Interrupts a demo, and checks that all of its processes end, of which there are so many.
+fn interrupt(mut demo: RunningDemo, processes: usize) {
+    let children = format!("/proc/{0}/task/{0}/children", demo.0.id());
+    let started = std::fs::read_to_string(children).unwrap();
+    assert_eq!(started.split_whitespace().count(), processes, "{started}");
+    assert!(demo.signal("INT"));
+    let code = eventually(|| demo.0.try_wait().unwrap()).expect("it did not end").code();
+    assert_eq!(code, Some(130));
+    for id in started.split_whitespace() {
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "process {id} still runs");
+    }
+}
+
 #[test]
 fn the_script_generates_traffic_and_ends_all_its_processes() {
     let [http, admin] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
-    // A shell can't trap a signal that was ignored when it started, and tests in the background of a script start with SIGINT ignored.
-    let mut demo = Command::new("env");
-    demo.arg("--default-signal=INT").arg(repository_path("demo/run.sh"));
-    demo.env("TOLLGATE", env!("CARGO_BIN_EXE_tollgate")).env("DEMO_RATE", "600");
-    demo.env("DEMO_HTTP", &http).env("DEMO_ADMIN", &admin);
-    let demo = demo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut demo = RunningDemo(demo);
+    let environment = [("DEMO_RATE", "600"), ("DEMO_HTTP", &*http), ("DEMO_ADMIN", &*admin)];
+    let demo = start("demo/run.sh", &environment);
     // The noisy neighbour is refused, and the shadow rule would refuse others.
     let overview = eventually(|| {
         let overview = get_overview(&admin)?;
@@ -51,15 +68,33 @@ fn the_script_generates_traffic_and_ends_all_its_processes() {
     });
     let overview = overview.expect("the traffic has refusals and shadow refusals");
     assert!(overview["rates"]["decisions"].as_f64().unwrap() < 700.0, "{overview}");
-    let children = format!("/proc/{0}/task/{0}/children", demo.0.id());
-    let started = std::fs::read_to_string(children).unwrap();
-    assert_eq!(started.split_whitespace().count(), 2, "{started}");
-    assert!(demo.signal("INT"));
-    let code = eventually(|| demo.0.try_wait().unwrap()).expect("it did not end").code();
-    assert_eq!(code, Some(130));
-    for id in started.split_whitespace() {
-        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "process {id} still runs");
-    }
+    interrupt(demo, 2);
+}
+
+fn get_gateway(admin: &str) -> Option<Value> {
+    let mut response = ureq::get(format!("http://{admin}/admin/v1/gateway")).call().ok()?;
+    serde_json::from_str(&response.body_mut().read_to_string().ok()?).ok()
+}
+
+#[test]
+fn the_gateway_sheds_the_least_important_requests_of_a_slow_upstream() {
+    let [gateway, upstream, admin] = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+    let addresses = [("DEMO_GATEWAY", &*gateway), ("DEMO_UPSTREAM", &*upstream), ("DEMO_ADMIN", &*admin)];
+    // From the start, the upstream can serve 16 requests in 60 ms.
+    let demo = start("demo/gateway.sh", &[&addresses[..], &[("DEMO_RATE", "600"), ("DEMO_SLOW_AFTER", "0")]].concat());
+    let status = eventually(|| {
+        let status = get_gateway(&admin)?;
+        let sum = |field: &str| {
+            status["routes"].as_array().unwrap().iter().map(|route| route[field].as_u64().unwrap()).sum::<u64>()
+        };
+        let refused = &status["upstreams"][0]["cap"]["refused"];
+        let is_seen = sum("successful") > 200 && sum("limited") > 0 && refused["get"].as_u64()? > 50;
+        is_seen.then_some(status)
+    });
+    let status = status.expect("requests are served, limited and shed");
+    let refused = &status["upstreams"][0]["cap"]["refused"];
+    assert!(refused["critical"].as_u64() < refused["get"].as_u64(), "{refused}");
+    interrupt(demo, 3);
 }
 
 #[test]

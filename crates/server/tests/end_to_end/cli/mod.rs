@@ -3,6 +3,7 @@
 mod convert;
 mod demo;
 mod explain;
+mod gateway;
 mod init;
 mod inputs;
 mod leases;
@@ -31,10 +32,10 @@ use tollgate_testing::machine;
 use crate::repository_path;
 
 /// The exit code and output of a command.
-struct CommandOutput {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct CommandOutput {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 fn command(args: &[&str]) -> Command {
@@ -49,7 +50,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-fn tollgate(args: &[&str], input: &[u8]) -> CommandOutput {
+pub(crate) fn tollgate(args: &[&str], input: &[u8]) -> CommandOutput {
     tollgate_with(args, input, &[])
 }
 

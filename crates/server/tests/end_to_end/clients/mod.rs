@@ -5,7 +5,7 @@ mod application;
 mod caddy;
 pub(crate) mod deploy;
 pub(crate) mod envoy;
-mod http;
+pub(crate) mod http;
 mod kubernetes;
 mod nginx;
 mod openapi;

@@ -105,11 +105,7 @@ fn an_outage_changes_no_decision_and_recovery_is_automatic() {
         }));
         let restarted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let second = with_control(second.restart(), &control, &args).start();
-            assert!(
-                second.log().contains("the store of record is unavailable; its state at generation"),
-                "{}",
-                second.log()
-            );
+            second.wait_for_log("the store of record is unavailable; its state at generation");
             let fresh = server_on(&control, &args);
             for server in [&second, &fresh] {
                 assert_eq!(all_limits(server), before);

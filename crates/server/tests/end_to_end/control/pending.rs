@@ -109,7 +109,7 @@ fn a_change_that_waited_does_not_replace_a_later_one() {
     assert_eq!((check(&server, "thief", 1), check(&other, "thief", 1)), (403, 403));
     let note = postgres.query("SELECT reason FROM audit WHERE action = 'block.discard'");
     assert!(note.contains("block.put by loopback at ") && note.contains("Its reason: early"), "{note}");
-    assert!(server.log().contains("a change that waited is discarded"), "{}", server.log());
+    server.wait_for_log("a change that waited is discarded");
     assert_eq!(postgres.query("SELECT count(*) FROM audit WHERE action = 'block.put'").trim(), "1");
 }
 

@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use tollgate_testing::{TIMEOUT, eventually};
+use tollgate_testing::{Redis, TIMEOUT, eventually};
 
-use crate::http::{get, post};
+use crate::http::{HttpResponse, get, post};
 use crate::new_server;
 
 const RULES: &str = "
@@ -30,6 +30,56 @@ fn checks_beyond_the_bound_follow_their_policies() {
     let metrics = get(&server.url("admin", "/metrics")).body;
     let expected = r#"tollgate_decisions_total{wire="http",outcome="allow",source="shed"} 3"#;
     assert!(metrics.contains(expected), "{metrics}");
+}
+
+/// While Redis answers nothing, checks of comfort limits give way to those of security limits.
+#[test]
+fn while_redis_stalls_comfort_is_shed_and_security_is_not() {
+    const BOUND: usize = 10;
+    let mut redis = Redis::start();
+    let bound = BOUND.to_string();
+    let args = ["--store", &redis.url(), "--store-deadline", "1s", "--http-max-in-flight", &bound];
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).args(&args).start();
+    let url = server.url("http", CHECK);
+    let check = |name: &str, value: usize| -> HttpResponse {
+        post(&url, &format!(r#"{{"attributes":{{"{name}":"{value}"}}}}"#))
+    };
+    assert_eq!(
+        eventually(|| Some(check("address", 0)).filter(|one| one.status == 200)).unwrap().json()["source"],
+        "store"
+    );
+    let shed = |policy: &str| {
+        let metrics = get(&server.url("admin", "/metrics")).body;
+        let series = format!(r#"tollgate_shed_checks_total{{wire="http",policy="{policy}"}} "#);
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap();
+        line.parse::<u64>().unwrap()
+    };
+    // More comfort checks than their share, which a slow machine may not send within one deadline.
+    let mut round = 0;
+    let is_shed = eventually(|| {
+        // Every caller has one request a day.
+        round += 1;
+        let caller = |number| 1_000 * round + number;
+        redis.pause();
+        let send = |attribute: &'static str, number: usize| (attribute, check(attribute, caller(number)));
+        let responses: Vec<_> = std::thread::scope(|scope| {
+            let checks = (0..3 * BOUND).map(|number| ("user", number)).chain((0..2).map(|number| ("address", number)));
+            let sent: Vec<_> = checks.map(|(name, number)| scope.spawn(move || send(name, number))).collect();
+            sent.into_iter().map(|sent| sent.join().unwrap()).collect()
+        });
+        redis.resume();
+        for (attribute, response) in responses {
+            // Logins are refused because the store did not answer in time, or are decided by it.
+            let source = response.json()["source"].as_str().unwrap_or_default().to_owned();
+            match attribute {
+                "user" => assert_eq!(response.status, 200, "{response:?}"),
+                _ => assert!(source != "shed" && (response.status == 503 || source == "store"), "{response:?}"),
+            }
+        }
+        (shed("comfort") > 0).then_some(())
+    });
+    assert!(is_shed.is_some());
+    assert_eq!((shed("security"), shed("cost")), (0, 0));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn remaining(replies: &str) -> Vec<i64> {
 async fn all_servers_and_protocols_share_counters_that_survive_a_restart() {
     let redis = Redis::start();
     let (one, mut two) = (builder(&redis).start(), builder(&redis).start());
-    assert!(one.startup_output().contains(&format!("store  {}", redis.url())), "{}", one.startup_output());
+    assert!(one.startup_output().contains(&format!("store   {}", redis.url())), "{}", one.startup_output());
     let (mut first, mut second) = (grpc::client(&one).await, grpc::client(&two).await);
     assert_eq!(grpc::check(&mut first, "u").await, (true, 2));
     assert_eq!(grpc::check(&mut second, "u").await, (true, 1));

@@ -40,25 +40,23 @@ fn a_change_begins_and_ends_on_time_on_every_server() {
     quota["expires_at"] = json!(moment(end));
     let response = put(&fleet.servers[0], "a", None, &quota);
     assert_eq!(response.status, 200, "{response:?}");
-    let mut in_force = [(0, 0); SERVERS];
+    let mut seen = [false; SERVERS];
     while now() < end + MAX_DELAY {
-        for (server, (first, last)) in fleet.servers.iter().zip(&mut in_force) {
+        for (server, seen) in fleet.servers.iter().zip(&mut seen) {
             let before = now();
-            if limit(server, "a").0 == 50 {
-                // It was in force at some time between the two.
-                if *first == 0 {
-                    *first = now();
-                }
-                *last = before;
+            let is_in_force = limit(server, "a").0 == 50;
+            let after = now();
+            // The server answered at some time between the two, however busy the machine is.
+            let from_to = format!("{} to {}", before as i64 - start as i64, after as i64 - start as i64);
+            match is_in_force {
+                true => assert!(after >= start && before < end, "in force: {from_to}"),
+                false => assert!(before < start + MAX_DELAY || after >= end, "not in force: {from_to}"),
             }
+            *seen |= is_in_force;
         }
         sleep(Duration::from_millis(5));
     }
-    for (first, last) in in_force {
-        println!("the change began {} ms late", first.saturating_sub(start) / 1_000);
-        assert!(first >= start && first < start + MAX_DELAY, "from {} on", first as i64 - start as i64);
-        assert!(last < end && last + MAX_DELAY > end, "until {}", last as i64 - end as i64);
-    }
+    assert_eq!(seen, [true; SERVERS]);
 }
 
 #[test]

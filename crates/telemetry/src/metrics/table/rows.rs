@@ -142,6 +142,9 @@ Counter tollgate_concurrency_not_applied_total [wire]
 Counter tollgate_unknown_domain_checks_total [wire]
     "Checks of a domain that has no rules: they pass over gRPC and `/json`, and get 404 over HTTP"
     "A wrong `domain` in a gateway, or a rule file that was removed: nothing is limited there"
+Counter tollgate_shed_checks_total [wire policy]
+    "Checks that were decided without the store because there were too many in flight, by the most important policy of their rules: comfort from 70 % of the bound on, cost from 80 %, quota from 90 %, security at the bound"
+    "The store is slow, or `…_max_in_flight` too small. `security`: logins and the like are refused"
 Counter tollgate_repaired_checks_total [wire reason]
     "Checks with an invalid part that were decided all the same. `reason`: `long_text`, `not_text`, `bad_cost`, `bad_name`, `key_conflict`, `too_many`, or `undecided` (the policies of the rules decided)"
     "Clients that try values beyond all bounds; a gateway that takes a cost or an idempotency key from them"
@@ -397,6 +400,115 @@ Counter ratelimit_failopen_total [reason]
 Gauge ratelimit_circuit_state [shard]
     "The same as tollgate_circuit_state (0 closed, 1 half-open, 2 open), under the name that dashboards of other limiters use"
     "See tollgate_circuit_state"
+}
+
+"Gateway" "
+What a server with `--gateway` does with requests. A server without a gateway has no series of these. The first 200 routes and the first 200 upstreams of the configuration have series of their own; the others are
+counted together as `other`. The figures of the [adaptive cap](shedding.md) have the names that Envoy's adaptive concurrency
+filter gives them.
+
+```promql
+sum by (route) (rate(tollgate_gateway_requests_total{status=\"5xx\"}[5m]))
+sum by (upstream) (tollgate_gateway_upstream_servers{state=\"healthy\"}) == 0
+tollgate_gateway_adaptive_sample_rtt_seconds / tollgate_gateway_adaptive_min_rtt_seconds
+```
+" {
+Counter tollgate_gateway_requests_total [route status]
+    "Responses by route and class of the status: 1xx, 2xx, 3xx, 4xx, 5xx; refusals are included"
+    "A rise of `5xx` with `tollgate_gateway_shed_total`: the upstream is protected; without it: the upstream fails"
+Counter tollgate_gateway_limited_total [route]
+    "Requests that limits refused with 429"
+    "`ratelimit_denied_total` says by which rule"
+Counter tollgate_gateway_shed_total [route]
+    "Requests that were refused with 503 to protect the upstream"
+    "Any: the upstream has less capacity than its callers need"
+Counter tollgate_gateway_shed_by_class_total [shedder class]
+    "Requests that were refused with 503, by shedder (adaptive: the cap of an upstream; worker: this server is overloaded; fleet: a rule with `shed: true`) and class: test, get, post, critical"
+    "`critical`: even the most important work is refused; add capacity"
+Gauge tollgate_gateway_worker_mode [mode]
+    "1 for the mode in force of the worker shedder: enforce, shadow, off"
+    "`off` is the default; after an incident: an operator's switch is still in force"
+Gauge tollgate_gateway_worker_utilisation []
+    "The share of the processors that this process used in the last second"
+    "Above 0.8 for half a minute: requests are about to be shed"
+Gauge tollgate_gateway_worker_shed_amount []
+    "The share of the requests that the worker shedder sheds, from 0 to 1"
+    "Above 0: this server has been overloaded for half a minute"
+Counter tollgate_gateway_worker_rq_blocked_total [class]
+    "Requests that the worker shedder refused, or would have refused in mode `shadow`, by class: test, get, post, critical"
+    "Any: this server is too small for its load"
+Counter tollgate_gateway_upstream_requests_total [upstream]
+    "Requests that were sent to an upstream, retries included"
+    "Load on the upstream"
+Counter tollgate_gateway_upstream_retries_total [upstream]
+    "Requests that were sent again"
+    "A large share of the requests: servers of the upstream fail"
+Counter tollgate_gateway_upstream_failures_total [upstream]
+    "Attempts that failed: no connection, or a connection that broke"
+    "Look at the servers of the upstream and at the network"
+Counter tollgate_gateway_upstream_timeouts_total [upstream]
+    "Attempts that had no response in time"
+    "The upstream is slow, or `timeouts` are too short for the route"
+Gauge tollgate_gateway_upstream_servers [upstream state]
+    "Servers by state: healthy, unhealthy (by health checks), ejected (not used for a while, because requests failed)"
+    "No healthy one: requests of this upstream are answered with 503"
+Gauge tollgate_gateway_upstream_connections [upstream]
+    "Open connections to the servers"
+    "Near `connections: {most: …}` of each server: requests wait for a connection"
+Gauge tollgate_gateway_upstream_in_flight [upstream]
+    "Requests that the servers have not answered"
+    "Rises with the latency of the upstream"
+Gauge tollgate_gateway_adaptive_mode [upstream mode]
+    "1 for the mode in force of the adaptive cap: enforce, shadow, off"
+    "`shadow` refuses nothing and is the default; `off` after an incident: an operator's switch is still in force"
+Gauge tollgate_gateway_adaptive_concurrency_limit [upstream]
+    "Requests that may be in flight, by the adaptive cap"
+    "Far below the usual value: the upstream has become slower"
+Gauge tollgate_gateway_adaptive_in_flight [upstream]
+    "Requests in flight under the adaptive cap"
+    "At the limit: the least important requests are refused first"
+Gauge tollgate_gateway_adaptive_gradient [upstream]
+    "The idle latency over the current one, with a buffer: below 1 the limit falls"
+    "Below 1 for long: the upstream is overloaded"
+Gauge tollgate_gateway_adaptive_burst_queue_size [upstream]
+    "The queue that the limit allows beyond what the upstream serves at once"
+    "Part of the limit"
+Gauge tollgate_gateway_adaptive_min_rtt_seconds [upstream]
+    "The latency of the idle upstream; no series until it is known"
+    "A step: the upstream really got slower or faster, for instance by a release"
+Gauge tollgate_gateway_adaptive_sample_rtt_seconds [upstream]
+    "The median latency now, smoothed; no series until it is known"
+    "Compare it with `tollgate_gateway_adaptive_min_rtt_seconds`: the difference is the time in queues"
+Gauge tollgate_gateway_adaptive_min_rtt_calculation_active [upstream]
+    "1 while a probe measures the latency of the idle upstream at a low limit"
+    "1 for long: the upstream does not answer the probe"
+Counter tollgate_gateway_adaptive_rq_blocked_total [upstream class]
+    "Requests that the adaptive cap refused, or would have refused in mode `shadow`, by class: test, get, post, critical"
+    "`critical`: even the most important work is refused; add capacity"
+Gauge tollgate_gateway_reserve_requests [upstream tier]
+    "Requests in flight that are reserved for a tier at the current limit; only upstreams with `reserve`"
+    "Its share of `tollgate_gateway_adaptive_concurrency_limit`"
+Gauge tollgate_gateway_reserve_in_flight [upstream tier]
+    "Requests in flight of a tier with a reserve"
+    "At `tollgate_gateway_reserve_requests` or above: the tier uses its reserve"
+Counter tollgate_gateway_reserve_refused_total [upstream tier]
+    "Requests that the adaptive cap refused, or would have in mode `shadow`, by tier; `others`: tiers without a reserve"
+    "A tier with a reserve: it needs a larger one, or the upstream more capacity"
+Gauge tollgate_gateway_fairness_mode [upstream mode]
+    "1 for the mode in force of the fairness shedder: enforce, shadow, off; only upstreams with `fairness`"
+    "`off` after an incident: an operator's switch is still in force"
+Gauge tollgate_gateway_fairness_pressure [upstream]
+    "The load of the upstream in relation to the threshold of its fairness shedder"
+    "Above 1 rates of callers are lowered, below 0.5 they are restored"
+Gauge tollgate_gateway_fairness_lowered [upstream tier]
+    "How far the busiest callers of a tier are lowered: 0 not at all, 1 to the fair rate"
+    "Above 0 for long: the upstream is too small, or a caller needs a lower limit"
+Gauge tollgate_gateway_fairness_fair_rate [upstream]
+    "Requests a second below which no caller is lowered; no series while callers are not counted"
+    "Compare it with the rates of the busiest callers"
+Counter tollgate_gateway_fairness_refused_total [upstream tier]
+    "Requests that the fairness shedder refused, or would have in mode `shadow`, by tier"
+    "A high tier: lowering the lower ones was not enough"
 }
 
 "Server" "" {

@@ -155,6 +155,57 @@ async fn past_its_capacity_the_policies_decide() {
 }
 
 #[tokio::test]
+async fn a_rule_that_sheds_answers_503_and_leaves_critical_work_its_reserve() {
+    let server = Server::new(
+        "domain: d\nrules:\n  - {name: per-key, key: [k], limit: 100/day}\n  \
+         - {name: fleet, key: [], limit_by: priority, limit: {critical: 3 concurrent, default: 2 concurrent}, shed: true}\n",
+    );
+    let check = async |class: &str| server.check(&format!(r#"{{"k": "k", "priority": "{class}"}}"#)).await;
+    let first = check("get").await;
+    assert_eq!((first.status, first.header("x-ratelimit-limit")), (200, Some("100")), "the fleet's numbers are hidden");
+    assert_eq!(check("critical").await.status, 200);
+    let shed = check("get").await;
+    assert_eq!((shed.status, shed.header("x-tollgate-shed")), (503, Some("fleet")));
+    for header in
+        ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-denied-by", "ratelimit", "ratelimit-policy"]
+    {
+        assert_eq!(shed.header(header), None, "{header}");
+    }
+    let wait: u64 = shed.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3).contains(&wait), "{wait}");
+    assert_eq!(
+        shed.json(),
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "title": "Temporarily reduced capacity",
+            "status": 503,
+            "detail": "The service is under too much load to answer this request now.",
+            "violated-policies": [],
+            "allowed": false,
+            "retry_after": wait,
+            "retryable": true,
+            "shed": "fleet",
+            "source": "store",
+            "error": {
+                "code": "REDUCED_CAPACITY",
+                "message": "The service is under too much load to answer this request now.",
+                "retry_after": wait,
+            },
+        })
+    );
+    let critical = check("critical").await;
+    assert_eq!(critical.status, 200, "the reserve");
+    assert_eq!(
+        (check("critical").await.status, check("post").await.status),
+        (503, 503),
+        "critical work has a limit too"
+    );
+    let settled = server.settle(&json!({"receipt": critical.json()["receipt"], "outcome": "ok"}).to_string()).await;
+    assert_eq!(settled.status, 200);
+    assert_eq!((check("get").await.status, check("critical").await.status), (503, 200));
+}
+
+#[tokio::test]
 async fn a_leaky_bucket_says_how_long_to_hold_a_request_back() {
     let server =
         Server::new("domain: d\nrules: [{name: even, key: [k], limit: 1/hour, burst: 3, algorithm: leaky_bucket}]\n");

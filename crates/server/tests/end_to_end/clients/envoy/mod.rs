@@ -127,6 +127,11 @@ impl Envoy {
         EnvoyConfig::new(server.address("grpc")).start()
     }
 
+    /// The address for clients.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     #[track_caller]
     fn get(&self, path: &str, headers: Headers<'_>) -> RawResponse {
         http::get(&self.address, path, headers)

@@ -1,0 +1,50 @@
+//! A reverse proxy that enforces limits: it finds the route and the caller of a request, checks the limits, forwards the
+//! request, and settles what it really cost.
+
+#![allow(missing_docs, reason = "internal to the server")]
+
+mod activity;
+mod admission;
+mod answers;
+mod charged;
+pub mod check;
+mod client;
+mod client_body;
+mod clock;
+pub mod config;
+mod connection;
+pub mod costs;
+mod exchange;
+pub mod explain;
+mod file;
+mod forward;
+pub mod forwarded;
+mod forwarded_body;
+mod framing;
+mod gateway;
+pub mod hop_by_hop;
+pub mod identity;
+mod idle_timer;
+pub mod jwt;
+mod keys;
+mod metering;
+pub mod model;
+mod plan;
+mod query;
+mod refusal;
+mod response_body;
+pub mod routes;
+mod shedding;
+mod standing;
+mod status;
+pub mod target;
+mod tier_status;
+mod tunnel;
+mod upstream;
+mod worker;
+
+pub use file::GatewayFile;
+pub use gateway::{Gateway, GatewayParts};
+pub use plan::GatewayPlan;
+pub use status::{GatewayStatus, UpstreamStatus, WorkerSheddingStatus};
+pub use tier_status::{FairnessStatusOf, ReserveStatusOf, TierStatusOf};

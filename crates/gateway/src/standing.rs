@@ -1,0 +1,83 @@
+//! Who a caller is to the shedders of an upstream: its tier, and what tells it from other callers.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+use http::request::Parts;
+use tollgate::Clock as _;
+use tollgate_shed::FairnessVerdict;
+
+use crate::admission::{AboveFairRate, Limits};
+use crate::client::Client;
+use crate::forwarded;
+use crate::identity::IdentityValues;
+use crate::plan::GatewayPlan;
+use crate::upstream::Upstream;
+
+/// A caller, as the shedders of an upstream see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Standing {
+    /// The number of its tier's reserve, if it has one.
+    reserve: Option<usize>,
+    /// How many tiers give way before its own.
+    rank: usize,
+}
+
+/// The attribute with the tier of a caller, unless the rules name another.
+const TIER: &str = "tier";
+
+/// Hashes callers with keys of this process: nobody can choose a caller that is taken for another.
+static CALLERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Limits {
+    /// The number of the reserve of a caller's tier, if it has one.
+    ///
+    /// # Errors
+    /// If the caller sends more than its fair part of an upstream that is overloaded.
+    pub(crate) fn reserve(
+        &self,
+        plan: &GatewayPlan,
+        upstream: &Upstream,
+        values: &IdentityValues<'_>,
+        parts: &Parts,
+        client: &Client,
+    ) -> Result<Option<usize>, AboveFairRate> {
+        let fairness = upstream.watching_fairness();
+        // Nobody needs the tier.
+        if fairness.is_none() && upstream.config.adaptive.reserve.is_empty() {
+            return Ok(None);
+        }
+        let rules = self.gate.limiter().rules();
+        let domain = rules.domain(plan.config.domain.as_deref()).ok();
+        let entity = domain.and_then(|domain| domain.entity()).and_then(|entity| values.get(entity));
+        let named = values.get(domain.and_then(|domain| domain.tier_attribute()).unwrap_or(TIER));
+        let standing = match domain {
+            Some(domain) => {
+                let tenants = self.gate.limiter().tenants();
+                let tier = domain.tier_of(entity, named, &tenants, &|| self.clock.now());
+                let name = domain.tiers().get(tier).map(|tier| &*tier.name);
+                Standing { reserve: upstream.reserve_of(name), rank: domain.tier_rank(tier) }
+            }
+            None => Standing { reserve: upstream.reserve_of(named), rank: 0 },
+        };
+        let Some(fairness) = fairness else { return Ok(standing.reserve) };
+        let caller = match entity.or_else(|| values.iter().next().map(|(_, value)| value)) {
+            Some(caller) => CALLERS.hash_one(caller),
+            None => {
+                CALLERS.hash_one(forwarded::client_address(client.peer, &plan.config.trusted_proxies, &parts.headers))
+            }
+        };
+        match fairness.admit(standing.rank, caller, fastrand::u32(..)) {
+            FairnessVerdict::Admitted | FairnessVerdict::WouldRefuse => Ok(standing.reserve),
+            FairnessVerdict::Refused => Err(AboveFairRate),
+        }
+    }
+}
+
+impl Upstream {
+    /// The number of the reserve of a tier.
+    fn reserve_of(&self, tier: Option<&str>) -> Option<usize> {
+        let tier = tier?;
+        self.config.adaptive.reserve.iter().position(|(name, _)| name == tier)
+    }
+}

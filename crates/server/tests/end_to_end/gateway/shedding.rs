@@ -1,0 +1,69 @@
+//! What operators see of requests that are shed: a line of the decision log each, with the reason.
+
+use serde_json::{Value, json};
+
+use super::upstream::Upstream;
+use super::with_rules;
+use crate::http::{HttpResponse, get, new_agent, read};
+
+/// One request at a time, in the fleet and at the upstream.
+fn file(upstream: &Upstream, adaptive: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0\n\
+         domain: api\n\
+         attributes: {{user: {{header: X-User}}}}\n\
+         upstreams: {{app: {{servers: [\"{}\"], adaptive: {adaptive}}}}}\n\
+         routes:\n  - {{name: all, match: \"/*\", upstream: app}}\n",
+        upstream.address()
+    )
+}
+
+/// The response to a request while another one is in flight, and its line in the log.
+fn second_request(adaptive: &str, rules: &str) -> (HttpResponse, Value) {
+    let upstream = Upstream::start();
+    let server = with_rules(&file(&upstream, adaptive), rules).listen(&["http", "admin"]).start();
+    let send = |path: &str, user: &str| {
+        read(new_agent().get(server.url("gateway", path)).header("X-User", user).call()).unwrap()
+    };
+    let (held, second) = (server.url("gateway", "/held"), &send);
+    let refused = std::thread::scope(|scope| {
+        let first = scope.spawn(move || read(new_agent().get(held).header("X-User", "bob").call()).unwrap());
+        upstream.wait_for_held();
+        let refused = second("/x", "ann");
+        upstream.release();
+        assert_eq!(first.join().unwrap().status, 200);
+        refused
+    });
+    let logged = get(&server.url("admin", "/admin/v1/decisions?caller=ann")).json();
+    let metrics = get(&server.url("admin", "/metrics")).body;
+    let by = refused.headers["x-tollgate-shed"].to_str().unwrap();
+    let series = format!(r#"tollgate_gateway_shed_by_class_total{{shedder="{by}",class="get"}} 1"#);
+    assert!(metrics.contains(&series), "{series}\n{metrics}");
+    (refused, logged["decisions"][0].clone())
+}
+
+#[test]
+fn a_request_beyond_the_cap_of_an_upstream_is_logged_with_its_reason() {
+    let rules = "domain: api\nentity: user\nrules:\n  - {name: by-user, key: [user], limit: 100/hour}\n";
+    let (refused, line) = second_request("{mode: enforce, min: 1, max: 1}", rules);
+    assert_eq!((refused.status, &refused.headers["x-tollgate-shed"]), (503, &"adaptive".parse().unwrap()));
+    assert_eq!((&line["verdict"], &line["source"], &line["rule"]), (&json!("deny"), &json!("shed"), &json!(null)));
+    assert_eq!(line["shed"], json!({"by": "adaptive", "class": "get", "route": "all", "upstream": "app"}));
+    let why = "ann was shed (503): the upstream app had as many requests in flight as it answers without a queue; it was of the class get and the route all.";
+    assert_eq!(line["why"], why);
+}
+
+#[test]
+fn a_request_beyond_the_capacity_of_the_fleet_is_logged_with_its_reason() {
+    let rules = "domain: api\nentity: user\nrules:\n  \
+                 - {name: fleet, key: [], limit_by: priority, limit: {critical: 2 concurrent, default: 1 concurrent}, shed: true}\n";
+    let (refused, line) = second_request("off", rules);
+    assert_eq!((refused.status, &refused.headers["x-tollgate-shed"]), (503, &"fleet".parse().unwrap()));
+    assert!(refused.body.contains("temporary-reduced-capacity"), "{}", refused.body);
+    assert_eq!((&line["verdict"], &line["source"], &line["rule"]), (&json!("deny"), &json!("store"), &json!("fleet")));
+    assert_eq!(line["shed"], json!({"by": "fleet", "class": "get", "route": "all"}));
+    let why = line["why"].as_str().unwrap();
+    let begins =
+        "ann was shed (503) to protect the service: fleet allows 1 at a time, all callers had 1 of 1 in flight";
+    assert!(why.starts_with(begins) && why.ends_with("; it was of the class get and the route all."), "{why}");
+}
