@@ -140,6 +140,7 @@ fn move_slots(cluster: &mut Cluster, trial: &Trial) {
 }
 
 #[test]
+#[ignore = "takes a minute alone: make test-long"]
 fn slow_servers_tolerate_a_primary_that_is_unreachable() {
     machine::alone();
     let mut cluster_testbed = ClusterTestbed::new(Cluster::behind_relays());
