@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::forwarded;
 use crate::identity::IdentityValues;
 use crate::plan::GatewayPlan;
+use crate::shedding::guarded;
 use crate::upstream::Upstream;
 
 /// A caller, as the shedders of an upstream see it.
@@ -67,10 +68,16 @@ impl Limits {
                 CALLERS.hash_one(forwarded::client_address(client.peer, &plan.config.trusted_proxies, &parts.headers))
             }
         };
-        match fairness.admit(standing.rank, caller, fastrand::u32(..)) {
-            FairnessVerdict::Admitted | FairnessVerdict::WouldRefuse => Ok(standing.reserve),
-            FairnessVerdict::Refused => Err(AboveFairRate),
-        }
+        within_fair_rate(|| fairness.admit(standing.rank, caller, fastrand::u32(..)))?;
+        Ok(standing.reserve)
+    }
+}
+
+/// What the fairness shedder decides. A fault of it refuses nothing.
+fn within_fair_rate(decide: impl FnOnce() -> FairnessVerdict) -> Result<(), AboveFairRate> {
+    match guarded(decide, FairnessVerdict::Admitted) {
+        FairnessVerdict::Admitted | FairnessVerdict::WouldRefuse => Ok(()),
+        FairnessVerdict::Refused => Err(AboveFairRate),
     }
 }
 
@@ -79,5 +86,17 @@ impl Upstream {
     fn reserve_of(&self, tier: Option<&str>) -> Option<usize> {
         let tier = tier?;
         self.config.adaptive.reserve.iter().position(|(name, _)| name == tier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_fairness_shedder_refuses_nothing() {
+        assert!(within_fair_rate(|| panic!("a fault")).is_ok());
+        assert!(within_fair_rate(|| FairnessVerdict::WouldRefuse).is_ok());
+        assert!(within_fair_rate(|| FairnessVerdict::Refused).is_err());
     }
 }

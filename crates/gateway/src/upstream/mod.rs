@@ -23,6 +23,7 @@ use tollgate_shed::{
 };
 
 use crate::model::{AdaptiveConfig, FairnessConfig, ServerSource, UpstreamConfig};
+use crate::shedding::guarded;
 pub(crate) use budget::RetryBudget;
 pub(crate) use cap_slot::{CapFull, CapSlot};
 pub(crate) use connect::ConnectError;
@@ -132,7 +133,7 @@ impl Upstream {
     /// The fairness shedder, if it counts callers at the moment.
     pub(crate) fn watching_fairness(&self) -> Option<&FairnessShedder> {
         let fairness = self.fairness.as_ref()?;
-        fairness.watches(monotonic(), || self.pressure()).then_some(fairness)
+        guarded(|| fairness.watches(monotonic(), || self.pressure()), false).then_some(fairness)
     }
 
     /// How loaded it is.
