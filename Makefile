@@ -57,6 +57,11 @@ demo-gateway: setup ## Start a gateway with an upstream that slows down, and tra
 	cargo build --release -p tollgate-server
 	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/gateway.sh || test $$? = 130
 
+.PHONY: demo-regions
+demo-regions: setup ## Start three regions with a Redis each, traffic that moves, and a region that is cut off
+	cargo build --release -p tollgate-server
+	@trap : INT; TOLLGATE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/tollgate demo/regions.sh || test $$? = 130
+
 # Most tests wait for other processes, so more of them run at the same time than there are processors. With eight in each of two
 # streams the machine was so busy that connections timed out. Those that judge how long something takes run alone
 # (crates/testing/src/machine.rs).

@@ -19,8 +19,10 @@ import { hot } from "./pages/hot.ts";
 import { keys } from "./pages/keys.ts";
 import { login } from "./pages/login.ts";
 import { overview } from "./pages/overview/index.ts";
+import { regions } from "./pages/regions.ts";
 import { rule } from "./pages/rule.ts";
 import { rules } from "./pages/rules.ts";
+import { signals } from "./pages/signals.ts";
 import { tenants } from "./pages/tenants.ts";
 import { tryIt } from "./pages/try.ts";
 import { type IconName, icon, mark } from "./parts/icon.ts";
@@ -29,10 +31,10 @@ import { type PageName, href, parse } from "./pure/route.ts";
 import { themeSwitch } from "./theme.ts";
 import type { Me } from "./types.ts";
 
-const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, rule, hot, tenants, gateway, controls, try: tryIt, audit };
-const MENU: [PageName & IconName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["gateway", "Gateway"], ["controls", "Controls"], ["try", "Try it"], ["audit", "Audit"]];
+const OPEN: Record<PageName, OpenPage> = { overview, rules, keys, caller, rule, hot, signals, tenants, gateway, regions, controls, try: tryIt, audit };
+const MENU: [PageName & IconName, string][] = [["overview", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["tenants", "Tenants"], ["gateway", "Gateway"], ["regions", "Regions"], ["controls", "Controls"], ["try", "Try it"], ["audit", "Audit"]];
 /** The menu item of pages that are not in the menu. */
-const WITHIN: Partial<Record<PageName, PageName>> = { caller: "keys", hot: "keys", rule: "rules" };
+const WITHIN: Partial<Record<PageName, PageName>> = { caller: "keys", hot: "keys", signals: "keys", rule: "rules" };
 
 /** Delay before an unreachable server is called again. */
 const REFRESH_MS = 3_000;
@@ -93,7 +95,9 @@ function logOut(why?: string): void {
 
 function enter(me: Me): void {
   const app: AppContext = { api, live, me };
-  const links = new Map(MENU.map(([page, label]) => [page as PageName, h("a", { href: href(page) }, icon(page), h("span", {}, label))]));
+  // Few have several regions.
+  const menu = MENU.filter(([page]) => page !== "regions" || me.regions);
+  const links = new Map(menu.map(([page, label]) => [page as PageName, h("a", { href: href(page) }, icon(page), h("span", {}, label))]));
   const who = h("span", { class: "who", title: `scopes: ${me.scopes.join(", ")}` }, me.open ? `${me.name} (no token needed)` : me.name);
   const leave = !me.open && h("button", { type: "button", class: "quiet", on: { click: () => logOut() } }, icon("leave"), h("span", {}, "Log out"));
   const status = state(app);

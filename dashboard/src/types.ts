@@ -12,6 +12,8 @@ export interface Me {
   open: boolean;
   /** Whether the server has a gateway. */
   gateway: boolean;
+  /** Whether the server knows other regions. */
+  regions: boolean;
 }
 
 export type ByOutcome = Record<Outcome, number>;
@@ -120,11 +122,59 @@ export interface RuleDetail {
   by_tier: boolean;
   terms: { tier: string; limit: string; amount: number | null; algorithm: string | null; burst: number | null }[];
   policy: string;
+  /** What its limits mean in several regions, as a rule file has it: `each`, `home: us-east`. */
+  region: string;
   label: string | null;
   file: string;
   line_number: number;
   version: number | null;
   line: { from: string; step_seconds: number; allow: (number | null)[]; deny: (number | null)[]; would_deny: (number | null)[] } | null;
+}
+
+export type RegionLinkName = "together" | "lagging" | "apart";
+
+/** Quantiles of the last minute. */
+export interface RegionTimes {
+  count: number;
+  p50: number | null;
+  p99: number | null;
+}
+
+/** A region as a server sees it. The members from `link` on are those of other regions. */
+export interface RegionRow {
+  name: string;
+  this: boolean;
+  servers: number;
+  decisions_per_second: number;
+  nodes: { shard: string; state: Circuit["state"]; error: string | null }[];
+  link?: RegionLinkName;
+  /** 0: together; 1 to 6: limits are lowered; 7: apart. */
+  step?: number;
+  oldest_seconds?: number;
+  waiting?: number;
+  units?: { sent: number; unsure: number; aged: number; dropped: number; returned: number; back: number };
+  lag?: RegionTimes;
+  calls?: RegionTimes;
+}
+
+/** A rule whose limits mean something in several regions together. */
+export interface RegionRule {
+  domain: string;
+  rule: string;
+  mode: string;
+  region: string;
+  terms: string;
+  apart: "alone" | "share" | null;
+}
+
+export interface Regions {
+  server: string;
+  at: string;
+  region: string | null;
+  available: boolean;
+  regions: RegionRow[];
+  rules: RegionRule[];
+  omitted: number;
 }
 
 /** A version of a rule by API. */
@@ -233,6 +283,29 @@ export interface Leases {
   refusals: number;
   keys_shown: boolean;
   keys: HotKey[];
+}
+
+export interface RaisedSignal {
+  domain: string;
+  signal: string;
+  per: string[];
+  key: string;
+  distinct: string;
+  count: number;
+  threshold: number;
+  window_seconds: number;
+  since: string;
+  last: string;
+  examples: string[];
+}
+
+export interface Signals {
+  at: string;
+  keys_shown: boolean;
+  signals: { domain: string; signal: string; raised: number; keys: number; displaced: number }[];
+  items: RaisedSignal[];
+  /** Raised, but not listed. */
+  omitted: number;
 }
 
 export interface Sustained {
@@ -422,7 +495,7 @@ export interface RefusedByClass {
 /** The shedder of the server itself. */
 export interface GatewayWorker {
   mode: SheddingMode;
-  /** Of the processors, from 0 to 1. */
+  /** How busy this process is, from 0 to 1. */
   utilisation: number;
   /** The share of the requests that is shed, from 0 to 1. */
   amount: number;

@@ -6,7 +6,7 @@ import { checks, go, on, until } from "./browser.mjs";
 
 const PLACES = [
   ["", "Overview"], ["rules", "Rules"], ["keys", "Keys"], ["caller?name=phone", "Caller phone"],
-  ["rule?domain=api&name=per-user", "Rule per-user"], ["tenants", "Tenants"], ["controls", "Controls"], ["hot", "Hot keys"], ["gateway", "Gateway"], ["try", "Try it"], ["audit", "Audit"],
+  ["rule?domain=api&name=per-user", "Rule per-user"], ["tenants", "Tenants"], ["controls", "Controls"], ["hot", "Hot keys"], ["gateway", "Gateway"], ["regions", "Regions"], ["try", "Try it"], ["audit", "Audit"],
 ];
 
 test("a phone shows every page without scrolling sideways", () =>

@@ -46,7 +46,7 @@ pub fn load_layer(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let rule =
         LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule: text.to_string(), mode: None, version: None };
-    let layer = Layer { rules: vec![rule], switches: Vec::new() };
+    let layer = Layer { rules: vec![rule], ..Layer::default() };
     let file = RuleFile { name: "f".to_owned(), text: FILE.to_owned() };
     let sources = [file.clone(), RuleFile { name: "rule r (by API)".to_owned(), text: text.to_string() }];
     let loaded = Ruleset::load_with_layer(RuleFiles::from_files(vec![file]), &LoadOptions::default(), &layer, 1);

@@ -2,6 +2,7 @@
 
 mod grpc;
 mod http;
+mod proxy;
 
 use std::future::Future;
 
@@ -21,6 +22,10 @@ pub fn run(arguments: &[String]) {
         // As many threads as it has cores, which is one: which one is an argument.
         ["tonic-threads"] => serve(&mut threads, "grpc", |listener| grpc::tonic(listener, false)),
         ["hyper"] => serve(&mut one_thread, "grpc", grpc::hyper),
+        ["proxy", upstream] => {
+            let upstream = upstream.to_owned();
+            serve(&mut one_thread, "proxy", move |listener| proxy::hyper(listener, upstream));
+        }
         ["axum", length, headers] => {
             let (length, headers) = (length.parse().expect("the length of an answer"), http::headers(headers));
             serve(&mut one_thread, "http", move |listener| http::axum(listener, length, headers));

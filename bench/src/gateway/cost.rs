@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::envoy::{self, Filter};
-use super::{Proxy, nginx, ours};
+use super::{Proxy, bare, nginx, ours};
 use crate::load::proxied::{CONNECTIONS, HTTP2_CONNECTIONS, HTTP2_STREAMS};
 use crate::server::process::load_proxy;
 use crate::server::tollgate;
@@ -53,6 +53,7 @@ fn requests(program: &str, listener: &TcpListener, upstream: &str) {
     let rates = ours::start(program, upstream, ours::TWO_RATES, ours::PLAIN);
     let shedders = ours::start(program, upstream, ours::IN_FLIGHT, ours::SHEDDERS);
     let refusing = ours::start(program, upstream, ours::REFUSING, ours::PLAIN);
+    let bare = bare(upstream);
     let nginx = nginx::start(upstream, "", "");
     let nginx_limits = nginx::start(upstream, nginx::TWO_LIMITS, "");
     let envoy = envoy::start(upstream, &Filter::None);
@@ -64,15 +65,19 @@ fn requests(program: &str, listener: &TcpListener, upstream: &str) {
             ("tollgate, two rates, all headers", Some(&rates), PASSES),
             ("and concurrency, classes, adaptive, worker", Some(&shedders), PASSES),
             ("tollgate, refused by a rate with 429", Some(&refusing), REFUSED),
+            ("hyper and a pool, nothing else", Some(&bare), PASSES),
             ("nginx", nginx.as_ref(), PASSES),
             ("nginx, two limit_req", nginx_limits.as_ref(), PASSES),
             ("envoy", envoy.as_ref(), PASSES),
             ("envoy and tollgate as its rate limit service", envoy_limits.as_ref(), PASSES),
         ],
     );
-    let [plain, rates, shedders, refused, nginx, nginx_limits, envoy, envoy_limits] = &turns[..] else { return };
+    let [plain, rates, shedders, refused, bare, nginx, nginx_limits, envoy, envoy_limits] = &turns[..] else { return };
     hold("plain, tollgate to nginx", plain, nginx, 1.10);
     hold("plain, tollgate to envoy", plain, envoy, 0.40);
+    // Without a goal: what of the distance to nginx is the library's.
+    compare("plain, tollgate to bare hyper", plain, bare);
+    compare("plain, bare hyper to nginx", bare, nginx);
     hold("two rates, tollgate to nginx with two limit_req", rates, nginx_limits, 1.35);
     hold("two rates, tollgate to envoy with tollgate", rates, envoy_limits, 0.22);
     hold("concurrency, classes, adaptive, worker to two rates", shedders, rates, 1.30);
@@ -169,5 +174,13 @@ fn load(listener: &TcpListener, flood: Flood, proxy: &Proxy, seconds: f64) -> Ve
 fn hold(what: &str, ours: &Option<Turns>, theirs: &Option<Turns>, target: f64) {
     if let (Some(ours), Some(theirs)) = (ours, theirs) {
         at_most(what, ours.whole_cost_to(theirs), target);
+    }
+}
+
+/// The same without a goal.
+fn compare(what: &str, one: &Option<Turns>, other: &Option<Turns>) {
+    if let (Some(one), Some(other)) = (one, other) {
+        let (median, least, most) = one.whole_cost_to(other);
+        println!("  = {what}: {median:.2} ({least:.2} to {most:.2})");
     }
 }

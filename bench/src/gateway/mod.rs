@@ -15,6 +15,13 @@ use crate::server::tollgate::Rules;
 pub use adaptive::run as adaptive;
 pub use cost::run as cost;
 
+/// hyper as a proxy that does nothing but forward.
+fn bare(upstream: &str) -> Proxy {
+    let server = Server::empty(&["proxy", upstream]);
+    let address = server.address("proxy").to_owned();
+    Proxy { server, limiter: None, address, _files: Vec::new() }
+}
+
 /// A proxy that runs.
 struct Proxy {
     server: Server,

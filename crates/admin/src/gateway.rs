@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_gateway::{Gateway, GatewayStatus, UpstreamStatus, WorkerSheddingStatus};
+use tollgate_gateway::{Disagreement, Gateway, GatewayStatus, UpstreamStatus, WorkerSheddingStatus};
 use tollgate_net::Closing;
-use tollgate_shed::ShedMode;
+use tollgate_shed::{ShedMode, Shedder};
 use tollgate_telemetry::Health;
 
 /// What the last looks at a gateway have shown.
@@ -14,13 +14,19 @@ use tollgate_telemetry::Health;
 pub struct GatewayHealth {
     /// By the name of the upstream.
     caps: HashMap<String, CapHistory>,
+    /// What the configuration and the rules did not agree on.
+    disagreements: Vec<Disagreement>,
+    /// Of the rules that shed.
+    fleet: Option<CapHistory>,
 }
 
 /// The reason while the worker shedder refuses requests.
 const OVERLOADED: &str = "this server is overloaded: a part of its requests is refused, the least important first";
+/// The reason while a rule sheds.
+const FLEET_FULL: &str = "the fleet is at its capacity: a rule with `shed: true` refuses requests";
 
-/// The refusals of a cap.
-#[derive(Debug)]
+/// The refusals of a cap, or of rules that shed.
+#[derive(Clone, Copy, Debug)]
 struct CapHistory {
     refused: u64,
     /// Looks since a request was refused; `None` if none was.
@@ -29,8 +35,12 @@ struct CapHistory {
 
 /// The component that is degraded while an upstream has no usable server.
 const UPSTREAMS: &str = "gateway_upstreams";
-/// The component that is degraded while a cap or the worker shedder refuses requests.
+/// The component that is degraded while a shedder refuses requests.
 const SHEDDING: &str = "gateway_shedding";
+/// The component that is degraded while the rules do not have what the configuration names.
+const RULES: &str = "gateway_rules";
+/// The component that is degraded while keys of tokens can't be loaded.
+const KEYS: &str = "gateway_keys";
 /// How often the gateway is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Looks without a refusal after which a cap no longer sheds: refusals come and go in an overload.
@@ -43,6 +53,7 @@ pub async fn follow_health(gateway: Arc<Gateway>, health: Arc<Health>, mut closi
     let mut seen = GatewayHealth::default();
     loop {
         seen.look(&gateway.status(), &health);
+        seen.compare(&gateway.disagreements(), &health);
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             () = closing.begun() => return,
@@ -65,6 +76,22 @@ impl GatewayHealth {
         });
         set(health, UPSTREAMS, unusable.collect());
         set(health, SHEDDING, self.shedding(status));
+        let failed = status.keys.iter().filter_map(|keys| {
+            let error = keys.error.as_ref()?;
+            let state = if keys.keys == 0 { "no token of theirs is valid" } else { "the last ones stay in use" };
+            Some(format!("keys {}: {state}: {error}", keys.source))
+        });
+        set(health, KEYS, failed.collect());
+    }
+
+    /// Compares the configuration with the rules. What they do not agree on is logged when that changes.
+    fn compare(&mut self, disagreements: &[Disagreement], health: &Health) {
+        let describe = |one: &Disagreement| format!("{one}; {}", one.remedy());
+        for new in disagreements.iter().filter(|one| !self.disagreements.contains(one)) {
+            tracing::warn!("the gateway and the rules do not agree: {}", describe(new));
+        }
+        self.disagreements = disagreements.to_vec();
+        set(health, RULES, disagreements.iter().filter(|one| one.is_error()).map(describe).collect());
     }
 
     /// Why requests are refused to protect upstreams, one reason each.
@@ -73,17 +100,10 @@ impl GatewayHealth {
         let mut reasons = Vec::new();
         for upstream in &status.upstreams {
             let refused = upstream.cap.refused.total();
-            let history = match self.caps.remove(&upstream.name) {
-                // A changed upstream begins at zero, and in mode `shadow` nothing is refused.
-                Some(before) if refused > before.refused && upstream.cap.mode == ShedMode::Enforce.name() => {
-                    CapHistory { refused, quiet: Some(0) }
-                }
-                Some(before) if upstream.cap.mode == ShedMode::Enforce.name() => {
-                    let quiet = before.quiet.map(|quiet| quiet + 1).filter(|quiet| *quiet < QUIET);
-                    CapHistory { refused, quiet }
-                }
-                _ => CapHistory { refused, quiet: None },
-            };
+            let before = self.caps.remove(&upstream.name);
+            // In mode `shadow` nothing is refused.
+            let is_enforced = upstream.cap.mode == ShedMode::Enforce.name();
+            let history = CapHistory::following(before.filter(|_| is_enforced), refused);
             if history.quiet.is_some() {
                 let limit = upstream.cap.limit;
                 reasons.push(format!(
@@ -97,7 +117,23 @@ impl GatewayHealth {
         self.caps = caps;
         let sheds = |worker: &WorkerSheddingStatus| worker.mode == ShedMode::Enforce.name() && worker.amount > 0.0;
         reasons.extend(status.worker.as_ref().filter(|worker| sheds(worker)).map(|_| OVERLOADED.to_owned()));
+        let by_rules = status.shed.iter().filter(|shed| shed.by == Shedder::Fleet.name());
+        let fleet = CapHistory::following(self.fleet, by_rules.map(|shed| shed.refused.total()).sum());
+        self.fleet = Some(fleet);
+        reasons.extend(fleet.quiet.map(|_| FLEET_FULL.to_owned()));
         reasons
+    }
+}
+
+impl CapHistory {
+    /// The refusals after another look. A changed upstream begins at zero.
+    fn following(before: Option<CapHistory>, refused: u64) -> CapHistory {
+        let quiet = match before {
+            Some(before) if refused > before.refused => Some(0),
+            Some(before) => before.quiet.map(|quiet| quiet + 1).filter(|quiet| *quiet < QUIET),
+            None => None,
+        };
+        CapHistory { refused, quiet }
     }
 }
 
@@ -138,13 +174,14 @@ pub(crate) fn for_tests(config: &str) -> Arc<Gateway> {
         gate: Arc::new(gate),
         style: ResponseStyle::default(),
         normalization: PathNormalization::default(),
+        workers: tollgate_net::workers::BusyTimes::default(),
     };
     Arc::new(Gateway::new(parts, GatewayPlan::new(read.config, None).unwrap()))
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_gateway::{FairnessStatusOf, TierStatusOf};
+    use tollgate_gateway::{FairnessStatusOf, KeysStatus, TierStatusOf};
 
     use super::*;
 
@@ -210,6 +247,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_sheds_is_a_condition_until_it_was_quiet_for_a_while() {
+        let (mut seen, health, mut status) = (GatewayHealth::default(), Health::default(), status());
+        assert_eq!(conditions(&mut seen, &status, &health), []);
+        let fleet = status.shed.iter_mut().find(|shed| shed.by == "fleet").unwrap();
+        fleet.refused.post = 3;
+        for _ in 0..QUIET {
+            assert_eq!(conditions(&mut seen, &status, &health), [(SHEDDING, FLEET_FULL.to_owned())]);
+        }
+        assert_eq!(conditions(&mut seen, &status, &health), []);
+    }
+
+    #[test]
     fn callers_that_are_lowered_are_a_condition() {
         let (mut seen, health, mut status) = (GatewayHealth::default(), Health::default(), status());
         let tier = |name: &str, ceiling| TierStatusOf { tier: name.to_owned(), lowered: 1.0, ceiling, refused: 9 };
@@ -226,6 +275,44 @@ mod tests {
         assert_eq!(conditions(&mut seen, &status, &health), [(SHEDDING, reason.to_owned())]);
         status.upstreams[0].fairness = Some(fairness(ShedMode::Shadow));
         assert_eq!(conditions(&mut seen, &status, &health), []);
+    }
+
+    #[test]
+    fn keys_that_cannot_be_loaded_are_a_condition() {
+        let (mut seen, health, mut status) = (GatewayHealth::default(), Health::default(), status());
+        let keys = |keys, error: Option<&str>| KeysStatus {
+            source: "jwks.json".to_owned(),
+            keys,
+            failures: 3,
+            error: error.map(str::to_owned),
+            refused: Default::default(),
+        };
+        for (keys, expected) in [
+            (keys(0, Some("no such file")), Some("keys jwks.json: no token of theirs is valid: no such file")),
+            (keys(2, Some("status 503")), Some("keys jwks.json: the last ones stay in use: status 503")),
+            (keys(2, None), None),
+        ] {
+            status.keys = vec![keys];
+            let expected: Vec<_> = expected.map(|reason| (KEYS, reason.to_owned())).into_iter().collect();
+            assert_eq!(conditions(&mut seen, &status, &health), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_rules_do_not_have_is_a_condition() {
+        let (mut seen, health) = (GatewayHealth::default(), Health::default());
+        let tier = Disagreement::UnknownTier {
+            upstream: "orders".to_owned(),
+            tier: "gold".to_owned(),
+            known: vec!["golden".to_owned()],
+        };
+        let cost = Disagreement::UnusedCost { route: "orders".to_owned(), attribute: "tokens".to_owned() };
+        seen.compare(&[tier, cost], &health);
+        let reason =
+            "upstream `orders` reserves for the tier `gold`, which the rules do not have; did you mean `golden`?";
+        assert_eq!(health.conditions(), [(RULES, reason.to_owned())]);
+        seen.compare(&[], &health);
+        assert_eq!(health.conditions(), []);
     }
 
     #[test]

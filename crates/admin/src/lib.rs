@@ -15,6 +15,7 @@ pub mod decisions;
 pub mod gateway;
 pub mod metrics;
 pub mod observe;
+mod plan;
 mod problem;
 pub mod rule_source;
 mod rules;

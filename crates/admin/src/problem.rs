@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use tollgate::RuleProblem;
 use tollgate_control::{DbError, WriteError};
 use tollgate_http::problem::Problem;
 use tollgate_records::FieldFault;
@@ -64,6 +65,11 @@ impl ApiProblem {
         let detail = "this server has no store of record; start it with a data directory (--data), or with --control";
         ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "control_off", detail)
     }
+}
+
+/// A problem of rules as a fault of a body.
+pub(crate) fn rule_fault(problem: &RuleProblem) -> FieldFault {
+    FieldFault { at: problem.at(), what: format!("{}; {}", problem.message, problem.remedy) }
 }
 
 impl From<DbError> for ApiProblem {

@@ -50,6 +50,8 @@ struct RuleItem<'r> {
     name: &'r str,
     mode: Cow<'static, str>,
     policy: &'static str,
+    /// What the limits mean in several regions.
+    region: Cow<'static, str>,
     /// By tier; tiers without a limit are omitted.
     limits: Vec<TierItem<'r>>,
     file: String,
@@ -167,7 +169,7 @@ impl<'r> RuleItem<'r> {
         let tiers = domain.tiers().iter().map(|tier| tier.name.as_str()).zip(0..);
         let rows: Vec<_> = if rule.limit_by().is_some() { rule.rows(domain).collect() } else { tiers.collect() };
         let limits = rows.into_iter().filter_map(|(tier, row)| {
-            let limit = match rule.limit(row) {
+            let limit = match rule.whole_limit(row) {
                 Some(limit) => display::limit(limit),
                 None if rule.is_unlimited(row) => "unlimited".to_owned(),
                 None => return None,
@@ -180,6 +182,7 @@ impl<'r> RuleItem<'r> {
             name: rule.name(),
             mode: rule.mode().name(),
             policy: rule.policy().name(),
+            region: rule.region().text(),
             limits: limits.collect(),
             file: place.file.to_string(),
             line: place.line,

@@ -148,7 +148,7 @@ async fn rules_are_shown_with_limits_mode_and_place() {
     assert_eq!(
         page["items"][0],
         json!({
-            "domain": "shop", "name": "per-key", "mode": "enforce", "policy": "comfort", "file": "0.yaml", "line": 9,
+            "domain": "shop", "name": "per-key", "mode": "enforce", "policy": "comfort", "region": "each", "file": "0.yaml", "line": 9,
             "limits": [
                 {"tier": "free", "limit": "100/minute, token bucket with a burst of 100"},
                 {"tier": "pro", "limit": "1000/minute, token bucket with a burst of 1000"},

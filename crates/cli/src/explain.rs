@@ -17,7 +17,7 @@ use super::style::{Palette, Tone};
 use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error, write_output};
 use tollgate_observe::display;
 use tollgate_rules::problem::nearest;
-use tollgate_rules::{Domain, Rule};
+use tollgate_rules::{Domain, RegionMode, Rule};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -327,7 +327,12 @@ fn fate(fate: &RuleMatch) -> &'static str {
 /// What is special about a rule.
 fn notes(rule: &Rule) -> String {
     let by = rule.limit_by().map(|attribute| format!("; limited by {attribute}")).unwrap_or_default();
-    by + if rule.sheds() { "; refusals are 503" } else { "" }
+    let count = if rule.is_summed() { "; summed" } else { "" };
+    let region = match rule.region() {
+        RegionMode::Each => String::new(),
+        mode => format!("; region {}", mode.text()),
+    };
+    by + count + &region + if rule.sheds() { "; refusals are 503" } else { "" }
 }
 
 fn counter_text(counter: &CounterStatus) -> String {

@@ -78,6 +78,8 @@ enum Command {
     Gateway(gateway::GatewayCommand),
     /// Replay recorded requests or an access log on standard input, at their own times
     Replay(replay::Replay),
+    /// Show what a change of rules would do to recent traffic: requests and callers newly refused or admitted
+    Plan(remote::plan::PlanCommand),
     /// Simulate a fleet that shares limits: what it admits, how often it calls the store, what faults change
     Simulate(simulate::Simulate),
     /// Compute what a fleet needs from its traffic: Redis instances, memory, connections, cores
@@ -102,6 +104,10 @@ enum Command {
     Emergency(DomainCommand<EmergencyAction>),
     /// Show the hot keys of which a server leases units, switch leases off and on, or purge keys
     Leases(remote::leases::Leases),
+    /// Show the other regions: whether debits arrive, how late, and what that means for rules
+    Regions(remote::regions::Regions),
+    /// Show raised signals: many accounts behind an address, and the like
+    Signals(remote::signals::Signals),
     /// Show the audit log
     Audit(remote::audit::Audit),
     /// Explain why a caller was limited: the denial nearest to a time
@@ -125,6 +131,12 @@ enum Command {
     /// Serve requests for the demo of the gateway, slower from time to time
     #[command(hide = true)]
     DemoUpstream(demo::DemoUpstream),
+    /// Pass bytes on for the demo of regions, with a delay, and stand still on demand
+    #[command(hide = true)]
+    DemoRelay(demo::DemoRelay),
+    /// Generate traffic for the demo of regions, and compare what passed with the limits
+    #[command(hide = true)]
+    DemoRegions(demo::DemoRegions),
 }
 
 const EXAMPLES: &str = "\
@@ -135,6 +147,7 @@ Examples:
   tollgate explain rules.yaml api_key=ada endpoint='POST /orders'
   tollgate gateway check gateway.yaml
   tollgate replay rules.yaml < requests.jsonl > decisions.jsonl
+  tollgate plan rules.yaml
   tollgate simulate exercise
   tollgate size --rps 1M --keys 5M --servers 500
   tollgate quota set ada --tier pro --override-rule orders=500/minute
@@ -176,6 +189,7 @@ impl Command {
             Command::Explain(explain) => explain.run(),
             Command::Gateway(gateway) => gateway.run(),
             Command::Replay(replay) => replay.run(),
+            Command::Plan(plan) => plan.run(),
             Command::Simulate(simulate) => simulate.run(),
             Command::Size(size) => size.run(),
             Command::Convert(convert) => convert.run(),
@@ -189,6 +203,8 @@ impl Command {
             Command::Emergency(emergency) => emergency.run(),
             Command::Audit(audit) => audit.run(),
             Command::Leases(leases) => leases.run(),
+            Command::Regions(regions) => regions.run(),
+            Command::Signals(signals) => signals.run(),
             Command::Why(why) => why.run(),
             Command::Token(token) => token.run(),
             Command::Control(control) => control.run(),
@@ -196,6 +212,8 @@ impl Command {
             Command::Top(top) => top.run(),
             Command::DemoLoad(load) => load.run(),
             Command::DemoUpstream(upstream) => upstream.run(),
+            Command::DemoRelay(relay) => relay.run(),
+            Command::DemoRegions(regions) => regions.run(),
         }
     }
 }

@@ -97,6 +97,7 @@ impl Lint {
         match Ruleset::compile(domains, 1) {
             Ok(rules) => {
                 problems.extend(rules.domains().iter().filter_map(concurrency_warning).take(MAX_WARNED));
+                problems.extend(rules.domains().iter().filter_map(home_warning).take(MAX_WARNED));
                 Findings { rules: Some(rules), problems, suggestions }
             }
             Err(errors) => Findings { problems: errors.into_iter().chain(problems).collect(), ..Findings::default() },
@@ -127,6 +128,33 @@ fn concurrency_warning(domain: &Domain) -> Option<RuleProblem> {
         remedy: "send `tollgate.claim` with the id of the request, and once more with `tollgate.ask: return` when the request has ended \
                  (docs/envoy.md)"
             .to_owned(),
+    })
+}
+
+/// Warns that gateways may not wait for another region. The loader does not warn, since a server does not know its callers'
+/// timeouts.
+fn home_warning(domain: &Domain) -> Option<RuleProblem> {
+    let mut rules = domain.rules().iter().filter(|rule| rule.region().is_home() && rule.mode() != RuleMode::Off);
+    let first = rules.next()?;
+    let others = match rules.count() {
+        0 => String::new(),
+        others => format!(" and {}", pluralize(others, "other rule")),
+    };
+    let place = first.location();
+    Some(RuleProblem {
+        severity: Severity::Warning,
+        file: place.file.clone(),
+        line: place.line,
+        message: format!(
+            "{} has limits with `region: home` ({}{others}): a check may wait for another region, and Envoy gives up after 20 ms by \
+             default",
+            quoted(domain.name()),
+            quoted(first.name()),
+        ),
+        remedy:
+            "let gateways wait for 100 ms (`timeout: 0.1s` of Envoy's rate limit filter), or write `region: split` \
+                 (docs/regions.md)"
+                .to_owned(),
     })
 }
 

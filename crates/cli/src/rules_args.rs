@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use tollgate::{LoadOptions, RuleProblem, Ruleset};
+use tollgate::{KnownRegions, LoadOptions, RuleProblem, Ruleset};
 
 use super::{EXIT_FAILURE, print_error};
 
@@ -36,6 +36,6 @@ impl RulesArgs {
     }
 
     pub(super) fn options(&self) -> LoadOptions {
-        LoadOptions { merge_domains: self.merge_domains, ..LoadOptions::default() }
+        LoadOptions { merge_domains: self.merge_domains, regions: KnownRegions::Unchecked, ..LoadOptions::default() }
     }
 }

@@ -42,6 +42,7 @@ Presets:
   s1          1M requests a second of 5M keys by Zipf's law on 500 servers
   s2          5M requests a second of 100M keys on 1,000 servers
   thresholds  one key at 1,000 to 200,000 requests a second on 1,000 servers
+  regions     three regions 40 ms apart with four servers each, and limits of each kind
   random      a small world with random limits, traffic and faults; another one for each seed
 
 A limit that is exceeded, or units that are not accounted for, are errors: the exit code is 1, and the command that repeats the

@@ -45,6 +45,14 @@ pub struct Charge<'a> {
     pub shortcuts: Shortcuts,
 }
 
+impl Charge<'_> {
+    /// Whether what the charge takes is debited in other regions: its counter is in the region of this process, and others
+    /// count the same key.
+    pub fn is_global(&self) -> bool {
+        self.key.region().is_here() && self.key.scope().global().is_some()
+    }
+}
+
 /// A [`Charge`] that owns its data, for claims that outlive their requests.
 #[derive(Clone, Debug)]
 pub struct OwnedCharge {
@@ -119,6 +127,11 @@ impl Ask {
     pub fn is_order(self) -> bool {
         matches!(self, Ask::Credit | Ask::Reset)
     }
+
+    /// Whether it asks for units, rather than giving them back or recording them.
+    pub fn is_request(self) -> bool {
+        matches!(self, Ask::Exactly | Ask::UpTo)
+    }
 }
 
 /// The effect of a charge without room on the claim.
@@ -159,6 +172,8 @@ pub enum Shortcuts {
     /// As `Leases`, and units that the store counts a moment later: all servers together may exceed the limit by this part
     /// of the quota, in basis points.
     Ahead(u16),
+    /// The server counts the claim's hold by itself, and admits against the sum of what all servers count.
+    Summed,
 }
 
 impl Shortcuts {
@@ -166,6 +181,13 @@ impl Shortcuts {
     #[inline]
     pub fn has_leases(self) -> bool {
         matches!(self, Shortcuts::Leases | Shortcuts::Ahead(_))
+    }
+
+    /// Those of a charge that changes the same counter and is not a request: the store applies it, or the servers that
+    /// count by themselves do.
+    #[must_use]
+    pub fn of_changes(self) -> Shortcuts {
+        if self == Shortcuts::Summed { Shortcuts::Summed } else { Shortcuts::None }
     }
 }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::calendar::CalendarUnit;
 use crate::limit::{Algorithm, Period};
+use crate::region::{GlobalTerms, RegionId};
 
 /// The part of a key that does not depend on the request. Built once for each rule at load time. Clones share its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Scope {
     digest: u128,
     domain_digest: u128,
     private: PrivateValues,
+    global: Option<GlobalTerms>,
+    is_owned: bool,
 }
 
 /// Which values of a key are private: names and logs contain digests of them. A bit for each index. It identifies
@@ -45,6 +48,7 @@ pub enum Home {
 pub struct Key<'a> {
     scope: &'a Scope,
     values: SmallVec<[Value<'a>; 2]>,
+    region: RegionId,
 }
 
 /// A [`Key`] that owns its data, for claims that outlive their requests.
@@ -52,6 +56,7 @@ pub struct Key<'a> {
 pub struct OwnedKey {
     scope: Scope,
     values: SmallVec<[OwnedValue; 2]>,
+    region: RegionId,
 }
 
 /// The secret of a keyed hash. Without it nobody can choose values that collide.
@@ -95,6 +100,9 @@ pub enum OwnedValue {
     },
 }
 
+/// Not a secret: every server must find the same home.
+const HOMES: HashSecret = HashSecret(0x746f_6c6c_6761_7465, 0x686f_6d65_732f_7631);
+
 impl Scope {
     /// The scope of a rule's counters.
     pub fn new(domain: &str, rule: &str, algorithm: Algorithm, period: &Period, home: Home) -> Scope {
@@ -121,12 +129,19 @@ impl Scope {
             rule: rule.into(),
             home,
             private: PrivateValues::default(),
+            global: None,
+            is_owned: false,
         }
     }
 
     /// The same scope with private values.
     pub fn with_private(self, private: PrivateValues) -> Scope {
         Scope { private, ..self }
+    }
+
+    /// The same scope, of counters whose units are debited in other regions. It identifies nothing.
+    pub fn with_global(self, global: Option<GlobalTerms>) -> Scope {
+        Scope { global, ..self }
     }
 
     /// Domain, rule, algorithm and period as one text. Unique for each scope.
@@ -152,6 +167,22 @@ impl Scope {
     /// Which values of its keys are private.
     pub fn private(&self) -> PrivateValues {
         self.private
+    }
+
+    /// The same scope, of counters of which each is in one region, which the others call. It identifies nothing.
+    pub fn with_owner(self, is_owned: bool) -> Scope {
+        Scope { is_owned, ..self }
+    }
+
+    /// Whether each of its counters is in one region, which the others call.
+    pub fn is_owned(&self) -> bool {
+        self.is_owned
+    }
+
+    /// If units of its counters are debited in other regions: on which terms.
+    #[inline]
+    pub fn global(&self) -> Option<GlobalTerms> {
+        self.global
     }
 
     /// A digest of the domain's name.
@@ -196,7 +227,20 @@ impl FromIterator<bool> for PrivateValues {
 impl<'a> Key<'a> {
     /// The counter of these values.
     pub fn new(scope: &'a Scope, values: SmallVec<[Value<'a>; 2]>) -> Key<'a> {
-        Key { scope, values }
+        Key { scope, values, region: RegionId::HERE }
+    }
+
+    /// The counter of the same name in a region. Counters are called the same everywhere: no hash of a key depends on
+    /// its region.
+    #[must_use]
+    pub fn in_region(self, region: RegionId) -> Key<'a> {
+        Key { region, ..self }
+    }
+
+    /// The region in whose store the counter is.
+    #[inline]
+    pub fn region(&self) -> RegionId {
+        self.region
     }
 
     /// The part that does not depend on the request.
@@ -218,10 +262,13 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether both counters live in the partition of the same caller.
+    /// Whether both counters live in the partition of the same caller, in the same region.
     pub fn shares_partition_with(&self, other: &Key<'_>) -> bool {
         let caller = self.caller();
-        caller.is_some() && caller == other.caller() && self.scope.domain_digest == other.scope.domain_digest
+        caller.is_some()
+            && caller == other.caller()
+            && self.scope.domain_digest == other.scope.domain_digest
+            && self.region == other.region
     }
 
     /// A keyed hash of the counter's partition.
@@ -236,7 +283,12 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// A keyed hash of the whole key, given the hash of its partition.
+    /// A hash of the counter's partition that is the same on every server, to find the region that owns it.
+    pub fn home_hash(&self) -> u128 {
+        self.partition(HOMES)
+    }
+
+    /// A keyed hash of the whole key, given the hash of its partition. It does not depend on the region.
     ///
     /// The partition is a keyed hash, which callers cannot influence, and the digest is the rule's. Their combination
     /// collides no more often than a hash of both would.
@@ -252,6 +304,13 @@ impl<'a> Key<'a> {
                 rest.fold(begun, |before, (_, value)| value.digest(secret, before))
             }
         }
+    }
+
+    /// The same for tables of one process, in which counters of several regions are.
+    #[inline]
+    pub fn local_hash(&self, secret: HashSecret, partition: u128) -> u128 {
+        // Hashes are random, so another region's key is as unlikely to collide as any other key.
+        self.hash(secret, partition) ^ u128::from(self.region.number()) << 64
     }
 }
 
@@ -292,15 +351,21 @@ impl<'a> Value<'a> {
 }
 
 impl OwnedKey {
+    /// The region in whose store the counter is.
+    pub fn region(&self) -> RegionId {
+        self.region
+    }
+
     /// The borrowed form.
     pub fn key(&self) -> Key<'_> {
-        Key::new(&self.scope, self.values.iter().map(OwnedValue::value).collect())
+        Key::new(&self.scope, self.values.iter().map(OwnedValue::value).collect()).in_region(self.region)
     }
 }
 
 impl From<&Key<'_>> for OwnedKey {
     fn from(key: &Key<'_>) -> OwnedKey {
-        OwnedKey { scope: key.scope.clone(), values: key.values.iter().map(|value| OwnedValue::from(*value)).collect() }
+        let values = key.values.iter().map(|value| OwnedValue::from(*value)).collect();
+        OwnedKey { scope: key.scope.clone(), values, region: key.region }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod decision;
 pub mod key;
 pub mod limit;
 pub mod private;
+pub mod region;
 pub mod request;
 pub mod settle;
 pub mod time;
@@ -21,6 +22,7 @@ pub use decision::Verdict;
 pub use key::{Key, OwnedKey, Scope, Value};
 pub use limit::{Algorithm, Limit, LimitError, Period};
 pub use private::KeySecret;
+pub use region::{Apart, GlobalTerms, RegionId, RegionLink, RegionNames, RegionNamesError, RegionShare};
 pub use request::{Descriptor, ReceiptWish, Request};
 pub use settle::{
     Reading, Replay, SettledState, Settlement, Source, StateSlot, Vote, settle, settle_charge, settle_into,

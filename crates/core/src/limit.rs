@@ -208,6 +208,25 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// A part of the limit: so many of its `whole` equal parts, rounded down. All parts together are no more than the
+    /// limit, and so are their bursts.
+    #[must_use]
+    pub fn part_of(&self, parts: u16, whole: u16) -> Limit {
+        let part = |amount: u64| {
+            let part = u128::from(amount) * u128::from(parts.min(whole)) / u128::from(whole.max(1));
+            u64::try_from(part).unwrap_or(amount)
+        };
+        let amount = part(self.amount);
+        let algorithm = match self.algorithm {
+            Algorithm::Bucket { paced, .. } if amount == 0 => Algorithm::Bucket { burst: 0, paced },
+            Algorithm::Bucket { burst, paced } => Algorithm::Bucket { burst: part(burst), paced },
+            other => other,
+        };
+        Limit { amount, period: self.period.clone(), algorithm }
+    }
+}
+
 impl Period {
     /// The shortest period. Below it, clocks and networks have more influence than the limit.
     pub const MIN: Span = Span::from_micros(1_000);

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{AlgorithmState, ChargeResult, CounterState, StateReport, TickCharge, WaitUntil};
 use crate::claim::{Ask, Charge, Claim, ClaimId, Mode, OnFailure};
 use crate::limit::{Algorithm, Limit};
+use crate::region::{GlobalTerms, RegionLink, RegionShare};
 use crate::time::{Span, Timestamp, Wait};
 
 /// The answer of one counter to one charge.
@@ -44,6 +45,8 @@ pub enum Source {
     Lease,
     /// A refusal from the deny cache.
     Cache,
+    /// This server's own count, and what the other servers published of theirs a moment ago.
+    Summed,
     /// This server's own memory, while the store is unavailable; or a counter that keys of a rule share, because the store
     /// is full.
     Local,
@@ -60,10 +63,17 @@ impl Source {
             Source::Store => "store",
             Source::Lease => "lease",
             Source::Cache => "cache",
+            Source::Summed => "summed",
             Source::Local => "local",
             Source::Assumed => "assumed",
             Source::Shed => "shed",
         }
+    }
+
+    /// Whether a change with this source is recorded for all servers. Otherwise the store is unavailable, and some of it is
+    /// sent later.
+    pub fn is_recorded(self) -> bool {
+        matches!(self, Source::Store | Source::Summed)
     }
 }
 
@@ -76,13 +86,44 @@ pub struct Settlement {
     pub at: Timestamp,
     /// Whether the claim was settled now or before.
     pub replay: Replay,
+    /// How other regions were doing, if the claim has charges whose units are debited there.
+    pub link: RegionLink,
+    /// The part of such limits that was counted, if they were lowered for that reason.
+    pub lowered_to: RegionShare,
 }
 
 impl Settlement {
     /// The answer to a claim whose idempotency key belongs to a different claim: every charge is refused for good.
     pub fn conflict(claim: &Claim<'_>, now: Timestamp) -> Settlement {
         let readings = claim.charges.iter().map(|_| Reading::refusal(Wait::Forever)).collect();
-        Settlement { readings, at: now, replay: Replay::Conflict }
+        Settlement { readings, at: now, replay: Replay::Conflict, ..Settlement::default() }
+    }
+
+    /// The quota of which the reading of a charge says what remains: that of its limit, unless it was lowered.
+    #[inline]
+    pub fn counted_quota(&self, charge: &Charge<'_>) -> u64 {
+        match self.link {
+            RegionLink::Together => charge.limit.quota(),
+            _ if charge.is_global() && charge.ask.is_request() => {
+                self.lowered_quota(charge.limit, charge.key.scope().global())
+            }
+            _ => charge.limit.quota(),
+        }
+    }
+
+    /// How many units of the limit of a charge are used.
+    #[inline]
+    pub fn used(&self, charge: &Charge<'_>, reading: &Reading) -> u64 {
+        self.counted_quota(charge).saturating_sub(reading.remaining)
+    }
+
+    /// The counted quota of a request under a limit whose units are debited in other regions on these terms, if they are.
+    #[inline]
+    pub fn lowered_quota(&self, limit: &Limit, terms: Option<GlobalTerms>) -> u64 {
+        match terms {
+            Some(terms) if self.link.lowers(terms) => self.lowered_to.of(limit).quota(),
+            _ => limit.quota(),
+        }
     }
 }
 
@@ -93,15 +134,15 @@ impl Settlement {
         self.readings.clear();
         self.at = now;
         self.replay = Replay::First;
+        (self.link, self.lowered_to) = (RegionLink::Together, RegionShare::WHOLE);
     }
 
     /// Whether the answer to an idempotent claim must be stored for its repetitions: if it took or changed something. A
     /// claim that was refused, or that only looked, is decided anew each time; storing that would cost memory for which
     /// no limit accounts. A claim without charges only records its key.
     pub fn needs_record(&self, claim: &Claim<'_>) -> bool {
-        let asks = |charge: &Charge<'_>| matches!(charge.ask, Ask::Exactly | Ask::UpTo);
         let mut settled = claim.charges.iter().zip(&self.readings);
-        claim.charges.is_empty() || settled.any(|(charge, reading)| reading.taken > 0 || !asks(charge))
+        claim.charges.is_empty() || settled.any(|(charge, reading)| reading.taken > 0 || !charge.ask.is_request())
     }
 }
 

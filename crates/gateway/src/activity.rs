@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_net::Slot;
+use bytes::Bytes;
+use tollgate_net::{Slot, Stream};
+
+use crate::interim::InterimResponses;
 
 /// What is known of a connection. Its stream, its requests and its watch share it.
 #[derive(Default)]
@@ -15,16 +18,17 @@ pub(crate) struct ConnectionState {
     /// The bytes that were received when the last request began, or ended.
     received_before: AtomicU64,
     open: AtomicU32,
-    is_ambiguous: AtomicBool,
-    is_upgraded: AtomicBool,
     /// Whether bytes wait until the client reads; and how often such a wait has ended.
     is_blocked: AtomicBool,
     unblocked: AtomicU32,
     tunnel: Mutex<Option<Tunnel>>,
+    /// What comes before the response of a request over HTTP/1.1.
+    pub(crate) interim: InterimResponses,
 }
 
-/// Copies bytes between an upgraded connection and its upstream.
-pub(crate) type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Copies bytes between an upgraded connection, of which some were read, and its upstream.
+pub(crate) type Tunnel = Box<dyn FnOnce(Stream, Bytes) -> TunnelFuture + Send>;
+pub(crate) type TunnelFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A request in flight, up to the end of its response. While there is one, the connection does not make room for others.
 pub(crate) struct OpenRequest {
@@ -75,28 +79,17 @@ impl ConnectionState {
 
     /// Bytes wait for the client, or do not any more.
     pub(crate) fn set_blocked(&self, is_blocked: bool) {
+        if self.is_blocked.load(Ordering::Relaxed) == is_blocked {
+            return;
+        }
         self.is_blocked.store(is_blocked, Ordering::Relaxed);
         if !is_blocked {
             self.unblocked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn set_ambiguous(&self) {
-        self.is_ambiguous.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the framing of a request is ambiguous.
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        self.is_ambiguous.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_upgraded(&self) -> bool {
-        self.is_upgraded.load(Ordering::Relaxed)
-    }
-
     /// The connection becomes a tunnel after the response.
     pub(crate) fn upgrade(&self, tunnel: Tunnel) {
-        self.is_upgraded.store(true, Ordering::Relaxed);
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
     }
 

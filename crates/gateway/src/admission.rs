@@ -13,19 +13,19 @@ use tollgate_http::response::{self, Detail, ResponseStyle, WrittenResponse};
 use tollgate_shed::{Class, Shedder};
 use tollgate_store::SystemClock;
 use tollgate_wire::Gate;
-use tollgate_wire::http::caller_limits;
 
 use crate::answers::Answer;
 use crate::charged::{Charged, Ledger};
 use crate::client::Client;
 use crate::costs;
 use crate::forwarded;
-use crate::identity::{IdentityValues, header_value};
+use crate::identity::{AmbiguousSource, IdentityValues, header_value};
 use crate::model::{RouteConfig, Segment, UpstreamHeaders};
 use crate::plan::GatewayPlan;
+use crate::questions::Questions;
 use crate::routes::RouteMatch;
 use crate::shedding::ShedCounts;
-use crate::target::{Target, without_prefix};
+use crate::target::{Target, TargetFault, without_prefix};
 use crate::upstream::{CapFull, CapSlot};
 use crate::worker::Worker;
 
@@ -38,10 +38,11 @@ pub(crate) struct Limits {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) clock: SystemClock,
     pub(crate) shed_counts: ShedCounts,
+    pub(crate) questions: Questions,
 }
 
 /// A request that may be forwarded.
-pub(crate) struct Admitted<'p> {
+pub(crate) struct Admitted {
     /// Settles what the limits took.
     pub(crate) charged: Charged,
     /// What its response says of the limits.
@@ -54,8 +55,6 @@ pub(crate) struct Admitted<'p> {
     /// What is forwarded, in origin form.
     pub(crate) target: Uri,
     pub(crate) authority: HeaderValue,
-    /// A slot of its upstream's cap, if that is full. Otherwise one is taken when the request is forwarded.
-    pub(crate) slot: Option<CapSlot<'p>>,
     /// What the upstream learns. By default nothing.
     pub(crate) to_upstream: Vec<(&'static HeaderName, HeaderValue)>,
 }
@@ -77,6 +76,9 @@ type Entries<'e> = SmallVec<[(&'e str, &'e str); 16]>;
 /// The longest delay of a leaky bucket. A request that would have to wait longer is refused.
 const MAX_DELAY: Span = Span::from_secs(10);
 
+/// The methods in the answer to CONNECT and TRACE, which no path accepts.
+const FORWARDED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+
 static CALLER: HeaderName = HeaderName::from_static("x-tollgate-caller");
 static TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 static PRIORITY: HeaderName = HeaderName::from_static("x-tollgate-priority");
@@ -87,10 +89,7 @@ static COST: HeaderName = HeaderName::from_static("x-tollgate-request-cost");
 impl GatewayPlan {
     /// Finds the route of a request.
     pub(crate) fn find<'r>(&self, parts: &'r Parts) -> Result<Found<'r>, Answer> {
-        let target = Target::read(parts).map_err(|fault| {
-            let answer = Answer::problem(fault.status(), "bad_target", fault.to_string());
-            if fault.status() == StatusCode::BAD_REQUEST { answer.closing() } else { answer }
-        })?;
+        let target = Target::read(parts).map_err(bad_target)?;
         let (route, parameters) = match self.routes.find(target.host(), &target.path, &parts.method) {
             RouteMatch::Found { route, parameters } => (route, parameters),
             RouteMatch::WrongMethod { allowed } => return Err(wrong_method(&allowed)),
@@ -108,6 +107,16 @@ impl GatewayPlan {
     }
 }
 
+/// The answer to a target that is none of a path.
+pub(crate) fn bad_target(fault: TargetFault) -> Answer {
+    let answer = Answer::problem(fault.status(), "bad_target", fault.to_string());
+    match fault.status() {
+        StatusCode::BAD_REQUEST => answer.closing(),
+        StatusCode::METHOD_NOT_ALLOWED => answer.with_header(header::ALLOW, FORWARDED_METHODS),
+        _ => answer,
+    }
+}
+
 fn wrong_method(allowed: &[Method]) -> Answer {
     let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     let detail = "This path does not accept the method; the Allow header lists those that it accepts.";
@@ -120,15 +129,15 @@ fn wrong_method(allowed: &[Method]) -> Answer {
 
 impl Limits {
     /// Decides a request. `body` is its body, if a cost of the route needs it.
-    pub(crate) async fn admit<'p>(
+    pub(crate) async fn admit(
         &self,
-        plan: &'p GatewayPlan,
+        plan: &GatewayPlan,
         found: &Found<'_>,
         parts: &Parts,
         body: Option<&[u8]>,
         client: &Client,
         worker: &Worker,
-    ) -> Result<Admitted<'p>, Answer> {
+    ) -> Result<Admitted, Answer> {
         let admitted = self.admit_by_store(plan, found, parts, body, client, worker);
         if self.gate.waits() {
             // Boxed, so that the future of a request stays small for stores that never wait.
@@ -137,20 +146,20 @@ impl Limits {
         poll_once(admitted).unwrap_or_else(|| Err(Answer::bad_request("undecided", "The limits could not be checked.")))
     }
 
-    async fn admit_by_store<'p>(
+    async fn admit_by_store(
         &self,
-        plan: &'p GatewayPlan,
+        plan: &GatewayPlan,
         found: &Found<'_>,
         parts: &Parts,
         body: Option<&[u8]>,
         client: &Client,
         worker: &Worker,
-    ) -> Result<Admitted<'p>, Answer> {
+    ) -> Result<Admitted, Answer> {
         let route = &plan.config.routes[found.route];
         let parameters = found.parameters(route);
-        let values = plan.identity.read(parts, &parameters, &client.facts, self.clock.now());
+        let values = plan.identity.read(parts, &parameters, &client.facts, self.clock.now()).map_err(ambiguous)?;
         if let Some(missing) = plan.identity.missing(&route.require, &values) {
-            return Err(unauthorized(missing));
+            return Err(unauthorized(plan, parts, missing));
         }
         let class = plan.config.priorities.class(route, parts, &values);
         if !worker.admits(class) {
@@ -160,8 +169,8 @@ impl Limits {
         let reserve = self
             .reserve(plan, upstream, &values, parts, client)
             .map_err(|AboveFairRate| self.shed(plan, route, (Shedder::Fairness, class), parts, Some(&values)))?;
-        let slot = CapSlot::look(upstream, reserve, class);
-        let slot = slot.map_err(|CapFull| self.shed(plan, route, (Shedder::Adaptive, class), parts, Some(&values)))?;
+        CapSlot::look(upstream, reserve, class)
+            .map_err(|CapFull| self.shed(plan, route, (Shedder::Adaptive, class), parts, Some(&values)))?;
         let path = self.normalization.path(&found.target.path);
         let path = String::from_utf8_lossy(&path);
         let endpoint = [parts.method.as_str(), " ", &path].concat();
@@ -186,24 +195,16 @@ impl Limits {
             receipt: ReceiptWish::IfNeeded,
             ..Request::default()
         };
-        let admission = self.decide(&request, parts, &plan.config.to_upstream).await.inspect_err(|answer| {
+        let mut admission = self.decide(&request, parts, &plan.config.to_upstream).await.inspect_err(|answer| {
             if answer.is_shed() {
                 self.shed_counts.count(Shedder::Fleet, class);
             }
         })?;
-        let admitted = admission.into_admitted(plan, found, parts, class, &values, &costs);
-        Ok(Admitted { slot, reserve, ..admitted })
-    }
-
-    /// The limits of the caller of a request, and what is left of them. Consumes nothing.
-    pub(crate) async fn own_limits(&self, plan: &GatewayPlan, parts: &Parts, client: &Client) -> Answer {
-        let values = plan.identity.read(parts, &[], &client.facts, self.clock.now());
-        let attributes: SmallVec<[(&str, &str); 8]> = values.iter().collect();
-        match caller_limits(self.gate.limiter(), plan.config.domain.as_deref(), &attributes).await {
-            Ok(Some(json)) => Answer::json(json),
-            Ok(None) => unauthorized("a caller"),
-            Err(problem) => Answer::from(problem.into_response()),
+        if plan.config.to_upstream.tier {
+            admission.tier = self.tier_header(plan, &values);
         }
+        let admitted = admission.into_admitted(plan, found, parts, class, &values, &costs);
+        Ok(Admitted { reserve, ..admitted })
     }
 
     /// Checks the limits. `sent`: what the upstream learns of them.
@@ -238,7 +239,7 @@ impl Limits {
         let tightest = decision.tightest().filter(|_| is_sent);
         let tightest = tightest.map(|outcome| (header_value(outcome.rule.name()), outcome.reading.remaining));
         let delay = Duration::from_micros(decision.delay().as_micros());
-        Ok(Decided { charged, limits: Some(Box::new(limits)), delay, tightest })
+        Ok(Decided { charged, limits: Some(Box::new(limits)), delay, tightest, tier: None })
     }
 }
 
@@ -249,18 +250,20 @@ struct Decided {
     limits: Option<Box<WrittenResponse>>,
     delay: Duration,
     tightest: Option<(HeaderValue, u64)>,
+    /// The caller's tier, if its upstream learns it.
+    tier: Option<HeaderValue>,
 }
 
 impl Decided {
-    fn into_admitted<'p>(
+    fn into_admitted(
         self,
-        plan: &'p GatewayPlan,
+        plan: &GatewayPlan,
         found: &Found<'_>,
         parts: &Parts,
         class: Class,
         values: &IdentityValues<'_>,
         costs: &Costs<'_>,
-    ) -> Admitted<'p> {
+    ) -> Admitted {
         let route = &plan.config.routes[found.route];
         let mut to_upstream = Vec::new();
         let UpstreamHeaders { caller, tier, priority, rule, remaining, cost } = plan.config.to_upstream;
@@ -268,7 +271,7 @@ impl Decided {
             to_upstream.extend(is_sent.then(value).flatten().map(|value| (name, value)));
         };
         add(caller, &CALLER, &|| values.iter().next().map(|(_, value)| header_value(value)));
-        add(tier, &TIER, &|| values.get("tier").map(header_value));
+        add(tier, &TIER, &|| self.tier.clone());
         add(priority, &PRIORITY, &|| Some(HeaderValue::from_static(class.name())));
         let (name, room) = self.tightest.unzip();
         add(rule, &RULE, &|| name.clone());
@@ -282,7 +285,6 @@ impl Decided {
             reserve: None,
             target: forwarded_uri(&found.target, route, parts),
             authority: authority_value(&found.target, parts),
-            slot: None,
             to_upstream,
         }
     }
@@ -329,7 +331,17 @@ fn costs_of<'r>(route: &'r RouteConfig, parts: &Parts, body: Option<&[u8]>) -> R
     route.costs.iter().map(cost).collect()
 }
 
-fn unauthorized(missing: &str) -> Answer {
+pub(crate) fn ambiguous(source: AmbiguousSource) -> Answer {
+    Answer::bad_request("ambiguous_credential", source.to_string())
+}
+
+/// The answer without a credential, with what may be one.
+pub(crate) fn unauthorized(plan: &GatewayPlan, parts: &Parts, missing: &str) -> Answer {
     let detail = format!("This route requires `{missing}`, and the request has no valid one.");
-    Answer::problem(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    let answer = Answer::problem(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+    let mut challenges = plan.identity.challenges(missing, &parts.headers).into_iter();
+    // The first takes the place of the one that every such answer has.
+    let Some(first) = challenges.next() else { return answer };
+    let answer = answer.with_header(header::WWW_AUTHENTICATE, first);
+    challenges.fold(answer, |answer, challenge| answer.with_further(header::WWW_AUTHENTICATE, challenge))
 }

@@ -38,9 +38,9 @@ impl Answer {
     /// A request that is refused to protect the system.
     pub(crate) fn shed(by: Shedder) -> Answer {
         let retry_after = RetryAfter::default().draw_seconds(fastrand::u64(..));
-        let detail = "The service is under too much load to answer this request now.";
-        let mut answer = Answer::problem(StatusCode::SERVICE_UNAVAILABLE, "shed", detail)
-            .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after));
+        let problem = Problem::shed(by, retry_after).with_member("by", b"\"gateway\"");
+        let mut answer =
+            Answer::from(problem.into_response()).with_header(header::RETRY_AFTER, HeaderValue::from(retry_after));
         answer.0.headers_mut().insert(&SHED, HeaderValue::from_static(by.name()));
         answer
     }
@@ -48,6 +48,13 @@ impl Answer {
     #[must_use]
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Answer {
         self.0.headers_mut().insert(name, value);
+        self
+    }
+
+    /// Adds a field, and leaves others of its name.
+    #[must_use]
+    pub(crate) fn with_further(mut self, name: HeaderName, value: HeaderValue) -> Answer {
+        self.0.headers_mut().append(name, value);
         self
     }
 

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tollgate::Ruleset;
 use tollgate_net::tls::Tls;
 use tollgate_rules::Severity;
 
+use crate::agreement::Disagreement;
 use crate::config::{GatewayProblem, ReadConfig};
 use crate::explain;
 use crate::identity::Identity;
@@ -21,8 +23,8 @@ pub struct CheckedFile {
     pub problems: Vec<GatewayProblem>,
 }
 
-/// Reads a file, and the certificates and keys that it names.
-pub fn check_file(path: &Path) -> CheckedFile {
+/// Reads a file, and the certificates and keys that it names. With rules, it is compared with them.
+pub fn check_file(path: &Path, rules: Option<&Ruleset>) -> CheckedFile {
     let ReadConfig { config, warnings: mut problems } = match GatewayConfig::read_file(path) {
         Ok(read) => read,
         Err(problems) => return CheckedFile { config: None, problems },
@@ -36,6 +38,7 @@ pub fn check_file(path: &Path) -> CheckedFile {
         message,
         remedy: remedy.to_owned(),
     };
+    let disagreements = rules.map(|rules| Disagreement::find(&config, rules)).unwrap_or_default();
     let remedy = "correct it, or the file that it names: relative names begin at the folder of this file";
     let mut errors = Vec::new();
     for listener in &config.listeners {
@@ -55,6 +58,13 @@ pub fn check_file(path: &Path) -> CheckedFile {
         let message = format!("keys {}: {error}", path.display());
         problems.push(problem(Severity::Warning, lines.naming(&path), message, remedy));
     }
+    for one in disagreements {
+        let (severity, problems) = match one.is_error() {
+            true => (Severity::Error, &mut errors),
+            false => (Severity::Warning, &mut problems),
+        };
+        problems.push(problem(severity, lines.of(&one, &config), one.to_string(), &one.remedy()));
+    }
     match errors.is_empty() {
         true => CheckedFile { config: Some(config), problems },
         false => CheckedFile { config: None, problems: errors.into_iter().chain(problems).collect() },
@@ -71,11 +81,33 @@ impl Lines {
         self.find(|line| line.contains(&*name))
     }
 
+    /// The line of what the rules do not have.
+    fn of(&self, disagreement: &Disagreement, config: &GatewayConfig) -> usize {
+        match disagreement {
+            Disagreement::UnknownDomain { .. } | Disagreement::NoDomain { .. } => self.beginning("domain:"),
+            Disagreement::UnknownTier { upstream, tier, .. } => {
+                let from = self.beginning(&format!("{upstream}:"));
+                let reserve = self.find_from(from, |line| line.contains("reserve:")).unwrap_or(from);
+                self.find_from(reserve, |line| line.contains(tier.as_str())).unwrap_or(reserve)
+            }
+            Disagreement::UnusedCost { route, attribute } | Disagreement::UnsettledCost { route, attribute } => {
+                let from = config.routes.iter().find(|one| one.name == *route).map_or(1, |route| route.line);
+                self.find_from(from, |line| line.contains(&format!("{attribute}:"))).unwrap_or(from)
+            }
+        }
+    }
+
     fn beginning(&self, text: &str) -> usize {
         self.find(|line| line.trim_start().starts_with(text))
     }
 
     fn find(&self, is_it: impl Fn(&str) -> bool) -> usize {
-        self.0.lines().position(is_it).map_or(1, |index| index + 1)
+        self.find_from(1, is_it).unwrap_or(1)
+    }
+
+    /// The first line that is it, from this one on.
+    fn find_from(&self, first: usize, is_it: impl Fn(&str) -> bool) -> Option<usize> {
+        let lines = self.0.lines().enumerate().skip(first.saturating_sub(1));
+        lines.into_iter().find(|(_, line)| is_it(line)).map(|(index, _)| index + 1)
     }
 }

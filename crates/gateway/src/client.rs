@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use http::HeaderValue;
 use tollgate_net::Stream;
 use tollgate_net::tls::sans::San;
+use tollgate_net::tls::subject::subject;
 
 use crate::forwarded::Peer;
 use crate::identity::ConnectionFacts;
@@ -29,6 +30,7 @@ impl Client {
         let facts = ConnectionFacts {
             peer: address,
             certificate_san: san.map(san_text),
+            certificate_subject: certificate.and_then(|der| subject(der)).filter(|subject| !subject.is_empty()),
             certificate_fingerprint: certificate.map(|der| fingerprint(der)),
             tls_fingerprint: stream.tls_fingerprint().map(str::to_owned),
         };

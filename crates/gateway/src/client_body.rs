@@ -5,45 +5,65 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use tollgate_store::Steady;
 
 use crate::answers::Answer;
+use crate::clock;
 use crate::forwarded_body::{ForwardedBody, UploadProgress};
+use crate::hop_by_hop;
+use crate::incoming_body::IncomingBody;
 use crate::model::RouteConfig;
 
 /// A body, of which a part may have been read.
 pub(crate) struct ClientBody {
     ahead: Option<Bytes>,
     /// `None` if all of it was read.
-    rest: Option<Incoming>,
+    rest: Option<IncomingBody>,
+    /// Those of a body of which all was read.
+    trailers: Option<HeaderMap>,
+    /// The most bytes that the route allows.
+    max: u64,
 }
 
 impl ClientBody {
     /// # Errors
     /// If the body is larger than the route allows.
-    pub(crate) fn new(route: &RouteConfig, parts: &Parts, body: Incoming) -> Result<ClientBody, Answer> {
+    pub(crate) fn new(route: &RouteConfig, parts: &Parts, body: IncomingBody) -> Result<ClientBody, Answer> {
         let length =
             parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > route.max_body) {
+        let came = if let IncomingBody::Whole(bytes) = &body { bytes.len() as u64 } else { 0 };
+        if length.unwrap_or_default().max(came) > route.max_body {
             return Err(too_large());
         }
-        Ok(ClientBody { ahead: None, rest: Some(body) })
+        Ok(ClientBody { ahead: None, rest: Some(body), trailers: None, max: route.max_body })
     }
 
     /// Reads the body, or a little more than `most` of a long one.
-    pub(crate) async fn read_ahead(&mut self, most: usize, idle: Duration) -> Result<(), Answer> {
+    ///
+    /// # Errors
+    /// If the body is larger than the route allows, does not arrive in time, or can't be read.
+    pub(crate) async fn read_ahead(
+        &mut self,
+        most: usize,
+        idle: Duration,
+        deadline: Option<Steady>,
+    ) -> Result<(), Answer> {
         let Some(mut body) = self.rest.take() else { return Ok(()) };
         let mut ahead = BytesMut::new();
         while ahead.len() <= most {
-            match tokio::time::timeout(idle, body.frame()).await {
-                Ok(Some(Ok(frame))) => {
-                    if let Some(data) = frame.data_ref() {
-                        ahead.extend_from_slice(data);
+            let time = clock::until(deadline).map_or(idle, |left| left.min(idle));
+            match tokio::time::timeout(time, body.frame()).await {
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if (ahead.len() + data.len()) as u64 > self.max => return Err(too_large()),
+                    Ok(data) => ahead.extend_from_slice(&data),
+                    Err(frame) => {
+                        self.trailers = frame.into_trailers().ok();
+                        self.trailers.iter_mut().for_each(hop_by_hop::clean_trailers);
                     }
-                }
+                },
                 Ok(None) => {
                     self.ahead = Some(ahead.freeze());
                     return Ok(());
@@ -74,13 +94,19 @@ impl ClientBody {
         (self.ahead, self.rest) = (Some(body.into()), None);
     }
 
-    /// The body for the upstream.
-    pub(crate) fn into_request(self, route: &RouteConfig) -> (ForwardedBody, Arc<UploadProgress>) {
-        match self.rest {
-            None => ForwardedBody::read(self.ahead.unwrap_or_default()),
-            Some(rest) if rest.is_end_stream() && self.ahead.is_none() => ForwardedBody::read(Bytes::new()),
-            Some(rest) => ForwardedBody::streamed(self.ahead, rest, route.max_body, route.timeouts.request_idle),
-        }
+    /// The body for the upstream, and how far it was sent if it is not in memory.
+    pub(crate) fn into_request(self, route: &RouteConfig) -> (ForwardedBody, Option<Arc<UploadProgress>>) {
+        let whole = match self.rest {
+            None => ForwardedBody::read(self.ahead.unwrap_or_default(), self.trailers),
+            Some(IncomingBody::Whole(bytes)) if self.ahead.is_none() => ForwardedBody::read(bytes, None),
+            Some(rest) if rest.is_end_stream() && self.ahead.is_none() => ForwardedBody::Whole(None),
+            Some(rest) => {
+                let idle = route.timeouts.request_idle;
+                let (body, progress) = ForwardedBody::streamed(self.ahead, rest, self.max, idle);
+                return (body, Some(progress));
+            }
+        };
+        (whole, None)
     }
 }
 

@@ -22,3 +22,8 @@ pub(crate) fn after(time: Duration) -> Steady {
 pub(crate) fn until(moment: Option<Steady>) -> Option<Duration> {
     moment.map(|moment| Duration::from_micros(moment.since(now()).as_micros()))
 }
+
+/// Calls `write` with the text of `Date`.
+pub(crate) fn with_date<T>(write: impl FnOnce(&[u8]) -> T) -> T {
+    tollgate_http::date::with_text(&*CLOCK, write)
+}

@@ -62,6 +62,9 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The most attributes with the cost of a request.
 const MAX_COSTS: usize = 4;
 
+/// Where callers see their limits, unless the file says otherwise.
+const LIMITS_PATH: &str = "/.well-known/ratelimit";
+
 /// The attributes that every request has.
 const OF_EVERY_REQUEST: [&str; 7] = ["route", "method", "path", "endpoint", "host", "remote_address", "priority"];
 
@@ -138,10 +141,16 @@ fn gateway(map: &Fields<'_>, context: &Context<'_>) -> GatewayConfig {
     let priorities = priorities::priorities(map, &attribute_names, &route_lines);
     let worker_shedding = shedding::worker(map);
     let to_upstream = map.read("to_upstream", to_upstream).unwrap_or_default();
-    let limits_path = map.read("limits_path", |value| limits_path(text(value)?));
-    if let Some(path) = &limits_path {
-        routes::warn_of_hidden(path, &routes, context);
-    }
+    let limits_path = match map.read("limits_path", |value| limits_path(text(value)?)) {
+        Some(written) => {
+            if let Some(path) = &written {
+                routes::warn_of_hidden(path, &routes, context);
+            }
+            written
+        }
+        // Without attributes there are no callers, and a route for the path precedes what nobody has written.
+        None => Some(LIMITS_PATH.to_owned()).filter(|path| !attributes.is_empty() && !routes::has_path(path, &routes)),
+    };
     map.finish();
     GatewayConfig {
         listeners,
@@ -158,13 +167,17 @@ fn gateway(map: &Fields<'_>, context: &Context<'_>) -> GatewayConfig {
     }
 }
 
-fn limits_path(given: &str) -> Result<String, TextFault> {
+/// A path, or `off`.
+fn limits_path(given: &str) -> Result<Option<String>, TextFault> {
+    if given == "off" {
+        return Ok(None);
+    }
     let pattern = patterns::path(given)?;
     match patterns::is_literal(&pattern) {
-        true => Ok(given.to_owned()),
+        true => Ok(Some(given.to_owned())),
         false => Err(TextFault::new(
             format!("{} is a pattern, not a path", quoted(given)),
-            "write a path without `*` and `{…}`, for instance /v1/limits",
+            "write a path without `*` and `{…}`, for instance /v1/limits, or off",
         )),
     }
 }

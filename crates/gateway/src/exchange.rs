@@ -1,37 +1,25 @@
 //! What lasts from the admission of a request to the end of its response.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
 use crate::charged::Charged;
-use crate::forwarded_body::{UploadProgress, UploadState};
 use crate::metering::ResponseMeter;
-use crate::upstream::{Lease, RequestInFlight};
+use crate::upstream::RequestInFlight;
 
 /// What a request holds while its response passes through.
 pub(crate) struct Exchange {
-    /// Goes back to the pool at the end, and is closed otherwise.
-    lease: Option<Lease>,
-    upload: Arc<UploadProgress>,
     /// Reads what the request really cost.
     meter: Option<Box<ResponseMeter>>,
-    _in_flight: Option<RequestInFlight>,
+    _in_flight: RequestInFlight,
     /// Settles what was charged, when it is dropped.
     charged: Charged,
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        lease: Lease,
-        in_flight: RequestInFlight,
-        upload: Arc<UploadProgress>,
-        meter: Option<Box<ResponseMeter>>,
-        charged: Charged,
-    ) -> Exchange {
-        Exchange { lease: Some(lease), upload, meter, _in_flight: Some(in_flight), charged }
+    pub(crate) fn new(in_flight: RequestInFlight, meter: Option<Box<ResponseMeter>>, charged: Charged) -> Exchange {
+        Exchange { meter, _in_flight: in_flight, charged }
     }
 
     /// A part of the body passes. Returns what the client gets of it.
@@ -45,22 +33,18 @@ impl Exchange {
         }
     }
 
+    /// Whether the client gets another body than the upstream's.
+    pub(crate) fn changes_body(&self) -> bool {
+        self.meter.as_ref().is_some_and(|meter| meter.changes_body())
+    }
+
     /// What the client gets at the end of the body.
     pub(crate) fn last(&mut self) -> Option<Bytes> {
         self.meter.as_mut()?.last()
     }
 
-    /// The body has ended. If the server answered before it had the request's body, its connection is not used again: the
-    /// next request would wait for what this client still sends.
-    pub(crate) fn end(&mut self) {
-        if let Some(lease) = self.lease.take().filter(|_| self.upload.get() == UploadState::Done) {
-            lease.release();
-        }
-    }
-
     /// The upstream failed.
     pub(crate) fn fail(&mut self) {
-        self.lease = None;
         self.charged.fail();
     }
 }

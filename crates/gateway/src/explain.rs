@@ -207,7 +207,14 @@ impl RequestExplanation {
         let connection = ConnectionFacts { peer: Some(request.peer), ..ConnectionFacts::default() };
         let identity = Identity::new(&config.attributes, &[]);
         self.notes = attributes::load_keys(&identity);
-        let values = identity.read(parts, &parameters, &connection, request.now);
+        let values = match identity.read(parts, &parameters, &connection, request.now) {
+            Ok(values) => values,
+            Err(source) => {
+                let detail = source.to_string();
+                self.answer = Some(OwnAnswer::new(StatusCode::BAD_REQUEST, "ambiguous_credential", detail));
+                return;
+            }
+        };
         self.attributes = config
             .attributes
             .iter()

@@ -15,8 +15,8 @@ use crate::plan::GatewayPlan;
 #[derive(Debug)]
 pub struct GatewayFile {
     path: PathBuf,
-    /// What was read last, whether it could be used or not.
-    text: String,
+    /// What was read last, whether it could be used or not; or why it could not be read.
+    read: Result<String, String>,
 }
 
 /// How often the file is read.
@@ -35,36 +35,40 @@ impl GatewayFile {
         let text = read(path).map_err(|error| vec![error])?;
         let (config, warnings) = parse(path, &text)?;
         let plan = GatewayPlan::new(config, None)?;
-        Ok((GatewayFile { path: path.to_owned(), text }, plan, warnings))
+        Ok((GatewayFile { path: path.to_owned(), read: Ok(text) }, plan, warnings))
     }
 
     /// Puts changes of the file in force, until shutdown.
     pub async fn follow(mut self, gateway: Arc<Gateway>, health: Arc<Health>, mut closing: Closing) {
-        let mut changed: Option<String> = None;
+        let mut changed: Option<Result<String, String>> = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
                 () = closing.begun() => return,
             }
             let path = self.path.clone();
-            let Ok(Ok(text)) = tokio::task::spawn_blocking(move || read(&path)).await else { continue };
-            if text == self.text {
+            let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await else { continue };
+            if read == self.read {
                 changed = None;
                 continue;
             }
-            // A file that is being written is different the next time.
-            if changed.as_ref() != Some(&text) {
-                changed = Some(text);
+            // A file that is being written, or replaced, is different the next time.
+            if changed.as_ref() != Some(&read) {
+                changed = Some(read);
                 continue;
             }
-            self.text = text;
-            self.install(&gateway, &health);
+            self.read = read;
+            self.install(&gateway, &health).await;
         }
     }
 
-    fn install(&self, gateway: &Gateway, health: &Health) {
+    async fn install(&self, gateway: &Gateway, health: &Health) {
         let before = gateway.plan();
-        let planned = parse(&self.path, &self.text).and_then(|(config, warnings)| {
+        let parsed = match &self.read {
+            Ok(text) => parse(&self.path, text),
+            Err(error) => Err(vec![error.clone()]),
+        };
+        let planned = parsed.and_then(|(config, warnings)| {
             let plan = GatewayPlan::new(config, Some(&before))?;
             Ok((plan, warnings))
         });
@@ -76,6 +80,7 @@ impl GatewayFile {
                 }
                 let (routes, upstreams) = (plan.config.routes.len(), plan.config.upstreams.len());
                 tracing::info!(routes, upstreams, "the gateway's configuration was reloaded");
+                plan.load_keys().await;
                 gateway.install(plan);
                 health.restore(PART);
             }

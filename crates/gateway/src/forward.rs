@@ -4,39 +4,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode};
+use tollgate_http::response::SHED;
 use tollgate_shed::RequestEnd;
 use tollgate_store::Steady;
 
 use crate::answers::Answer;
 use crate::clock;
+use crate::exchange;
 use crate::forwarded_body::{ForwardedBody, UploadProgress, UploadState};
 use crate::model::RouteConfig;
-use crate::upstream::{AcquireError, ConnectError, Lease, RequestInFlight, Reuse, Upstream, UpstreamServer};
+use crate::upstream::{
+    AcquireError, CapSlot, ConnectError, RequestHead, RequestInFlight, Reuse, Upstream, UpstreamBody, UpstreamError,
+    UpstreamServer,
+};
 
-/// A request as an upstream gets it, but for what depends on the connection.
+/// A request as an upstream gets it.
 pub(crate) struct Outgoing {
-    pub(crate) request: Request<ForwardedBody>,
-    /// In origin form.
-    pub(crate) target: Uri,
-    /// The host, and its port.
-    pub(crate) authority: HeaderValue,
-    /// Whether the client used TLS.
-    pub(crate) is_tls: bool,
-    pub(crate) upload: Arc<UploadProgress>,
+    pub(crate) head: RequestHead,
+    pub(crate) body: ForwardedBody,
+    /// How far the body was sent. `None` if it is in memory.
+    pub(crate) upload: Option<Arc<UploadProgress>>,
     /// When the whole request has to be over. `None`: no bound.
     pub(crate) deadline: Option<Steady>,
 }
 
-/// A response, and the connection that it comes on.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) response: Response<Incoming>,
-    pub(crate) lease: Lease,
+    pub(crate) response: Response<UpstreamBody>,
     pub(crate) in_flight: RequestInFlight,
-    pub(crate) upload: Arc<UploadProgress>,
+    /// Whether its head says that the upstream failed.
+    pub(crate) is_failure: bool,
+    /// What the upstream's cap learns from it.
+    pub(crate) end: RequestEnd,
+}
+
+/// A request without a response.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) error: ForwardError,
+    /// Whether a server may have got a part of it.
+    pub(crate) is_sent: bool,
 }
 
 /// Why there is no response.
@@ -48,82 +57,180 @@ pub(crate) enum ForwardError {
     Full,
     Connect(ConnectError),
     /// The connection failed after the request was sent, or a part of it.
-    Broken(hyper::Error),
+    Broken(UpstreamError),
     TimedOut(Duration),
+    /// The time of the whole request is over. A server may have it.
+    Overdue {
+        is_sent: bool,
+    },
     /// The client did not send its body as it should.
     Upload(UploadState),
 }
 
 /// How often a request of which nothing was sent is sent on another connection.
 const MAX_UNSENT: usize = 4;
+/// After which times is looked whether a body waits for its client or for the server.
+const UPLOAD_LOOK: Duration = Duration::from_millis(100);
+const MAX_UPLOAD_LOOK: Duration = Duration::from_secs(2);
 
 /// Sends a request.
-pub(crate) async fn send(upstream: &Upstream, route: &RouteConfig, mut out: Outgoing) -> Result<Arrived, ForwardError> {
+pub(crate) async fn send(
+    upstream: &Upstream,
+    route: &RouteConfig,
+    mut out: Outgoing,
+    cap: &mut CapSlot<'_>,
+) -> Result<Arrived, Unanswered> {
     upstream.counts.requests.fetch_add(1, Ordering::Relaxed);
     upstream.budget.deposit(route.retries.budget);
-    let (mut tried, mut unsent, mut retries) = (Vec::new(), 0, 0);
-    loop {
-        let server = upstream.pick(&tried).ok_or(ForwardError::NoServer)?;
-        let again = is_repeatable(&out.request, route).then(|| repetition(&out.request)).flatten();
-        let in_flight = RequestInFlight::begin(server.clone());
-        let reuse = match &again {
-            // Unused connections of a server may all be dead: then a new one.
-            _ if unsent > 0 => Reuse::Never,
-            Some(_) if route.retries.on_reset && retries < route.retries.attempts => Reuse::Repeatable,
-            _ => Reuse::Careful,
-        };
-        let error = match attempt(upstream, &server, route, &mut out, reuse).await {
-            Ok((response, lease)) => {
-                let is_refused = route.retries.on_status.contains(&response.status().as_u16());
-                if let Some(request) = again.filter(|_| is_refused && may_retry(upstream, route, &mut retries)) {
-                    out.request = request;
-                    tried.push(server);
+    let mut tries = Tries::default();
+    tries.send(upstream, route, &mut out, cap).await.map_err(|error| Unanswered { error, is_sent: tries.is_sent })
+}
+
+/// What happened to a request so far.
+#[derive(Default)]
+struct Tries {
+    /// The servers that failed it.
+    tried: Vec<Arc<UpstreamServer>>,
+    /// How often a connection was closed before anything was sent.
+    unsent: usize,
+    retries: u32,
+    /// Whether an unused connection was closed. The others may be too.
+    is_stale: bool,
+    /// Whether a server may have got a part of it.
+    is_sent: bool,
+}
+
+impl Tries {
+    async fn send(
+        &mut self,
+        upstream: &Upstream,
+        route: &RouteConfig,
+        out: &mut Outgoing,
+        cap: &mut CapSlot<'_>,
+    ) -> Result<Arrived, ForwardError> {
+        loop {
+            if is_over(out) {
+                return Err(ForwardError::Overdue { is_sent: self.is_sent });
+            }
+            let server = upstream.pick(&self.tried).ok_or(ForwardError::NoServer)?;
+            let again = if is_repeatable(&out.head.method, route) { out.body.again() } else { None };
+            let in_flight = RequestInFlight::begin(server.clone());
+            let reuse = match &again {
+                _ if self.is_stale => Reuse::Never,
+                Some(_) if route.retries.on_reset && self.retries < route.retries.attempts => Reuse::Repeatable,
+                _ => Reuse::Careful,
+            };
+            let ended = attempt(upstream, &server, route, out, (reuse, &mut *cap)).await;
+            self.is_sent |= !matches!(&ended, Err(Attempt::Unsent(_)))
+                && !matches!(&ended, Err(Attempt::Failed(error)) if error.is_unsent());
+            let (error, is_retried) = match ended {
+                Ok(response) => {
+                    let is_refused = is_refused(route, &response);
+                    if let Some(body) = again.filter(|_| is_refused && !is_over(out) && self.may_retry(upstream, route))
+                    {
+                        upstream.answered(&server, &response);
+                        out.body = body;
+                        self.tried.push(server);
+                        continue;
+                    }
+                    upstream.answered(&server, &response);
+                    return Ok(Arrived::new(response, in_flight, out, self.retries));
+                }
+                Err(Attempt::Unsent(body)) if self.unsent < MAX_UNSENT => {
+                    (self.unsent, self.is_stale, out.body) = (self.unsent + 1, true, body);
                     continue;
                 }
-                if !response.status().is_server_error() {
-                    server.succeeded();
+                Err(Attempt::Unsent(_)) => return Err(ForwardError::NoServer),
+                // As if it had been closed a moment earlier, which is nobody's failure: a retry costs the server nothing.
+                Err(Attempt::Stale(error)) => {
+                    self.is_stale = true;
+                    if let Some(body) =
+                        again.filter(|_| route.retries.on_reset && !is_over(out) && self.count_retry(upstream, route))
+                    {
+                        out.body = body;
+                        self.tried.push(server);
+                        continue;
+                    }
+                    upstream.failed(&server);
+                    return Err(ForwardError::Broken(error));
                 }
-                return Ok(Arrived { response, lease, in_flight, upload: out.upload });
+                Err(Attempt::Failed(error)) => {
+                    let is_retried = match &error {
+                        ForwardError::Connect(_) => route.retries.on_connect,
+                        ForwardError::Broken(_) => route.retries.on_reset,
+                        ForwardError::TimedOut(_) => route.retries.on_timeout,
+                        _ => false,
+                    };
+                    (error, is_retried)
+                }
+            };
+            if matches!(error, ForwardError::TimedOut(_) | ForwardError::Overdue { .. }) {
+                upstream.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Attempt::Unsent(request)) if unsent < MAX_UNSENT => {
-                unsent += 1;
-                out.request = *request;
-                continue;
+            if !matches!(error, ForwardError::Full | ForwardError::Overdue { is_sent: false } | ForwardError::Upload(_))
+            {
+                upstream.failed(&server);
             }
-            Err(Attempt::Unsent(_)) => return Err(ForwardError::NoServer),
-            Err(Attempt::Failed(error)) => error,
-        };
-        let is_retried = match &error {
-            ForwardError::Connect(_) => route.retries.on_connect,
-            ForwardError::Broken(_) => route.retries.on_reset,
-            ForwardError::TimedOut(_) => route.retries.on_timeout && !is_over(&out),
-            _ => false,
-        };
-        if matches!(error, ForwardError::TimedOut(_)) {
-            upstream.counts.timeouts.fetch_add(1, Ordering::Relaxed);
-        }
-        if !matches!(error, ForwardError::Full | ForwardError::Upload(_)) {
-            upstream.failed(&server);
-        }
-        // Nothing of a request that found no connection was sent.
-        let request = match &error {
-            ForwardError::Connect(_) => {
-                Some(std::mem::replace(&mut out.request, Request::new(ForwardedBody::Whole(None))))
+            // Nothing of a request that found no connection was sent.
+            let body = match &error {
+                ForwardError::Connect(_) => Some(take(&mut out.body)),
+                _ => again,
+            };
+            match body.filter(|_| is_retried && !is_over(out) && self.may_retry(upstream, route)) {
+                Some(body) => out.body = body,
+                None => return Err(error),
             }
-            _ => again,
-        };
-        match request.filter(|_| is_retried && may_retry(upstream, route, &mut retries)) {
-            Some(request) => out.request = request,
-            None => return Err(error),
+            self.tried.push(server);
         }
-        tried.push(server);
+    }
+
+    /// Whether the request may be sent again, which the upstream's budget has to allow.
+    fn may_retry(&mut self, upstream: &Upstream, route: &RouteConfig) -> bool {
+        self.retries < route.retries.attempts && upstream.budget.withdraw() && self.count_retry(upstream, route)
+    }
+
+    /// The same, whatever the budget.
+    fn count_retry(&mut self, upstream: &Upstream, route: &RouteConfig) -> bool {
+        if self.retries >= route.retries.attempts {
+            return false;
+        }
+        self.retries += 1;
+        upstream.counts.retries.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Whether the status of a response is a reason to send the request again. A server that protects itself gets it once.
+fn is_refused(route: &RouteConfig, response: &Response<UpstreamBody>) -> bool {
+    route.retries.on_status.contains(&response.status().as_u16()) && !response.headers().contains_key(&SHED)
+}
+
+impl Arrived {
+    fn new(response: Response<UpstreamBody>, in_flight: RequestInFlight, out: &Outgoing, retries: u32) -> Arrived {
+        let is_failure = exchange::is_failure(response.status(), response.headers());
+        // One that was answered before its body was sent says nothing of the time that the upstream takes.
+        let is_sample = !is_failure
+            && retries == 0
+            && response.status() != StatusCode::SWITCHING_PROTOCOLS
+            && out.upload_state() == UploadState::Done;
+        let end = if is_sample { RequestEnd::Answered } else { RequestEnd::Unsampled };
+        Arrived { response, in_flight, is_failure, end }
+    }
+}
+
+impl Outgoing {
+    /// How far the body was sent.
+    fn upload_state(&self) -> UploadState {
+        self.upload.as_deref().map_or(UploadState::Done, UploadProgress::get)
     }
 }
 
 /// How an attempt ended without a response.
 enum Attempt {
     /// The connection was closed before anything was sent.
-    Unsent(Box<Request<ForwardedBody>>),
+    Unsent(ForwardedBody),
+    /// A connection that had been used before was closed before the first byte of the response.
+    Stale(UpstreamError),
     Failed(ForwardError),
 }
 
@@ -132,40 +239,98 @@ async fn attempt(
     server: &Arc<UpstreamServer>,
     route: &RouteConfig,
     out: &mut Outgoing,
-    reuse: Reuse,
-) -> Result<(Response<Incoming>, Lease), Attempt> {
-    let mut lease = match upstream.connect(server, &route.timeouts, reuse).await {
-        Ok(lease) => lease,
-        Err(AcquireError::Full) => return Err(Attempt::Failed(ForwardError::Full)),
-        Err(AcquireError::Connect(error)) => return Err(Attempt::Failed(ForwardError::Connect(error))),
+    (reuse, cap): (Reuse, &mut CapSlot<'_>),
+) -> Result<Response<UpstreamBody>, Attempt> {
+    let connecting = upstream.connect(server, &route.timeouts, reuse);
+    let connected = match clock::until(out.deadline) {
+        None => Some(connecting.await),
+        Some(left) => Box::pin(tokio::time::timeout(left, connecting)).await.ok(),
     };
-    let mut request = std::mem::replace(&mut out.request, Request::new(ForwardedBody::Whole(None)));
-    address(&mut request, out, lease.is_http2());
-    let sent = within(route, out, lease.send(request)).await;
-    match sent {
-        Some(Ok(response)) => Ok((response, lease)),
-        Some(Err(error)) => match (error.unsent, out.upload.get()) {
-            (Some(request), _) => Err(Attempt::Unsent(Box::new(request))),
+    let lease = match connected {
+        Some(Ok(lease)) => lease,
+        Some(Err(AcquireError::Full)) => return Err(Attempt::Failed(ForwardError::Full)),
+        Some(Err(AcquireError::Connect(error))) => return Err(Attempt::Failed(ForwardError::Connect(error))),
+        None => return Err(Attempt::Failed(ForwardError::Overdue { is_sent: false })),
+    };
+    let body = take(&mut out.body);
+    match within(route, out, cap, lease.send(&out.head, body)).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => match (error.unsent, out.upload_state()) {
+            (Some(body), _) => Err(Attempt::Unsent(body)),
+            (None, UploadState::Running | UploadState::Done) if error.is_stale => Err(Attempt::Stale(error.error)),
             (None, UploadState::Running | UploadState::Done) => Err(Attempt::Failed(ForwardError::Broken(error.error))),
             (None, why) => Err(Attempt::Failed(ForwardError::Upload(why))),
         },
-        None => Err(Attempt::Failed(ForwardError::TimedOut(route.timeouts.response))),
+        Err(late) => Err(Attempt::Failed(late)),
     }
 }
 
-/// Waits for the head of the response. The time begins when the request's body has been sent.
-async fn within<T>(route: &RouteConfig, out: &Outgoing, sent: impl Future<Output = T>) -> Option<T> {
+/// Waits for the head of the response. The time for it begins when the request's body has been sent.
+async fn within<T>(
+    route: &RouteConfig,
+    out: &Outgoing,
+    cap: &mut CapSlot<'_>,
+    sent: impl Future<Output = T>,
+) -> Result<T, ForwardError> {
     let mut sent = std::pin::pin!(sent);
-    loop {
-        let left = clock::until(out.deadline);
-        let time = left.map_or(route.timeouts.response, |left| left.min(route.timeouts.response));
-        if let Ok(answer) = tokio::time::timeout(time, sent.as_mut()).await {
-            return Some(answer);
-        }
-        if out.upload.get() != UploadState::Running || is_over(out) {
-            return None;
+    if let Some(upload) = out.upload.as_deref().filter(|upload| upload.get() == UploadState::Running) {
+        // Boxed, because most requests have no body, or one that is in memory.
+        let uploaded = Box::pin(while_uploading((route, out), upload, cap, sent.as_mut())).await;
+        if let Some(early) = uploaded? {
+            return Ok(early);
         }
     }
+    let time = bounded(route.timeouts.response, out);
+    let late = |_| if is_over(out) { ForwardError::Overdue { is_sent: true } } else { ForwardError::TimedOut(time) };
+    tokio::time::timeout(time, sent).await.map_err(late)
+}
+
+/// Waits until the body has been sent. A response may come before. While the client is awaited, the request is not in flight for
+/// the upstream's cap.
+async fn while_uploading<T>(
+    (route, out): (&RouteConfig, &Outgoing),
+    upload: &UploadProgress,
+    cap: &mut CapSlot<'_>,
+    mut sent: std::pin::Pin<&mut impl Future<Output = T>>,
+) -> Result<Option<T>, ForwardError> {
+    let idle = route.timeouts.request_idle;
+    // Since when the server has not taken anything.
+    let (mut stuck, mut requested) = (Duration::ZERO, upload.requested());
+    let mut pause = UPLOAD_LOOK;
+    loop {
+        let waited = bounded(pause.min(idle), out);
+        tokio::select! {
+            biased;
+            early = sent.as_mut() => return Ok(Some(early)),
+            () = upload.ended() => {
+                cap.resume();
+                return Ok(None);
+            }
+            () = tokio::time::sleep(waited) => {}
+        }
+        pause = (pause * 2).min(MAX_UPLOAD_LOOK);
+        // The client has a timeout of its own while its next part is awaited.
+        let is_awaited = upload.is_awaited();
+        if is_over(out) {
+            let slow_client = ForwardError::Upload(UploadState::TooSlow);
+            return Err(if is_awaited { slow_client } else { ForwardError::Overdue { is_sent: true } });
+        }
+        if is_awaited {
+            cap.pause()
+        } else {
+            cap.resume()
+        }
+        let before = std::mem::replace(&mut requested, upload.requested());
+        stuck = if is_awaited || requested != before { Duration::ZERO } else { stuck + waited };
+        if stuck >= idle {
+            return Err(ForwardError::TimedOut(idle));
+        }
+    }
+}
+
+/// A time, or what is left for the whole request.
+fn bounded(time: Duration, out: &Outgoing) -> Duration {
+    clock::until(out.deadline).map_or(time, |left| left.min(time))
 }
 
 /// Whether the time of the whole request is over.
@@ -173,55 +338,31 @@ fn is_over(out: &Outgoing) -> bool {
     clock::until(out.deadline).is_some_and(|left| left.is_zero())
 }
 
-/// Writes what depends on the protocol of the connection.
-fn address(request: &mut Request<ForwardedBody>, out: &Outgoing, is_http2: bool) {
-    if !is_http2 {
-        *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = out.target.clone();
-        request.headers_mut().insert(header::HOST, out.authority.clone());
-        // hyper sends no body of unknown length with GET and HEAD, unless the head says so.
-        if request.body().size_hint().exact().is_none() && !request.headers().contains_key(header::CONTENT_LENGTH) {
-            request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        return;
-    }
-    *request.version_mut() = Version::HTTP_2;
-    request.headers_mut().remove(header::HOST);
-    request.headers_mut().remove(header::TRANSFER_ENCODING);
-    let mut parts = out.target.clone().into_parts();
-    parts.scheme = Some(if out.is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
-    parts.authority = out.authority.to_str().ok().and_then(|authority| authority.parse().ok());
-    if let Ok(uri) = Uri::from_parts(parts) {
-        *request.uri_mut() = uri;
-    }
-}
-
-fn is_repeatable(request: &Request<ForwardedBody>, route: &RouteConfig) -> bool {
-    let method = request.method();
+fn is_repeatable(method: &Method, route: &RouteConfig) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || route.retries.methods.contains(method)
 }
 
-/// The same request once more, if its body is in memory.
-fn repetition(request: &Request<ForwardedBody>) -> Option<Request<ForwardedBody>> {
-    let mut again = Request::new(request.body().again()?);
-    *again.method_mut() = request.method().clone();
-    *again.headers_mut() = request.headers().clone();
-    Some(again)
+fn take(body: &mut ForwardedBody) -> ForwardedBody {
+    std::mem::replace(body, ForwardedBody::Whole(None))
 }
 
-fn may_retry(upstream: &Upstream, route: &RouteConfig, retries: &mut u32) -> bool {
-    if *retries >= route.retries.attempts || !upstream.budget.withdraw() {
-        return false;
-    }
-    *retries += 1;
-    upstream.counts.retries.fetch_add(1, Ordering::Relaxed);
-    true
+/// The answer to a request whose whole time is over.
+pub(crate) fn overdue() -> Answer {
+    let detail = "The request took longer than this route allows.";
+    Answer::problem(StatusCode::GATEWAY_TIMEOUT, "whole_timeout", detail)
 }
 
 impl ForwardError {
     /// What the upstream's cap learns from it.
     pub(crate) fn end(&self) -> RequestEnd {
-        if matches!(self, ForwardError::TimedOut(_)) { RequestEnd::TimedOut } else { RequestEnd::Unsampled }
+        let is_sample = matches!(self, ForwardError::TimedOut(_) | ForwardError::Overdue { is_sent: true });
+        if is_sample { RequestEnd::TimedOut } else { RequestEnd::Unsampled }
+    }
+
+    /// Whether the server got nothing in the attempt that ended so.
+    fn is_unsent(&self) -> bool {
+        use ForwardError::{Connect, Full, NoServer, Overdue};
+        matches!(self, NoServer | Full | Connect(_) | Overdue { is_sent: false })
     }
 
     /// Whether the upstream is to blame.
@@ -252,6 +393,7 @@ impl ForwardError {
             ForwardError::TimedOut(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "response_timeout", "The upstream did not answer in time.")
             }
+            ForwardError::Overdue { .. } => return overdue(),
             ForwardError::Upload(UploadState::TooLarge) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is larger than this route allows.")
             }
@@ -274,7 +416,11 @@ impl std::fmt::Display for ForwardError {
             ForwardError::Connect(error) => write!(f, "{error}"),
             ForwardError::Broken(error) => write!(f, "{error}"),
             ForwardError::TimedOut(time) => write!(f, "no response within {time:?}"),
+            ForwardError::Overdue { .. } => f.write_str("the time of the whole request is over"),
             ForwardError::Upload(state) => write!(f, "the client's body: {state:?}"),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

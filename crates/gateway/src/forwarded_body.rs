@@ -4,28 +4,39 @@ use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use tokio::sync::Notify;
 
 use crate::hop_by_hop;
 use crate::idle_timer::IdleTimer;
+use crate::incoming_body::{IncomingBody, IncomingBodyError};
 
 /// The body of a request.
 pub(crate) enum ForwardedBody {
     /// Is in memory, and can be sent again. Empty if the request has none.
     Whole(Option<Bytes>),
+    /// Is in memory as well, and has trailers, which few have.
+    Trailing(Box<TrailingBody>),
     /// Is read while it is sent.
     Streamed(Box<StreamedBody>),
 }
 
+/// A body with trailers. What was sent of it is `None`.
+#[derive(Clone)]
+pub(crate) struct TrailingBody {
+    bytes: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
 pub(crate) struct StreamedBody {
     ahead: Option<Bytes>,
-    body: Incoming,
+    body: IncomingBody,
     /// The bytes that may still come.
     left: u64,
     idle: IdleTimer,
@@ -34,7 +45,14 @@ pub(crate) struct StreamedBody {
 
 /// How far a request's body was sent.
 #[derive(Debug, Default)]
-pub(crate) struct UploadProgress(AtomicU8);
+pub(crate) struct UploadProgress {
+    state: AtomicU8,
+    /// Whether the client's next part is awaited.
+    is_awaited: AtomicBool,
+    /// How often a part was requested from it. It may wrap around.
+    requested: AtomicU32,
+    ended: Notify,
+}
 
 /// Why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,27 +70,31 @@ pub(crate) enum UploadState {
 pub(crate) enum BodyError {
     Idle(Duration),
     TooLarge,
-    Connection(hyper::Error),
+    /// It is longer or shorter than its length says.
+    WrongLength,
+    /// The client's connection failed.
+    Connection(IncomingBodyError),
 }
 
 // === impl ForwardedBody ===
 
 impl ForwardedBody {
     pub(crate) fn whole(bytes: Bytes) -> ForwardedBody {
-        ForwardedBody::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        ForwardedBody::Whole(not_empty(bytes))
     }
 
-    /// A body that was read.
-    pub(crate) fn read(bytes: Bytes) -> (ForwardedBody, Arc<UploadProgress>) {
-        let progress = UploadProgress::default();
-        progress.set(UploadState::Done);
-        (ForwardedBody::whole(bytes), Arc::new(progress))
+    /// A body that was read, and its trailers.
+    pub(crate) fn read(bytes: Bytes, trailers: Option<HeaderMap>) -> ForwardedBody {
+        match trailers.filter(|trailers| !trailers.is_empty()) {
+            None => ForwardedBody::whole(bytes),
+            trailers => ForwardedBody::Trailing(Box::new(TrailingBody { bytes: not_empty(bytes), trailers })),
+        }
     }
 
     /// A body of at most `max` bytes, of which the first part may have been read.
     pub(crate) fn streamed(
         ahead: Option<Bytes>,
-        body: Incoming,
+        body: IncomingBody,
         max: u64,
         idle: Duration,
     ) -> (ForwardedBody, Arc<UploadProgress>) {
@@ -82,10 +104,24 @@ impl ForwardedBody {
         (ForwardedBody::Streamed(Box::new(streamed)), progress)
     }
 
+    /// A part was read that was not sent.
+    pub(crate) fn put_back(&mut self, part: Bytes) {
+        let Some(part) = not_empty(part) else { return };
+        match self {
+            ForwardedBody::Whole(bytes) => *bytes = Some(part),
+            ForwardedBody::Trailing(body) => body.bytes = Some(part),
+            ForwardedBody::Streamed(streamed) => {
+                streamed.left = streamed.left.saturating_add(part.len() as u64);
+                streamed.ahead = Some(part);
+            }
+        }
+    }
+
     /// The same body once more, if it is in memory.
     pub(crate) fn again(&self) -> Option<ForwardedBody> {
         match self {
             ForwardedBody::Whole(bytes) => Some(ForwardedBody::Whole(bytes.clone())),
+            ForwardedBody::Trailing(body) => Some(ForwardedBody::Trailing(body.clone())),
             ForwardedBody::Streamed(_) => None,
         }
     }
@@ -98,6 +134,7 @@ impl Body for ForwardedBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             ForwardedBody::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            ForwardedBody::Trailing(body) => Poll::Ready(body.next().map(Ok)),
             ForwardedBody::Streamed(streamed) => streamed.poll_frame(context),
         }
     }
@@ -105,6 +142,7 @@ impl Body for ForwardedBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ForwardedBody::Whole(bytes) => bytes.is_none(),
+            ForwardedBody::Trailing(body) => body.bytes.is_none() && body.trailers.is_none(),
             ForwardedBody::Streamed(streamed) => streamed.ahead.is_none() && streamed.body.is_end_stream(),
         }
     }
@@ -112,10 +150,19 @@ impl Body for ForwardedBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ForwardedBody::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            ForwardedBody::Trailing(body) => {
+                SizeHint::with_exact(body.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             // A part of it was read, so its length is that of the header, or unknown.
             ForwardedBody::Streamed(streamed) if streamed.ahead.is_some() => SizeHint::new(),
             ForwardedBody::Streamed(streamed) => streamed.body.size_hint(),
         }
+    }
+}
+
+impl TrailingBody {
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        self.bytes.take().map(Frame::data).or_else(|| self.trailers.take().map(Frame::trailers))
     }
 }
 
@@ -125,7 +172,9 @@ impl StreamedBody {
             self.left = self.left.saturating_sub(ahead.len() as u64);
             return Poll::Ready(Some(Ok(Frame::data(ahead))));
         }
-        let frame = match Pin::new(&mut self.body).poll_frame(context) {
+        let read = Pin::new(&mut self.body).poll_frame(context);
+        self.progress.request(read.is_pending());
+        let frame = match read {
             Poll::Pending if self.idle.poll(context) => {
                 self.progress.set(UploadState::TooSlow);
                 return Poll::Ready(Some(Err(BodyError::Idle(self.idle.time))));
@@ -162,15 +211,42 @@ impl StreamedBody {
     }
 }
 
+fn not_empty(bytes: Bytes) -> Option<Bytes> {
+    Some(bytes).filter(|bytes| !bytes.is_empty())
+}
+
 // === impl UploadProgress ===
 
 impl UploadProgress {
-    fn set(&self, state: UploadState) {
-        self.0.store(state as u8, Ordering::Relaxed);
+    pub(crate) fn set(&self, state: UploadState) {
+        self.state.store(state as u8, Ordering::Relaxed);
+        self.ended.notify_one();
+    }
+
+    pub(crate) fn request(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        self.requested.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the client's next part is awaited, and not that the server takes the last one.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    /// A number that changes while the server takes the body.
+    pub(crate) fn requested(&self) -> u32 {
+        self.requested.load(Ordering::Relaxed)
+    }
+
+    /// Completes when the body has ended. One task at a time may wait.
+    pub(crate) async fn ended(&self) {
+        while self.get() == UploadState::Running {
+            self.ended.notified().await;
+        }
     }
 
     pub(crate) fn get(&self) -> UploadState {
-        match self.0.load(Ordering::Relaxed) {
+        match self.state.load(Ordering::Relaxed) {
             1 => UploadState::Done,
             2 => UploadState::TooLarge,
             3 => UploadState::TooSlow,
@@ -187,6 +263,7 @@ impl fmt::Display for BodyError {
         match self {
             BodyError::Idle(time) => write!(f, "nothing came for {time:?}"),
             BodyError::TooLarge => f.write_str("the body is larger than the route allows"),
+            BodyError::WrongLength => f.write_str("the body is longer or shorter than its length says"),
             BodyError::Connection(error) => write!(f, "{error}"),
         }
     }
@@ -196,7 +273,7 @@ impl Error for BodyError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             BodyError::Connection(error) => Some(error),
-            _ => None,
+            BodyError::Idle(_) | BodyError::TooLarge | BodyError::WrongLength => None,
         }
     }
 }

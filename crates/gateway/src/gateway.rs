@@ -4,37 +4,39 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use tollgate::Ruleset;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::ResponseStyle;
 use tollgate_http::tower::is_grpc;
-use tollgate_shed::{ByClass, RequestEnd, ShedMode, Shedder, WorkerStatus};
-use tollgate_store::SystemClock;
+use tollgate_net::workers::BusyTimes;
+use tollgate_shed::{ByClass, ShedMode, Shedder, WorkerStatus};
+use tollgate_store::{Steady, SystemClock};
 use tollgate_wire::Gate;
 
 use crate::activity::ConnectionState;
 use crate::admission::{Admitted, Limits};
+use crate::agreement::Disagreement;
 use crate::answers::Answer;
 use crate::charged::Ledger;
 use crate::client::Client;
 use crate::client_body::ClientBody;
 use crate::clock;
 use crate::costs;
-use crate::exchange::{self, Exchange};
-use crate::forward::{self, Arrived, Outgoing};
+use crate::exchange::Exchange;
+use crate::forward::{self, Arrived, Outgoing, Unanswered};
 use crate::forwarded::{self, Hop};
 use crate::hop_by_hop;
+use crate::incoming_body::IncomingBody;
 use crate::keys;
 use crate::metering::Metering;
 use crate::model::RouteConfig;
-use crate::plan::GatewayPlan;
+use crate::plan::{GatewayPlan, RouteCounts};
+use crate::questions::Questions;
 use crate::response_body::ResponseBody;
 use crate::shedding::ShedCounts;
 use crate::tunnel;
-use crate::upstream::{self, CapSlot};
+use crate::upstream::{self, CapSlot, RequestHead};
 use crate::worker::Worker;
 
 /// The parts of a gateway.
@@ -42,6 +44,8 @@ pub struct GatewayParts {
     pub gate: Arc<Gate>,
     pub style: ResponseStyle,
     pub normalization: PathNormalization,
+    /// The threads that serve the clients.
+    pub workers: BusyTimes,
 }
 
 /// Serves the clients of a gateway.
@@ -54,7 +58,7 @@ pub struct Gateway {
 
 impl Gateway {
     pub fn new(parts: GatewayParts, plan: GatewayPlan) -> Gateway {
-        let GatewayParts { gate, style, normalization } = parts;
+        let GatewayParts { gate, style, normalization, workers } = parts;
         let ledger = Arc::new(Ledger::new(gate.clone()));
         let limits = Limits {
             gate,
@@ -63,8 +67,9 @@ impl Gateway {
             ledger,
             clock: SystemClock::default(),
             shed_counts: ShedCounts::default(),
+            questions: Questions::default(),
         };
-        let worker = Worker::new(&plan.config.worker_shedding);
+        let worker = Worker::new(&plan.config.worker_shedding, workers);
         Gateway { plan: ArcSwap::from_pointee(plan), limits, worker }
     }
 
@@ -76,6 +81,11 @@ impl Gateway {
     /// The rules in force.
     pub(crate) fn rules(&self) -> Arc<Ruleset> {
         self.limits.gate.limiter().rules()
+    }
+
+    /// What the configuration and the rules in force do not agree on.
+    pub fn disagreements(&self) -> Vec<Disagreement> {
+        Disagreement::find(&self.plan().config, &self.rules())
     }
 
     /// What the shedder of this process does.
@@ -111,18 +121,22 @@ impl Gateway {
         for upstream in &self.plan().upstreams {
             tokio::spawn(upstream::run(Arc::downgrade(upstream)));
         }
-        tokio::join!(self.limits.ledger.clone().run(), keys::run(|| self.plan()), self.worker.run());
+        tokio::join!(
+            self.limits.ledger.clone().run(),
+            keys::run(|| self.plan().keys.clone()),
+            self.worker.run(|| self.limits.gate.load())
+        );
     }
 
     /// Answers a request.
     pub(crate) async fn respond(
         self: &Arc<Self>,
-        request: Request<Incoming>,
+        mut parts: Parts,
+        body: IncomingBody,
         client: &Client,
         state: &Arc<ConnectionState>,
     ) -> Response<ResponseBody> {
         let plan = self.plan.load_full();
-        let (mut parts, body) = request.into_parts();
         let is_grpc = is_grpc(&parts.headers);
         let arriving = Arriving { gateway: self, plan: &plan, client, state };
         match arriving.respond(&mut parts, body).await {
@@ -141,24 +155,21 @@ struct Arriving<'g> {
 }
 
 impl Arriving<'_> {
-    async fn respond(&self, parts: &mut Parts, body: Incoming) -> Result<Response<ResponseBody>, Answer> {
-        if self.state.is_ambiguous() {
-            let detail = "The request has more than one length or encoding of its body.";
-            return Err(Answer::bad_request("ambiguous_body", detail).closing());
-        }
-        check_encoding(parts)?;
+    async fn respond(&self, parts: &mut Parts, body: IncomingBody) -> Result<Response<ResponseBody>, Answer> {
         let is_own_limits = self.plan.config.limits_path.as_deref() == Some(parts.uri.path());
         if is_own_limits && matches!(parts.method, Method::GET | Method::HEAD) {
             // Boxed, as everything that few requests do, so that the future of a request stays small.
-            return Err(Box::pin(self.gateway.limits.own_limits(self.plan, parts, self.client)).await);
+            let Gateway { limits, worker, .. } = &**self.gateway;
+            return Err(Box::pin(limits.own_limits(self.plan, parts, self.client, worker)).await);
         }
         let found = self.plan.find(parts)?;
         let number = found.route;
         let (route, counts) = (&self.plan.config.routes[number], &self.plan.route_counts[number]);
+        let deadline = route.timeouts.whole.map(clock::after);
         let mut body = ClientBody::new(route, parts, body)?;
         let most = costs::body_bound(&route.costs);
         if most > 0 {
-            Box::pin(body.read_ahead(most, route.timeouts.request_idle)).await?;
+            Box::pin(body.read_ahead(most, route.timeouts.request_idle, deadline)).await?;
         }
         let admitted = match self
             .gateway
@@ -173,7 +184,7 @@ impl Arriving<'_> {
             }
         };
         drop(found);
-        let response = self.forward(route, parts, body, admitted).await;
+        let response = self.forward((route, counts), parts, body, admitted, deadline).await;
         match &response {
             Ok(response) => counts.count(response.status()),
             Err(answer) => counts.refuse(answer),
@@ -184,65 +195,66 @@ impl Arriving<'_> {
     /// Sends an admitted request to its upstream.
     async fn forward(
         &self,
-        route: &RouteConfig,
+        (route, counts): (&RouteConfig, &RouteCounts),
         parts: &mut Parts,
         mut body: ClientBody,
-        admitted: Admitted<'_>,
+        admitted: Admitted,
+        deadline: Option<Steady>,
     ) -> Result<Response<ResponseBody>, Answer> {
-        let Admitted { mut charged, limits, delay, class, reserve, target, authority, to_upstream, slot } = admitted;
+        let Admitted { mut charged, limits, delay, class, reserve, target, authority, to_upstream } = admitted;
+        // The store's decision is not cut off, since it has a deadline of its own and has to be settled.
+        if clock::until(deadline).is_some_and(|left| left <= delay) {
+            charged.cancel();
+            return Err(forward::overdue());
+        }
         if !delay.is_zero() {
             Box::pin(tokio::time::sleep(delay)).await;
         }
         let upstream = &*self.plan.upstreams[route.upstream];
-        let cap = match slot.or_else(|| CapSlot::acquire(upstream, reserve, class)) {
-            Some(cap) => cap,
-            None => {
-                // The room was taken since. What can be given back is.
-                charged.cancel();
-                return Err(self.gateway.limits.shed(self.plan, route, (Shedder::Adaptive, class), parts, None));
-            }
+        let Some(mut cap) = CapSlot::acquire(upstream, reserve, class) else {
+            // The room was taken since. What can be given back is.
+            charged.cancel();
+            return Err(self.gateway.limits.shed(self.plan, route, (Shedder::Adaptive, class), parts, None));
         };
         let is_websocket = hop_by_hop::is_websocket(parts);
-        let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| is_websocket);
         let (metering, changed) = Metering::prepare(route, parts, body.whole());
         if let Some(changed) = changed {
             body.replace(changed);
         }
         let (body, upload) = body.into_request(route);
-        let mut request = Request::new(body);
-        *request.method_mut() = parts.method.clone();
-        *request.headers_mut() = self.headers_to_upstream(parts, is_websocket, &authority, to_upstream);
-        let deadline = route.timeouts.whole.map(clock::after);
-        let out = Outgoing { request, target, authority, is_tls: self.client.is_tls, upload, deadline };
-        let arrived = match forward::send(upstream, route, out).await {
+        let headers = self.headers_to_upstream(parts, is_websocket, &authority, to_upstream);
+        let method = parts.method.clone();
+        // HTTP/1.0 has none, and hyper writes none to clients of HTTP/2.
+        let interim = (parts.version == http::Version::HTTP_11).then(|| self.state.clone());
+        let head = RequestHead { method, target, authority, headers, is_tls: self.client.is_tls, interim };
+        let out = Outgoing { head, body, upload, deadline };
+        let arrived = match forward::send(upstream, route, out, &mut cap).await {
             Ok(arrived) => arrived,
-            Err(error) => {
+            Err(Unanswered { error, is_sent }) => {
                 cap.release(error.end());
-                if error.is_failure() {
+                if !is_sent {
+                    charged.cancel();
+                } else if error.is_failure() {
                     charged.fail();
                 }
                 tracing::debug!(route = route.name, upstream = upstream.config.name, %error, "not answered by the upstream");
                 return Err(error.answer().with_limits(limits));
             }
         };
-        cap.release(if arrived.response.status().is_server_error() {
-            RequestEnd::Unsampled
-        } else {
-            RequestEnd::Answered
-        });
-        let Arrived { response, lease, in_flight, upload } = arrived;
+        cap.release(arrived.end);
+        let Arrived { response, in_flight, is_failure, .. } = arrived;
         let (mut head, body) = response.into_parts();
-        if exchange::is_failure(head.status, &head.headers) {
+        if is_failure {
             charged.fail();
         }
-        let exchange = Exchange::new(lease, in_flight, upload, metering.begin(&mut head), charged);
+        let exchange = Exchange::new(in_flight, metering.begin(&mut head, &counts.estimated), charged);
         let is_upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS;
         hop_by_hop::clean_response(&mut head.headers, is_upgraded && is_websocket);
         if let Some(limits) = limits {
             limits.add_headers(&mut head.headers);
         }
         if is_upgraded {
-            return tunnel::begin(self.state, head, body, upgrade, exchange, route);
+            return tunnel::begin(self.state, head, body, is_websocket, exchange, route);
         }
         // The version of this connection is hyper's to write.
         head.version = http::Version::HTTP_11;
@@ -260,6 +272,7 @@ impl Arriving<'_> {
         hop_by_hop::clean_request(&mut headers, is_websocket);
         // The body is sent whether or not the upstream wants it: the decision has been made.
         headers.remove(header::EXPECT);
+        self.plan.identity.remove_lookalikes(&mut headers);
         let hop = Hop {
             address: self.client.address.as_ref(),
             is_trusted: self.plan.config.trusted_proxies.contains(self.client.peer),
@@ -271,17 +284,5 @@ impl Arriving<'_> {
             headers.insert(name, value);
         }
         headers
-    }
-}
-
-/// Refuses bodies whose encoding would get lost: only `chunked` is undone here.
-fn check_encoding(parts: &Parts) -> Result<(), Answer> {
-    let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
-    match parts.headers.get(header::TRANSFER_ENCODING) {
-        Some(value) if !is_chunked(value) => {
-            let detail = "The only transfer encoding that is accepted is chunked.";
-            Err(Answer::problem(StatusCode::NOT_IMPLEMENTED, "transfer_encoding", detail).closing())
-        }
-        _ => Ok(()),
     }
 }

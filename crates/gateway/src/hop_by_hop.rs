@@ -2,19 +2,19 @@
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE,
-    FORWARDED, HOST, SET_COOKIE, TE, UPGRADE,
+    HOST, SET_COOKIE, TE, UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use smallvec::SmallVec;
 
-use crate::forwarded::is_of_proxies;
+use crate::forwarded::{has_name, is_of_proxies};
 
 /// Fields that `Connection` can't remove. RFC 9110 7.6.1 lets a proxy remove every field that is named there, and forbids
 /// senders to name what is for the final recipient. One that names these would have the upstream see another request than
 /// the one that was checked: without its credentials, its framing, or the address of the client, which a proxy before the
 /// gateway may have added. So these names have no effect.
-const FOR_RECIPIENTS: [HeaderName; 12] = [
+const FOR_RECIPIENTS: [HeaderName; 11] = [
     HOST,
     CONTENT_LENGTH,
     CONTENT_TYPE,
@@ -24,16 +24,12 @@ const FOR_RECIPIENTS: [HeaderName; 12] = [
     COOKIE,
     SET_COOKIE,
     CACHE_CONTROL,
-    FORWARDED,
     HeaderName::from_static("x-request-id"),
     HeaderName::from_static("traceparent"),
 ];
 
 /// The beginning of names that only the gateway sends to upstreams, in lower case.
 const OWN_PREFIX: &str = "x-tollgate-";
-
-/// The beginning of names that proxies add, in lower case.
-const FORWARDED_PREFIX: &str = "x-forwarded-";
 
 /// Whether a request is to become a WebSocket: `GET` of HTTP/1.1 with `Upgrade: websocket` and `Connection: upgrade`. Other
 /// upgrades, such as `h2c`, are not forwarded.
@@ -49,7 +45,7 @@ pub fn is_websocket(parts: &Parts) -> bool {
 pub fn clean_request(headers: &mut HeaderMap, is_websocket: bool) {
     // Of `TE` only `trailers` concerns the upstream, whose trailers are forwarded; gRPC requires it.
     let has_trailers = options(headers, TE).any(|option| option.eq_ignore_ascii_case("trailers"));
-    clean(headers, is_websocket, |name| *name == TE || name.as_str().starts_with(OWN_PREFIX));
+    clean(headers, is_websocket, |name| *name == TE || is_own(name));
     if has_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -57,12 +53,7 @@ pub fn clean_request(headers: &mut HeaderMap, is_websocket: bool) {
 
 /// Removes from the trailers of a request what only the gateway or a proxy may say. Servers may merge trailers with headers.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
-    let is_foreign = |name: &&HeaderName| {
-        is_for_recipients(name)
-            || is_of_connection(name)
-            || name.as_str().starts_with(OWN_PREFIX)
-            || is_of_proxies(name)
-    };
+    let is_foreign = |name: &&HeaderName| is_for_recipients(name) || is_of_connection(name) || is_own(name);
     let removed: SmallVec<[HeaderName; 4]> = trailers.keys().filter(is_foreign).cloned().collect();
     for name in removed {
         trailers.remove(name);
@@ -97,23 +88,21 @@ fn clean(headers: &mut HeaderMap, is_websocket: bool, is_more: impl Fn(&HeaderNa
 /// Whether a field is the connection's, also if `Connection` does not name it. Those of `Proxy-…` are between a client and the proxy
 /// that it chose, which the gateway is not. CGI programs take `Proxy` for their own proxy's address.
 fn is_of_connection(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "connection"
-            | "keep-alive"
-            | "proxy"
-            | "proxy-connection"
-            | "proxy-authentication-info"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-    )
+    let is_of_proxy =
+        |name: &str| name.strip_prefix("proxy").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    match name.as_str() {
+        "connection" | "keep-alive" | "trailer" | "transfer-encoding" | "upgrade" => true,
+        text => text.starts_with('p') && has_name(name, is_of_proxy),
+    }
 }
 
 fn is_for_recipients(name: &HeaderName) -> bool {
-    FOR_RECIPIENTS.contains(name) || name.as_str().starts_with(FORWARDED_PREFIX)
+    FOR_RECIPIENTS.contains(name) || is_of_proxies(name)
+}
+
+/// Whether only the gateway may send a field.
+fn is_own(name: &HeaderName) -> bool {
+    name.as_str().starts_with('x') && has_name(name, |name| name.starts_with(OWN_PREFIX))
 }
 
 /// The members of a list, from all fields of a name.

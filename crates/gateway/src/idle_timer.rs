@@ -29,6 +29,11 @@ impl IdleTimer {
         self.is_waiting = false;
     }
 
+    /// Whether the moment has passed at which it fires whatever comes.
+    pub(crate) fn is_over(&self) -> bool {
+        clock::until(self.deadline).is_some_and(|left| left.is_zero())
+    }
+
     /// Whether nothing came for too long.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let is_waiting = std::mem::replace(&mut self.is_waiting, true);

@@ -1,5 +1,8 @@
 //! What a request really cost, from its response.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
 use http::{HeaderValue, header};
 
@@ -18,6 +21,8 @@ pub(crate) struct Metering<'r> {
 pub(crate) struct ResponseMeter {
     meter: Meter,
     filter: Option<UsageFilter>,
+    /// Counts costs that are estimated.
+    estimated: Arc<AtomicU64>,
 }
 
 impl<'r> Metering<'r> {
@@ -39,8 +44,12 @@ impl<'r> Metering<'r> {
         (Metering { source, is_added: changed.is_some() }, changed)
     }
 
-    /// Begins with the head of the response.
-    pub(crate) fn begin(self, head: &mut http::response::Parts) -> Option<Box<ResponseMeter>> {
+    /// Begins with the head of the response. If its cost has to be estimated, that is counted.
+    pub(crate) fn begin(
+        self,
+        head: &mut http::response::Parts,
+        estimated: &Arc<AtomicU64>,
+    ) -> Option<Box<ResponseMeter>> {
         let source = self.source?;
         let meter = Meter::new(source, head);
         if let SettleSource::Header(name) = source {
@@ -50,7 +59,7 @@ impl<'r> Metering<'r> {
         if filter.is_some() {
             head.headers.remove(header::CONTENT_LENGTH);
         }
-        Some(Box::new(ResponseMeter { meter, filter }))
+        Some(Box::new(ResponseMeter { meter, filter, estimated: estimated.clone() }))
     }
 }
 
@@ -64,14 +73,23 @@ impl ResponseMeter {
         }
     }
 
+    /// Whether the client gets another body than the upstream's.
+    pub(crate) fn changes_body(&self) -> bool {
+        self.filter.is_some()
+    }
+
     /// What the client gets at the end.
     pub(crate) fn last(&mut self) -> Option<Bytes> {
         let last = self.filter.as_mut()?.finish();
         Some(last).filter(|last| !last.is_empty())
     }
 
-    pub(crate) fn cost(&self) -> Option<u64> {
-        let MeteredCost { units, .. } = self.meter.finish()?;
+    /// What the request cost, at its end.
+    pub(crate) fn cost(self) -> Option<u64> {
+        let MeteredCost { units, is_estimated } = self.meter.finish()?;
+        if is_estimated {
+            self.estimated.fetch_add(1, Ordering::Relaxed);
+        }
         Some(units)
     }
 }

@@ -1,5 +1,6 @@
 //! What a gateway does, as plain data: the content of `gateway.yaml`, checked and with every default filled in.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,6 +89,8 @@ pub enum AttributeSource {
 pub enum CertificateField {
     /// The first subject alternative name.
     San,
+    /// The distinguished name, as RFC 4514 writes it.
+    Subject,
     /// The SHA-256 digest of the certificate, in hexadecimal digits.
     Fingerprint,
 }
@@ -113,7 +116,36 @@ pub enum KeySource {
     Url {
         url: String,
         every: Duration,
+        /// The CA of its server in PEM. `None`: those of the system.
+        ca: Option<PathBuf>,
     },
+}
+
+impl KeySource {
+    /// Whether two sources have the same keys.
+    pub fn is_at_same_place(&self, other: &KeySource) -> bool {
+        match (self, other) {
+            (KeySource::File(path), KeySource::File(other)) => path == other,
+            (KeySource::Url { url, .. }, KeySource::Url { url: other, .. }) => url == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    /// The name of the file, or the URL without what may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySource::File(path) => write!(f, "{}", path.display()),
+            KeySource::Url { url, .. } => {
+                let end = url.find(['?', '#']).unwrap_or(url.len());
+                let (scheme, rest) = url[..end].split_once("://").unwrap_or(("https", &url[..end]));
+                let authority = rest.find('/').unwrap_or(rest.len());
+                let host = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+                write!(f, "{scheme}://{}", &rest[host..])
+            }
+        }
+    }
 }
 
 /// Where a token is in a request.
@@ -203,7 +235,7 @@ pub enum UpstreamProtocol {
 /// TLS to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The name that certificates must have, and that is sent as SNI. `None`: the host of the server.
+    /// The name that certificates must have, and that is sent as SNI. `None`: the host of the server, or its address.
     pub server_name: Option<String>,
     /// The CA in PEM. `None`: those of the system.
     pub ca: Option<PathBuf>,
@@ -228,6 +260,8 @@ pub struct HealthConfig {
 pub struct EjectionConfig {
     /// Failures in a row.
     pub failures: u32,
+    /// Statuses that are failures, as are connections that break and responses that are late.
+    pub statuses: Vec<u16>,
     pub time: Duration,
     /// The largest part of the servers that may be ejected at the same time.
     pub most: f64,
@@ -348,7 +382,7 @@ pub enum Segment {
 pub struct Timeouts {
     pub connect: Duration,
     pub tls: Duration,
-    /// Between parts of the request's body.
+    /// Between parts of the request's body: from the client, and to the server.
     pub request_idle: Duration,
     /// From the end of the request to the head of the response.
     pub response: Duration,

@@ -8,6 +8,7 @@ use tollgate_shed::Class;
 
 use crate::answers::Answer;
 use crate::identity::{Identity, IdentityValues};
+use crate::keys::{self, KeyDocument};
 use crate::model::{GatewayConfig, ListenerConfig, PriorityConfig, RouteConfig};
 use crate::routes::RouteTable;
 use crate::upstream::Upstream;
@@ -21,6 +22,8 @@ pub struct GatewayPlan {
     pub(crate) route_counts: Vec<Arc<RouteCounts>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) identity: Identity,
+    /// What its tokens are verified with.
+    pub(crate) keys: Vec<Arc<KeyDocument>>,
 }
 
 /// What happened to the requests of a route.
@@ -30,6 +33,8 @@ pub(crate) struct RouteCounts {
     statuses: [AtomicU64; 6],
     pub(crate) limited: AtomicU64,
     pub(crate) shed: AtomicU64,
+    /// Requests whose cost was estimated, because their responses did not say it.
+    pub(crate) estimated: Arc<AtomicU64>,
 }
 
 impl GatewayPlan {
@@ -41,9 +46,16 @@ impl GatewayPlan {
         let mut errors = Vec::new();
         let mut upstreams = Vec::new();
         for upstream in &config.upstreams {
-            let same = before.and_then(|plan| plan.upstreams.iter().find(|one| one.config == *upstream));
-            match same.map_or_else(|| Upstream::new(upstream.clone()).map(Arc::new), |same| Ok(same.clone())) {
-                Ok(upstream) => upstreams.push(upstream),
+            let known = before.iter().flat_map(|plan| &plan.upstreams).find(|one| one.config.name == upstream.name);
+            let made = match known {
+                Some(known) if known.config == *upstream => Ok(known.clone()),
+                _ => Upstream::new(upstream.clone()).map(Arc::new),
+            };
+            match made {
+                Ok(upstream) => {
+                    known.into_iter().for_each(|known| upstream.keep_servers(known));
+                    upstreams.push(upstream);
+                }
                 Err(error) => errors.push(error),
             }
         }
@@ -59,13 +71,21 @@ impl GatewayPlan {
             .iter()
             .map(|route| counts.get(&*route.name).map_or_else(Arc::default, |same| (*same).clone()));
         let verifiers = before.map_or(&[][..], |plan| plan.identity.verifiers());
+        let identity = Identity::new(&config.attributes, verifiers);
         Ok(GatewayPlan {
             routes: RouteTable::new(&config.routes),
             route_counts: route_counts.collect(),
             upstreams,
-            identity: Identity::new(&config.attributes, verifiers),
+            keys: KeyDocument::all(identity.verifiers(), before.map_or(&[][..], |plan| &plan.keys)),
+            identity,
             config,
         })
+    }
+
+    /// Loads the keys of sources that were not loaded yet, for a bounded time, so that no valid token is refused when the
+    /// configuration takes effect.
+    pub async fn load_keys(&self) {
+        keys::load_first(&self.keys).await;
     }
 
     /// Where the gateway listens.

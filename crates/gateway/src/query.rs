@@ -2,13 +2,18 @@
 
 use std::borrow::Cow;
 
-/// The first value of a parameter, decoded. What is not an escape is taken as it is: `%zz` is `%zz`.
-pub(crate) fn parameter<'q>(query: &'q [u8], name: &str) -> Option<Cow<'q, [u8]>> {
-    query.split(|byte| *byte == b'&').find_map(|pair| {
+use crate::single::{Repeated, single};
+
+/// The value of a parameter, decoded. What is not an escape is taken as it is: `%zz` is `%zz`.
+///
+/// # Errors
+/// If there are several different ones.
+pub(crate) fn parameter<'q>(query: &'q [u8], name: &str) -> Result<Option<Cow<'q, [u8]>>, Repeated> {
+    single(query.split(|byte| *byte == b'&').filter_map(|pair| {
         let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
         let (key, value) = (&pair[..end], pair.get(end + 1..).unwrap_or_default());
         (*decoded(key) == *name.as_bytes()).then(|| decoded(value))
-    })
+    }))
 }
 
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
@@ -44,9 +49,9 @@ mod tests {
         let rows: &[(&str, Option<&[u8]>)] = &[
             ("", None),
             ("key=a", Some(b"a")),
-            ("x=1&key=a&key=b", Some(b"a")),
+            ("x=1&key=a&key=%61", Some(b"a")),
             ("key", Some(b"")),
-            ("key=&key=b", Some(b"")),
+            ("key=&key", Some(b"")),
             ("keys=a&Key=b", None),
             ("%6bey=a%20b+c", Some(b"a b c")),
             ("key=a=b", Some(b"a=b")),
@@ -55,7 +60,11 @@ mod tests {
             ("&&key=1", Some(b"1")),
         ];
         for (query, expected) in rows {
-            assert_eq!(parameter(query.as_bytes(), "key").as_deref(), *expected, "{query}");
+            let found = parameter(query.as_bytes(), "key").unwrap();
+            assert_eq!(found.as_deref(), *expected, "{query}");
+        }
+        for query in ["key=a&key=b", "key=&key=b", "key=a&x=1&%6bey=b", "key&key=b"] {
+            assert_eq!(parameter(query.as_bytes(), "key"), Err(Repeated), "{query}");
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What shedders refused, and a fault of a shedder, which refuses nothing.
+//! What shedders refused.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_shed::{ByClass, Class, Shedder};
@@ -19,20 +18,9 @@ impl ShedCounts {
     }
 }
 
-/// The verdict of a shedder; `otherwise` if it panics, so that its fault is not an outage.
-pub(crate) fn guarded<T>(decide: impl FnOnce() -> T, otherwise: T) -> T {
-    catch_unwind(AssertUnwindSafe(decide)).unwrap_or(otherwise)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shedder_that_panics_refuses_nothing() {
-        assert!(guarded(|| panic!("a fault"), true));
-        assert!(!guarded(|| false, true));
-    }
 
     #[test]
     fn requests_are_counted_by_shedder_and_class() {

@@ -3,16 +3,17 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 
+use http::HeaderValue;
 use http::request::Parts;
 use tollgate::Clock as _;
-use tollgate_shed::FairnessVerdict;
+use tollgate_rules::Domain;
+use tollgate_shed::{FairnessVerdict, guarded};
 
 use crate::admission::{AboveFairRate, Limits};
 use crate::client::Client;
 use crate::forwarded;
-use crate::identity::IdentityValues;
+use crate::identity::{IdentityValues, header_value};
 use crate::plan::GatewayPlan;
-use crate::shedding::guarded;
 use crate::upstream::Upstream;
 
 /// A caller, as the shedders of an upstream see it.
@@ -50,18 +51,16 @@ impl Limits {
         }
         let rules = self.gate.limiter().rules();
         let domain = rules.domain(plan.config.domain.as_deref()).ok();
-        let entity = domain.and_then(|domain| domain.entity()).and_then(|entity| values.get(entity));
-        let named = values.get(domain.and_then(|domain| domain.tier_attribute()).unwrap_or(TIER));
         let standing = match domain {
             Some(domain) => {
-                let tenants = self.gate.limiter().tenants();
-                let tier = domain.tier_of(entity, named, &tenants, &|| self.clock.now());
+                let tier = self.tier_in(domain, values);
                 let name = domain.tiers().get(tier).map(|tier| &*tier.name);
                 Standing { reserve: upstream.reserve_of(name), rank: domain.tier_rank(tier) }
             }
-            None => Standing { reserve: upstream.reserve_of(named), rank: 0 },
+            None => Standing { reserve: upstream.reserve_of(values.get(TIER)), rank: 0 },
         };
         let Some(fairness) = fairness else { return Ok(standing.reserve) };
+        let entity = domain.and_then(|domain| domain.entity()).and_then(|entity| values.get(entity));
         let caller = match entity.or_else(|| values.iter().next().map(|(_, value)| value)) {
             Some(caller) => CALLERS.hash_one(caller),
             None => {
@@ -70,6 +69,22 @@ impl Limits {
         };
         within_fair_rate(|| fairness.admit(standing.rank, caller, fastrand::u32(..)))?;
         Ok(standing.reserve)
+    }
+
+    /// The tier of a caller, as upstreams get it. Without rules it is the one that the request names.
+    pub(crate) fn tier_header(&self, plan: &GatewayPlan, values: &IdentityValues<'_>) -> Option<HeaderValue> {
+        let rules = self.gate.limiter().rules();
+        match rules.domain(plan.config.domain.as_deref()) {
+            Ok(domain) => domain.tiers().get(self.tier_in(domain, values)).map(|tier| header_value(&tier.name)),
+            Err(_) => values.get(TIER).map(header_value),
+        }
+    }
+
+    /// The number of a caller's tier.
+    fn tier_in(&self, domain: &Domain, values: &IdentityValues<'_>) -> usize {
+        let caller = domain.entity().and_then(|entity| values.get(entity));
+        let named = values.get(domain.tier_attribute().unwrap_or(TIER));
+        domain.tier_of(caller, named, &self.gate.limiter().tenants(), &|| self.clock.now())
     }
 }
 

@@ -1,11 +1,13 @@
 //! What a gateway does at the moment, for operators.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use tollgate_shed::{ByClass, Class, ShedMode, Shedder};
 
 use crate::gateway::Gateway;
+use crate::keys::KeyDocument;
 use crate::model::{HostPattern, RouteConfig, Segment};
 use crate::plan::RouteCounts;
 use crate::tier_status::{FairnessStatusOf, ReserveStatusOf};
@@ -20,13 +22,29 @@ pub struct GatewayStatus {
     pub worker: Option<WorkerSheddingStatus>,
     /// Refused requests by shedder.
     pub shed: Vec<ShedStatus>,
+    /// What tokens are verified with.
+    pub keys: Vec<KeysStatus>,
+}
+
+/// The keys of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeysStatus {
+    /// The file, or the URL.
+    pub source: String,
+    pub keys: usize,
+    /// Attempts to load them that failed.
+    pub failures: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+    /// Tokens that were not accepted, by the reason.
+    pub refused: BTreeMap<&'static str, u64>,
 }
 
 /// The shedder of an overloaded process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkerSheddingStatus {
     pub mode: &'static str,
-    /// Of the processors, from 0 to 1.
+    /// How busy this process is, from 0 to 1.
     pub utilisation: f64,
     /// The share of the requests that is shed, from 0 to 1.
     pub amount: f64,
@@ -37,7 +55,7 @@ pub struct WorkerSheddingStatus {
 /// The requests that a shedder refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ShedStatus {
-    /// `adaptive`, `worker` or `fleet`.
+    /// `adaptive`, `fairness`, `worker` or `fleet`.
     pub by: &'static str,
     pub refused: RefusedByClass,
 }
@@ -59,6 +77,8 @@ pub struct RouteStatus {
     pub limited: u64,
     /// Of the server errors, those to protect the upstream or this server.
     pub shed: u64,
+    /// Requests whose cost was estimated, because their responses did not say it.
+    pub estimated: u64,
 }
 
 /// An upstream.
@@ -143,6 +163,7 @@ impl Gateway {
                 refused: RefusedByClass::new(&worker.refused),
             }),
             shed: shed.collect(),
+            keys: plan.keys.iter().map(|document| KeysStatus::new(document)).collect(),
         }
     }
 
@@ -153,6 +174,33 @@ impl Gateway {
         let selected = plan.upstreams.iter().filter(|one| upstream.is_none_or(|name| one.config.name == name));
         let changed = selected.filter(|one| one.set_shedding(shedder, mode));
         changed.map(|one| one.config.name.clone()).collect()
+    }
+}
+
+impl KeysStatus {
+    /// Several sources as one.
+    pub fn sum(name: &str, sources: &[&KeysStatus]) -> KeysStatus {
+        let mut refused = BTreeMap::new();
+        for (reason, count) in sources.iter().flat_map(|one| &one.refused) {
+            *refused.entry(*reason).or_default() += count;
+        }
+        KeysStatus {
+            source: name.to_owned(),
+            keys: sources.iter().map(|one| one.keys).sum(),
+            failures: sources.iter().map(|one| one.failures).sum(),
+            error: sources.iter().find_map(|one| one.error.clone()),
+            refused,
+        }
+    }
+
+    fn new(document: &KeyDocument) -> KeysStatus {
+        KeysStatus {
+            source: document.source.to_string(),
+            keys: document.keys.len(),
+            failures: document.failures(),
+            error: document.fault(),
+            refused: document.keys.refused().map(|(fault, count)| (fault.name(), count)).collect(),
+        }
     }
 }
 
@@ -199,6 +247,7 @@ impl RouteStatus {
             server_errors,
             limited: counts.limited.load(Ordering::Relaxed),
             shed: counts.shed.load(Ordering::Relaxed),
+            estimated: counts.estimated.load(Ordering::Relaxed),
         }
     }
 }

@@ -156,8 +156,16 @@ fn is_authority(text: &str) -> bool {
     let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),
         None => {
-            let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-            !host.starts_with('.') && !host.contains("..") && host.bytes().all(is_usual)
+            // No label is empty, but for a dot at the end.
+            let mut before = b'.';
+            host.bytes().all(|byte| {
+                let is_usual = match byte {
+                    b'.' => before != b'.',
+                    _ => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
+                };
+                before = byte;
+                is_usual
+            })
         }
     };
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();

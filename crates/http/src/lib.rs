@@ -6,6 +6,7 @@
 //! | `tower` | a layer for HTTP services: the module `tower` |
 //! | `axum` | the same, with the matched route's path and the peer's address from axum |
 
+pub mod date;
 pub mod problem;
 pub mod request_target;
 pub mod response;

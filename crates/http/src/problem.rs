@@ -3,11 +3,15 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
+use tollgate_shed::Shedder;
 
 use crate::writer::{ResponseWriter, json_text, member, member_name, number_member};
 
 /// The content type of problem documents.
 pub static PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The first members of a response to a request that is refused because there is no capacity for it.
+pub(crate) const REDUCED_CAPACITY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity""#;
 
 /// A request that can't be served, as reported to its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,14 +22,34 @@ pub struct Problem {
     pub code: &'static str,
     /// What is wrong and how to fix it, for people.
     pub detail: String,
+    kind: ProblemKind,
     /// Extension members, encoded.
     extensions: Vec<u8>,
+}
+
+/// The type of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProblemKind {
+    /// That of its status.
+    Blank,
+    ReducedCapacity,
 }
 
 impl Problem {
     /// A problem of this status.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), extensions: Vec::new() }
+        Problem { status, code, detail: detail.into(), kind: ProblemKind::Blank, extensions: Vec::new() }
+    }
+
+    /// A request that a shedder refuses. It may be repeated after so many seconds.
+    pub fn shed(by: Shedder, retry_after: u64) -> Problem {
+        let detail = "The service is under too much load to answer this request now.";
+        let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shed", detail);
+        problem.kind = ProblemKind::ReducedCapacity;
+        number_member(&mut problem.extensions, "retry_after", retry_after);
+        problem.extensions.extend_from_slice(br#","retryable":true"#);
+        member(&mut problem.extensions, "shed", by.name());
+        problem
     }
 
     /// A problem of status 400.
@@ -44,8 +68,13 @@ impl Problem {
     /// The response. A 401 includes a `WWW-Authenticate` challenge.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let response = ResponseWriter::new().finish(self.status, Some(&PROBLEM_JSON), |out| {
-            out.extend_from_slice(br#"{"type":"about:blank","title":"#);
-            json_text(out, self.status.canonical_reason().unwrap_or("Error"));
+            match self.kind {
+                ProblemKind::Blank => {
+                    out.extend_from_slice(br#"{"type":"about:blank","title":"#);
+                    json_text(out, self.status.canonical_reason().unwrap_or("Error"));
+                }
+                ProblemKind::ReducedCapacity => out.extend_from_slice(REDUCED_CAPACITY),
+            }
             number_member(out, "status", self.status.as_u16().into());
             member(out, "code", self.code);
             member(out, "detail", &self.detail);
@@ -81,6 +110,14 @@ mod tests {
         );
         let extended = problem.with_member("faults", b"[1]").into_response();
         assert!(body(extended).ends_with(r#"a line","faults":[1]}"#));
+    }
+
+    #[test]
+    fn what_a_shedder_refuses_has_the_type_of_reduced_capacity() {
+        assert_eq!(
+            body(Problem::shed(Shedder::Worker, 2).into_response()),
+            r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"code":"shed","detail":"The service is under too much load to answer this request now.","retry_after":2,"retryable":true,"shed":"worker"}"#
+        );
     }
 
     #[test]

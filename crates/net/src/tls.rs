@@ -6,6 +6,7 @@
 mod der;
 mod load;
 pub mod sans;
+pub mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -34,8 +35,10 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The CA of client certificates. If set, every client must present one.
+    /// The CA of client certificates. If set, every client must present one, unless they are optional.
     pub client_ca: Option<PathBuf>,
+    /// Whether clients may have no certificate. One that a client presents is verified in any case.
+    pub are_clients_optional: bool,
     /// If not empty, a client's certificate must have one of these names: DNS names, URIs, IP or e-mail addresses.
     pub client_sans: Vec<String>,
 }

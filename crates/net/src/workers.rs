@@ -6,13 +6,13 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime;
+use tokio::runtime::{self, RuntimeMetrics};
 use tokio::sync::mpsc;
 
 use super::descriptors::ConnectionShare;
@@ -57,6 +57,10 @@ struct WorkerHandle {
     open: Arc<AtomicUsize>,
 }
 
+/// How long each worker has been busy. Empty until they start.
+#[derive(Clone, Debug, Default)]
+pub struct BusyTimes(Arc<Mutex<Vec<RuntimeMetrics>>>);
+
 /// A connection for a worker.
 struct Job {
     accepted: AcceptedStream,
@@ -84,13 +88,14 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
 impl Workers {
-    /// Starts the threads.
-    pub fn start(count: usize) -> io::Result<Workers> {
+    /// Starts the threads, whose times are added to `busy`.
+    pub fn start(count: usize, busy: &BusyTimes) -> io::Result<Workers> {
         let mut workers = Workers { handles: Vec::new(), threads: Vec::new() };
         for number in 0..count.max(1) {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             let (jobs, inbox) = mpsc::channel(MAX_WAITING);
             workers.handles.push(WorkerHandle { jobs, open: Arc::default() });
+            busy.add(runtime.metrics());
             let thread = std::thread::Builder::new().name(format!("worker-{number}"));
             workers.threads.push(thread.spawn(move || runtime.block_on(work(inbox)))?);
         }
@@ -109,6 +114,22 @@ impl Workers {
             // A panic has been reported already.
             let _ = thread.join();
         }
+    }
+}
+
+impl BusyTimes {
+    /// For how long each worker did anything but wait, since its start. It includes the time in which the system gave its
+    /// processor to others.
+    pub fn read(&self) -> Vec<Duration> {
+        self.lock().iter().map(|worker| worker.worker_total_busy_duration(0)).collect()
+    }
+
+    fn add(&self, worker: RuntimeMetrics) {
+        self.lock().push(worker);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RuntimeMetrics>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,5 +267,38 @@ impl Drop for ConnectionGuard {
         for count in &self.counts {
             count.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_has_its_time() {
+        let busy = BusyTimes::default();
+        assert!(busy.read().is_empty());
+        let workers = Workers::start(2, &busy).unwrap();
+        assert_eq!(busy.read().len(), 2);
+        workers.stop();
+    }
+
+    #[test]
+    fn the_time_of_a_worker_grows_with_its_work() {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let busy = BusyTimes::default();
+        busy.add(runtime.metrics());
+        let is_seen = runtime.block_on(async {
+            for _ in 0..1_000_000 {
+                let work =
+                    tokio::spawn(async { std::hint::black_box((0..10_000_u64).fold(0, |sum, next| sum ^ next)) });
+                work.await.unwrap();
+                if busy.read()[0] > Duration::from_millis(5) {
+                    return true;
+                }
+            }
+            false
+        });
+        assert!(is_seen);
     }
 }

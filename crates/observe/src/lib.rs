@@ -9,13 +9,15 @@ mod history;
 mod latency;
 mod observer;
 mod outcome;
+mod signals;
 mod stripe;
 mod tally;
+mod traffic;
 
 pub use decision_log::{
     DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, EntryShed, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES,
     MAX_LIMITS, MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, ShedRequest,
-    truncate,
+    truncate, truncate_attribute,
 };
 pub use heavy_hitters::{
     ERROR_ONE_IN, HeavyHitters, KeyFilter, KeyName, KeySearch, KeyTerms, MAX_BYTES, RankBy, Summary, SummaryKey,
@@ -28,4 +30,12 @@ pub use history::{
 pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use observer::{Observer, ObserverConfig};
 pub use outcome::{DecisionOutcome, DecisionResult};
+pub use signals::{
+    DistinctSketch, MAX_EXAMPLES, MAX_FEW, MAX_RAISED, MAX_REPORTED, MAX_SIGNAL_KEYS, MAX_TABLE_BYTES, RaisedSignal,
+    SignalBoard, SignalChange, SignalReport, SignalStatus,
+};
 pub use tally::{CountKind, Peak, RowCounts, RowName, Tally, TallyLimits, TallyRow};
+pub use traffic::{
+    MAX_BUSY_CALLERS, MAX_NAMES, MAX_SAMPLED_TIME, MIN_BUSY_RATE, SAMPLED_TIME, TrafficConfig, TrafficExcerpt,
+    TrafficSample, TrafficStatus,
+};

@@ -8,8 +8,10 @@ use crate::decision_log::{DecisionLog, LogConfig, ShedRequest};
 use crate::heavy_hitters::{HeavyHitters, SustainedKey};
 use crate::latency::LatencyHistogram;
 use crate::outcome::{DecisionOutcome, DecisionResult};
+use crate::signals::SignalBoard;
 use crate::stripe::{StripedCounters, is_one_in};
 use crate::tally::{Tally, TallyLimits};
+use crate::traffic::{TrafficConfig, TrafficSample};
 
 /// Observes every decision and maintains the statistics.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Observer {
     decision: LatencyHistogram,
     store: LatencyHistogram,
     log: DecisionLog,
+    signals: SignalBoard,
+    traffic: TrafficSample,
     /// Decisions without a rule.
     unmatched: StripedCounters<1>,
     config: ObserverConfig,
@@ -38,6 +42,8 @@ pub struct ObserverConfig {
     pub tally: TallyLimits,
     /// Configuration of the decision log.
     pub log: LogConfig,
+    /// Configuration of the sample of recent requests.
+    pub traffic: TrafficConfig,
 }
 
 impl Default for ObserverConfig {
@@ -48,6 +54,7 @@ impl Default for ObserverConfig {
             keys: true,
             tally: TallyLimits::default(),
             log: LogConfig::default(),
+            traffic: TrafficConfig::default(),
         }
     }
 }
@@ -60,6 +67,8 @@ impl Observer {
             heavy_hitters: HeavyHitters::new(privacy.clone()),
             decision: LatencyHistogram::default(),
             store: LatencyHistogram::default(),
+            signals: SignalBoard::new(privacy.clone()),
+            traffic: TrafficSample::new(config.traffic, privacy.clone()),
             log: DecisionLog::new(config.log, privacy),
             unmatched: StripedCounters::new(),
             config,
@@ -76,13 +85,23 @@ impl Observer {
         &self.heavy_hitters
     }
 
+    /// The signals of all domains.
+    pub fn signals(&self) -> &SignalBoard {
+        &self.signals
+    }
+
+    /// The sample of recent requests.
+    pub fn traffic(&self) -> &TrafficSample {
+        &self.traffic
+    }
+
     /// Counts throttles, whose limits come with the request: `allowed` and `denied` of them were decided by this source. They are
     /// reported in batches, since a pipeline has too many to report one by one.
     pub fn count_throttles(&self, allowed: u64, denied: u64, source: Source) {
         let passed = match source {
             Source::Shed => DecisionOutcome::Shed,
             Source::Assumed => DecisionOutcome::Assumed,
-            Source::Store | Source::Lease | Source::Cache | Source::Local => DecisionOutcome::Allow,
+            Source::Store | Source::Lease | Source::Cache | Source::Summed | Source::Local => DecisionOutcome::Allow,
         };
         let refused = if self.config.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Deny };
         self.tally.count_throttles((passed, allowed), (refused, denied));
@@ -132,7 +151,9 @@ impl Witness for Observer {
         if self.config.keys {
             self.heavy_hitters.count(event, result);
         }
+        self.signals.count(event);
         self.log.record(event, result);
+        self.traffic.record(event, result);
         if event.is_unmatched() {
             self.unmatched.local().add(0, 1);
         }

@@ -84,7 +84,7 @@ impl DecisionResult {
         match verdict.source {
             Source::Shed => return DecisionResult { outcome: DecisionOutcome::Shed, decider: tightest() },
             Source::Assumed => return DecisionResult { outcome: DecisionOutcome::Assumed, decider: tightest() },
-            Source::Store | Source::Lease | Source::Cache | Source::Local => {}
+            Source::Store | Source::Lease | Source::Cache | Source::Summed | Source::Local => {}
         }
         // Nearly all limits have room.
         if event.settlement.readings.iter().all(|reading| reading.admits) {

@@ -7,10 +7,11 @@ use serde::de::DeserializeOwned;
 use tollgate_core::Timestamp;
 use tollgate_rules::model::Network;
 use tollgate_rules::tenants::{BlockSubject, DifferenceCount, TenantsDifference};
-use tollgate_rules::{Layer, LayerMode, LayerRule, Switch, Tenants};
+use tollgate_rules::{Layer, LayerMode, LayerRule, LayerShares, MovingShares, Switch, Tenants};
 
 use crate::documents::{
-    self, BlockDocument, EmergencyDocument, FieldFaults, QuotaDocument, RuleDocument, RuleState, SwitchDocument,
+    self, BlockDocument, EmergencyDocument, FieldFaults, QuotaDocument, RuleDocument, RuleState, SharesDocument,
+    SwitchDocument,
 };
 use crate::{Record, RecordKind};
 
@@ -22,6 +23,10 @@ pub struct Controls {
     rules: BTreeMap<(String, String), LayerRule>,
     /// By domain and rule, each of them empty for all.
     switches: BTreeMap<(String, String), SwitchDocument>,
+    /// By domain and rule, with the generation of the write.
+    shares: BTreeMap<(String, String), (u64, MovingShares)>,
+    /// Whether other shares may be in force by now.
+    are_shares_unknown: bool,
     generation: u64,
 }
 
@@ -98,6 +103,7 @@ impl Controls {
             RecordKind::Block => self.apply_block(domain, name, document),
             RecordKind::Rule => self.apply_rule(domain, name, document),
             RecordKind::Switch => self.apply_switch(domain, name, document),
+            RecordKind::Shares => self.apply_shares(domain, name, document, *generation),
             RecordKind::RuleVersion
             | RecordKind::Token
             | RecordKind::Counter
@@ -119,7 +125,34 @@ impl Controls {
             rule: some(rule),
             mode: switch.mode.mode(),
         };
-        Layer { rules: self.rules.values().cloned().collect(), switches: in_force.map(switch).collect() }
+        let shares = self.shares.iter().map(|((domain, rule), (generation, shares))| LayerShares {
+            domain: domain.clone(),
+            rule: rule.clone(),
+            generation: *generation,
+            shares: shares.clone(),
+        });
+        Layer {
+            rules: self.rules.values().cloned().collect(),
+            switches: in_force.map(switch).collect(),
+            shares: shares.collect(),
+            are_shares_unknown: self.are_shares_unknown,
+        }
+    }
+
+    /// The shares of a rule, with the generation of their write.
+    pub fn shares(&self, domain: &str, rule: &str) -> Option<&(u64, MovingShares)> {
+        self.shares.get(&(domain.to_owned(), rule.to_owned()))
+    }
+
+    /// Whether other shares than these may be in force by now.
+    pub fn are_shares_unknown(&self) -> bool {
+        self.are_shares_unknown
+    }
+
+    /// Says whether other shares than these may be in force by now: they come from a copy, or other servers do not know of
+    /// this one. Returns whether that changes the layer.
+    pub fn set_shares_unknown(&mut self, are_unknown: bool) -> bool {
+        std::mem::replace(&mut self.are_shares_unknown, are_unknown) != are_unknown
     }
 
     /// When the next switch expires, which changes the layer without a record.
@@ -192,6 +225,23 @@ impl Controls {
         let rule = document.map(|document| document.rule.get().to_owned()).unwrap_or_default();
         let rule = LayerRule { domain: domain.to_owned(), name: name.to_owned(), rule, mode, version };
         self.rules.insert(key, rule);
+        Ok(Effect::Layer)
+    }
+
+    fn apply_shares(
+        &mut self,
+        domain: &str,
+        name: &str,
+        document: Option<&str>,
+        generation: u64,
+    ) -> Result<Effect, String> {
+        let key = (domain.to_owned(), name.to_owned());
+        match document {
+            Some(document) => {
+                self.shares.insert(key, (generation, parse::<SharesDocument>(document)?.to_shares()));
+            }
+            None => drop(self.shares.remove(&key)),
+        }
         Ok(Effect::Layer)
     }
 

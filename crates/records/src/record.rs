@@ -44,6 +44,8 @@ pub enum RecordKind {
     Emergency,
     /// A caller or an address range that is not served. The record's name is the caller, or the range.
     Block,
+    /// The shares of regions of a rule, which follow demand. The record's name is the rule's.
+    Shares,
     /// A token of the admin API.
     Token,
     /// A caller's counters. The counter store has them: only the audit log speaks of them, and there are no records.
@@ -77,13 +79,14 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 12] = [
+    pub const ALL: [RecordKind; 13] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
         RecordKind::Switch,
         RecordKind::Emergency,
         RecordKind::Block,
+        RecordKind::Shares,
         RecordKind::Token,
         RecordKind::Counter,
         RecordKind::Lease,
@@ -101,6 +104,7 @@ impl RecordKind {
             RecordKind::Switch => "switch",
             RecordKind::Emergency => "emergency",
             RecordKind::Block => "block",
+            RecordKind::Shares => "shares",
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
             RecordKind::Lease => "lease",
@@ -119,9 +123,12 @@ impl RecordKind {
     /// Whether limiters decide by records of this kind. These, and no others, are the records of snapshots and feeds.
     pub const fn decides(self) -> bool {
         match self {
-            RecordKind::Quota | RecordKind::Rule | RecordKind::Switch | RecordKind::Emergency | RecordKind::Block => {
-                true
-            }
+            RecordKind::Quota
+            | RecordKind::Rule
+            | RecordKind::Switch
+            | RecordKind::Emergency
+            | RecordKind::Block
+            | RecordKind::Shares => true,
             RecordKind::RuleVersion
             | RecordKind::Token
             | RecordKind::Counter
@@ -148,6 +155,7 @@ impl RecordKind {
             | RecordKind::Switch
             | RecordKind::Emergency
             | RecordKind::Block
+            | RecordKind::Shares
             | RecordKind::Token => true,
         }
     }

@@ -1,18 +1,19 @@
 //! Notes of operators' changes: which counters were reset or credited a moment ago. Other servers drop what they hold of
-//! them. A note has a digest of the key, no values.
+//! them, and debits of them that wait for other regions. A note has a digest of the key, no values.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
-use tollgate_core::{Ask, Claim, Key, Settlement, Source};
+use tokio::task::JoinSet;
+use tollgate_core::{Ask, Claim, Key, RegionId, Settlement, Source};
 use tollgate_store::leased::KeyAdjustment;
 use tollgate_store::sharded::Failure;
 
 use super::bulletin;
-use super::{LeasedRedis, RedisStore};
+use super::{LeasedRedis, RedisRegions, RedisStore};
 
-/// The interval at which servers with leased keys read the notes.
+/// The interval at which servers with leased keys, or with debits that wait, read the notes.
 const INTERVAL: Duration = Duration::from_millis(400);
 /// How long a note is retained. A server that could not read for this long forgets everything that it holds.
 const RETENTION: Duration = Duration::from_secs(10);
@@ -56,19 +57,33 @@ fn adjustment(ask: Ask) -> Option<KeyAdjustment> {
     }
 }
 
-impl RedisStore {
-    /// Notes the changes that Redis made for this claim.
-    pub(super) async fn note_adjustments(&self, claim: &Claim<'_>, settlement: &Settlement) {
-        let changed = claim.charges.iter().zip(&settlement.readings);
-        let stored = changed.filter(|(_, reading)| reading.source == Source::Store);
-        let notes: Vec<String> = stored
-            .filter_map(|(charge, _)| {
-                Some(self.shared.names().note(&self.shared.server_id, adjustment(charge.ask)?, &charge.key))
-            })
-            .collect();
-        if notes.is_empty() {
-            return;
+/// Notes the changes that were made for this claim: for the servers of the region where the counter is, and for those of
+/// all regions if it is in one of them alone, because servers of all may hold units of it.
+pub(super) async fn note(regions: &RedisRegions, claim: &Claim<'_>, settlement: &Settlement) {
+    let changed = claim.charges.iter().zip(&settlement.readings);
+    let stored: Vec<(KeyAdjustment, &Key<'_>)> = changed
+        .filter(|(_, reading)| reading.source == Source::Store)
+        .filter_map(|(charge, _)| Some((adjustment(charge.ask)?, &charge.key)))
+        .collect();
+    let mut writing = JoinSet::new();
+    for (region, store) in (0..).map(RegionId::new).zip(regions.stores()) {
+        let is_noted = |(_, key): &(KeyAdjustment, &Key<'_>)| key.scope().is_owned() || key.region() == region;
+        let noted: Vec<_> = stored.iter().copied().filter(is_noted).collect();
+        if !noted.is_empty() {
+            let (store, notes) = (store.clone(), store.notes(&noted));
+            writing.spawn(async move { store.write_notes(notes).await });
         }
+    }
+    writing.join_all().await;
+}
+
+impl RedisStore {
+    fn notes(&self, adjustments: &[(KeyAdjustment, &Key<'_>)]) -> Vec<String> {
+        let names = self.shared.names();
+        adjustments.iter().map(|(adjustment, key)| names.note(&self.shared.server_id, *adjustment, key)).collect()
+    }
+
+    async fn write_notes(&self, notes: Vec<String>) {
         let command = self.script(WRITE_SCRIPT).arg(RETENTION.as_millis() as u64).arg(MAX_NOTES).arg(notes).take();
         let written = tokio::time::timeout(WRITE_TIMEOUT, bulletin::call(&self.shared, &command)).await;
         if let Err(failure) = written.unwrap_or(Err(Failure::Timeout)) {
@@ -100,12 +115,12 @@ impl RedisStore {
 
 /// Applies the changes of other servers to what this one holds. Never returns.
 pub(super) async fn follow(store: &LeasedRedis) {
-    let redis = store.inner().inner().inner();
+    let redis = store.inner().inner().inner().inner().here();
     // The time of the last answer, by Redis's clock.
     let mut last = None;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        if !store.has_keys() {
+        if !store.has_keys() && !store.inner().has_keys() {
             // What changed before there was a key does not matter to it.
             last = None;
             continue;
@@ -113,6 +128,7 @@ pub(super) async fn follow(store: &LeasedRedis) {
         let read = tokio::time::timeout(READ_TIMEOUT, redis.adjustments_since(last)).await;
         match read.unwrap_or(Err(Failure::Timeout)) {
             Ok((now, _)) if last.is_some_and(|last| now > last + RETENTION.as_millis() as u64) => {
+                // Debits are sent all the same: that one of them was reset is far less likely than that none was.
                 let keys = store.adjust(|_| Some(KeyAdjustment::Reset));
                 tracing::warn!(keys, "it is unknown which counters operators changed: leased units are dropped");
                 last = Some(now);
@@ -122,7 +138,12 @@ pub(super) async fn follow(store: &LeasedRedis) {
                 if !adjustments.is_empty() {
                     let names = redis.shared.names();
                     let keys = store.adjust(|key| adjustments.get(&names.digest(key)).copied());
-                    tracing::debug!(keys, "leased units were dropped, because operators changed their counters");
+                    let debits = store.inner().adjust(|key| adjustments.get(&names.digest(key)).copied());
+                    tracing::debug!(
+                        keys,
+                        debits,
+                        "operators changed counters: what is held or to be debited of them is dropped"
+                    );
                 }
             }
             Err(failure) => tracing::debug!(error = %failure, "notes of adjustments were not read"),

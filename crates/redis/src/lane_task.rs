@@ -1,12 +1,14 @@
 //! The task of a lane: connects, sends queued claims, distributes the answers, and reconnects.
 //!
 //! One round trip is in progress at a time. Claims that arrive meanwhile are the next batch; nothing waits for a
-//! timer.
+//! timer. To a server in another region there are several at a time, because one takes longer than a claim may wait for
+//! the next.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Shared;
@@ -24,6 +26,8 @@ pub(super) struct LaneTask {
     peer: Arc<PeerNode>,
     lane: Arc<Lane>,
     batch: Batch,
+    /// The digest of the script, for further batches.
+    script: String,
 }
 
 /// Why a connection is no longer used.
@@ -50,7 +54,7 @@ const PAUSE_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration:
 impl LaneTask {
     pub(super) fn new(shared: Arc<Shared>, peer: Arc<PeerNode>, lane: Arc<Lane>) -> LaneTask {
         let batch = Batch::new(lane.node().clone());
-        LaneTask { shared, peer, lane, batch }
+        LaneTask { shared, peer, lane, batch, script: String::new() }
     }
 
     /// Drives the lane until it closes.
@@ -91,6 +95,7 @@ impl LaneTask {
     async fn connect(&mut self) -> Result<Link, Failure> {
         let mut link = self.shared.connector.link(self.lane.node()).await?;
         let (script, warning) = link.prepare(SCRIPT).await?;
+        self.script.clone_from(&script);
         self.batch.loaded(script);
         self.peer.warn(warning);
         Ok(link)
@@ -112,7 +117,15 @@ impl LaneTask {
         }
     }
 
-    async fn serve(&mut self, mut link: Link) -> ServeEnd {
+    async fn serve(&mut self, link: Link) -> ServeEnd {
+        match self.shared.round_trips {
+            ..=1 => self.serve_in_turn(link).await,
+            max => self.serve_at_once(link, max).await,
+        }
+    }
+
+    /// One round trip after the other.
+    async fn serve_in_turn(&mut self, mut link: Link) -> ServeEnd {
         let mut served = false;
         let mut checks = interval(CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,7 +135,7 @@ impl LaneTask {
             // Claims that only lacked the script are still in the batch.
             self.lane.take(&mut self.batch.claims);
             if !self.batch.claims.is_empty() {
-                if !self.round_trip(&mut link).await {
+                if !round_trip(&self.shared, &self.lane, &mut self.batch, &mut link).await {
                     return ServeEnd::Lost { served };
                 }
                 served = true;
@@ -146,56 +159,131 @@ impl LaneTask {
         }
     }
 
-    /// Sends the batch and distributes the answers. Returns whether the connection is still usable.
-    async fn round_trip(&mut self, link: &mut Link) -> bool {
-        let commands = self.batch.write(self.shared.script_now(), &self.shared.counters);
-        let sent = async {
-            match commands {
-                BatchCommands::None => Ok(Vec::new()),
-                BatchCommands::One(command) => Ok(vec![link.send(&command).await?]),
-                BatchCommands::Many(commands) => link.send_all(&commands).await,
+    /// Up to `max` round trips at a time, for a server that is far away: a claim that arrives leaves at once.
+    async fn serve_at_once(&mut self, link: Link, max: usize) -> ServeEnd {
+        let mut served = false;
+        let mut trips: JoinSet<TripEnd> = JoinSet::new();
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        checks.tick().await;
+        loop {
+            while trips.len() < max {
+                let mut batch = self.new_batch();
+                self.lane.take(&mut batch.claims);
+                if batch.claims.is_empty() {
+                    break;
+                }
+                self.begin(&mut trips, batch, link.clone());
             }
-        };
-        tokio::pin!(sent);
-        let answers = match timeout(OVERDUE_AFTER, &mut sent).await {
-            Ok(answers) => answers,
-            Err(_) => self.wait_longer(sent).await,
-        };
-        match answers {
-            Ok(answers) => {
-                self.batch.read(answers, &self.shared.counters);
-                true
+            if self.lane.is_closed() && trips.is_empty() {
+                return ServeEnd::Closed;
             }
-            Err(failure) => {
-                self.batch.fail(failure);
-                false
+            let check = tokio::select! {
+                biased;
+                Some(trip) = trips.join_next() => match trip {
+                    // Claims that only lacked the script are still in the batch.
+                    Ok(TripEnd::Answered(batch)) if !batch.claims.is_empty() => {
+                        self.begin(&mut trips, *batch, link.clone());
+                        false
+                    }
+                    Ok(TripEnd::Answered(_)) => {
+                        served = true;
+                        false
+                    }
+                    Ok(TripEnd::Checked(warning)) => {
+                        self.peer.warn(warning);
+                        false
+                    }
+                    Ok(TripEnd::Failed) | Err(_) => break,
+                },
+                () = self.lane.wait_for_work(), if trips.len() < max => self.lane.take_check_request(),
+                () = link.disconnected() => break,
+                _ = checks.tick() => true,
+            };
+            if check {
+                let mut link = link.clone();
+                trips.spawn(async move { link.warning(STALL_TIMEOUT).await.map_or(TripEnd::Failed, TripEnd::Checked) });
             }
+        }
+        // The others fail too, and answer their claims.
+        while trips.join_next().await.is_some() {}
+        ServeEnd::Lost { served }
+    }
+
+    fn new_batch(&self) -> Batch {
+        let mut batch = Batch::new(self.lane.node().clone());
+        batch.loaded(self.script.clone());
+        batch
+    }
+
+    fn begin(&self, trips: &mut JoinSet<TripEnd>, mut batch: Batch, mut link: Link) {
+        let (shared, lane) = (self.shared.clone(), self.lane.clone());
+        trips.spawn(async move {
+            match round_trip(&shared, &lane, &mut batch, &mut link).await {
+                true => TripEnd::Answered(Box::new(batch)),
+                false => TripEnd::Failed,
+            }
+        });
+    }
+}
+
+/// The end of one of several round trips.
+enum TripEnd {
+    /// With the claims that are to be sent again.
+    Answered(Box<Batch>),
+    /// The connection was checked; with the warning about its server.
+    Checked(Option<String>),
+    /// The connection is no longer usable. The claims have been answered.
+    Failed,
+}
+
+/// Sends the batch and distributes the answers. Returns whether the connection is still usable.
+async fn round_trip(shared: &Shared, lane: &Lane, batch: &mut Batch, link: &mut Link) -> bool {
+    let commands = batch.write(shared.script_now(), &shared.counters);
+    let sent = async {
+        match commands {
+            BatchCommands::None => Ok(Vec::new()),
+            BatchCommands::One(command) => Ok(vec![link.send(&command).await?]),
+            BatchCommands::Many(commands) => link.send_all(&commands).await,
+        }
+    };
+    tokio::pin!(sent);
+    let answers = match timeout(OVERDUE_AFTER, &mut sent).await {
+        Ok(answers) => answers,
+        Err(_) => wait_longer(lane, sent).await,
+    };
+    match answers {
+        Ok(answers) => {
+            batch.read(answers, &shared.counters);
+            true
+        }
+        Err(failure) => {
+            batch.fail(failure);
+            false
         }
     }
 }
 
-impl LaneTask {
-    /// Waits for the answers of a round trip that takes long.
-    async fn wait_longer<T>(&self, sent: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        tokio::pin!(sent);
-        // After a pause of this process, the answers may have arrived together with the timer. Other tasks, such as the
-        // one that reads them, run before this one continues.
-        tokio::task::yield_now().await;
-        let mut is_late = false;
-        let answers = timeout(
-            STALL_TIMEOUT,
-            poll_fn(|context| {
-                let polled = sent.as_mut().poll(context);
-                if polled.is_pending() && !std::mem::replace(&mut is_late, true) {
-                    self.lane.set_overdue(true);
-                }
-                polled
-            }),
-        )
-        .await;
-        self.lane.set_overdue(false);
-        answers.unwrap_or(Err(Failure::Timeout))
-    }
+/// Waits for the answers of a round trip that takes long.
+async fn wait_longer<T>(lane: &Lane, sent: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::pin!(sent);
+    // After a pause of this process, the answers may have arrived together with the timer. Other tasks, such as the
+    // one that reads them, run before this one continues.
+    tokio::task::yield_now().await;
+    let mut is_late = false;
+    let answers = timeout(
+        STALL_TIMEOUT,
+        poll_fn(|context| {
+            let polled = sent.as_mut().poll(context);
+            if polled.is_pending() && !std::mem::replace(&mut is_late, true) {
+                lane.set_overdue(true);
+            }
+            polled
+        }),
+    )
+    .await;
+    lane.set_overdue(false);
+    answers.unwrap_or(Err(Failure::Timeout))
 }
 
 impl Drop for LaneTask {

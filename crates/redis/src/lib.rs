@@ -31,6 +31,7 @@ mod script;
 mod send;
 mod spilled;
 mod stats;
+mod summed;
 mod topology;
 
 use std::fmt;
@@ -42,7 +43,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate_core::{Claim, Key, Settlement, Timestamp};
 
-pub use counters::{OpenError, RedisCounters};
+pub use counters::{OpenError, RedisCounters, RedisRegion};
 pub use tollgate_redis_address::{Address, AddressError, Password};
 pub use tollgate_store::sharded::TransportStats;
 
@@ -54,7 +55,7 @@ use send::ClaimSender;
 use spilled::SpilledCallers;
 use stats::TransportCounters;
 use tollgate_store::sharded::{Failure, Location, OnceRecord, ShardId, ShardInfo, Sharded};
-use tollgate_store::{Clock, DenyCache, Guarded, KeyPrivacy, Leased, SystemClock};
+use tollgate_store::{Clock, DebitOutbox, DenyCache, Guarded, KeyPrivacy, Leased, Regions, Summed, SystemClock};
 use topology::Topology;
 
 /// The interval at which [`RedisStore::wait_until_ready`] probes the shards.
@@ -81,6 +82,9 @@ pub struct RedisConfig {
     pub key_privacy: Arc<KeyPrivacy>,
     /// The number of connections to each node, 1 to [`RedisConfig::MAX_CONNECTIONS`].
     pub pool: usize,
+    /// The number of round trips that may be under way on a connection at a time, 1 to [`RedisConfig::MAX_ROUND_TRIPS`]. One is
+    /// best for a server nearby: the claims that arrive meanwhile leave together.
+    pub round_trips: usize,
 }
 
 /// A client certificate.
@@ -103,7 +107,15 @@ pub struct RedisStore {
 }
 
 /// The layers of the complete store.
-type LeasedRedis = Leased<DenyCache<Arc<Guarded<RedisStore>>>>;
+type LeasedRedis = Leased<RedisDebits>;
+/// The same with what servers count by themselves.
+type SummedRedis = Summed<LeasedRedis>;
+
+/// The layers below leases, and the way to other regions.
+type RedisDebits = DebitOutbox<DenyCache<Arc<Guarded<RedisRegions>>>, Arc<Guarded<RedisRegions>>>;
+
+/// This region's Redis, and those of others.
+type RedisRegions = Regions<RedisStore>;
 
 /// The state that the store shares with its tasks.
 struct Shared {
@@ -112,6 +124,8 @@ struct Shared {
     privacy: Arc<KeyPrivacy>,
     /// Whether this process has agreed with the others on the form of private values.
     is_agreed: watch::Sender<bool>,
+    /// How many may be under way on a connection.
+    round_trips: usize,
     connector: Connector,
     topology: Topology,
     moving: MovingSlots,
@@ -127,6 +141,8 @@ struct Shared {
 impl RedisConfig {
     /// The maximum number of connections to a node.
     pub const MAX_CONNECTIONS: usize = 64;
+    /// The maximum number of round trips at a time.
+    pub const MAX_ROUND_TRIPS: usize = 64;
     /// The maximum length of the prefix, in bytes.
     pub const MAX_PREFIX_BYTES: usize = 64;
 
@@ -141,6 +157,7 @@ impl RedisConfig {
             prefix: "tg:".to_owned(),
             key_privacy: Arc::default(),
             pool: 2,
+            round_trips: 1,
         }
     }
 
@@ -163,6 +180,7 @@ impl RedisConfig {
             names: ArcSwap::from_pointee(form.map_or(names.clone(), |form| names.with_form(form))),
             is_agreed: watch::Sender::new(false),
             privacy: self.key_privacy.clone(),
+            round_trips: self.round_trips.min(Self::MAX_ROUND_TRIPS),
             connector: Connector::new(&self)?,
             topology: Topology::new(self.address, self.pool),
             moving: MovingSlots::default(),

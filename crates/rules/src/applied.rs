@@ -12,11 +12,14 @@ use crate::tenants::{Block, ResolvedBy};
 pub struct MatchedRules {
     /// The index of the domain in the ruleset.
     pub domain: usize,
+    /// The index of the caller's tier in its domain. Of a blocked caller it is not looked up.
+    pub tier: u16,
     /// The rule of each charge, in order.
     pub applied: SmallVec<[AppliedRule; 4]>,
     /// Rules that apply without a limit.
     pub unlimited: SmallVec<[AppliedRule; 1]>,
-    /// Limits that no rule has: those that came with the request, and those of overrides.
+    /// Limits that no rule has: those that came with the request, and those of overrides. A share of a limit is followed by
+    /// the limit of all regions together.
     pub limits: SmallVec<[Limit; 1]>,
     /// Whether something must be settled when the request has ended.
     pub needs_receipt: bool,

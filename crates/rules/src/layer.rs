@@ -5,6 +5,7 @@
 
 use crate::model::{RuleMode, RuleOrigin};
 use crate::problem::{RuleProblem, Severity};
+use crate::shares::MovingShares;
 
 /// The layer above the rule files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,23 @@ pub struct Layer {
     pub rules: Vec<LayerRule>,
     /// Switches. Of two with the same scope, the last one applies.
     pub switches: Vec<Switch>,
+    /// Shares of rules with `region: {split: moving}`. Those of other rules have no effect.
+    pub shares: Vec<LayerShares>,
+    /// Whether other shares may be in force elsewhere: regions then have the least share.
+    pub are_shares_unknown: bool,
+}
+
+/// The shares of a rule, or of a limit of the tree, that follow demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerShares {
+    /// The domain.
+    pub domain: String,
+    /// The rule's name.
+    pub rule: String,
+    /// The generation of the write.
+    pub generation: u64,
+    /// The shares.
+    pub shares: MovingShares,
 }
 
 /// A rule of a domain's `rules` list. It replaces the file's rule of that name, or is appended.
@@ -64,6 +82,8 @@ impl Layer {
         Layer {
             rules: self.rules.iter().filter(|rule| !faulty(rule)).cloned().collect(),
             switches: self.switches.clone(),
+            shares: self.shares.clone(),
+            are_shares_unknown: self.are_shares_unknown,
         }
     }
 }

@@ -34,8 +34,10 @@ pub enum NotLeased {
 impl Rule {
     /// Who may answer for a limit of this rule instead of the store. If units may be given back when a request ends, a
     /// refusal may end before its wait is over.
-    pub(crate) fn shortcuts(&self, limit: &Limit) -> Shortcuts {
-        if self.policy == Policy::Quota || self.ending.settle || self.ending.refund {
+    pub fn shortcuts(&self, limit: &Limit) -> Shortcuts {
+        if self.is_summed() && limit.algorithm() == Algorithm::Concurrency {
+            Shortcuts::Summed
+        } else if self.policy == Policy::Quota || self.ending.settle || self.ending.refund {
             Shortcuts::None
         } else if self.why_not_leased(limit).is_some() {
             Shortcuts::Refusals

@@ -8,6 +8,7 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Span};
 
 use crate::pattern::Pattern;
 use crate::private::PrivateAttributes;
+use crate::regions::{KnownRegions, RegionMode};
 
 /// The rules of one domain.
 #[derive(Clone, Debug)]
@@ -30,12 +31,16 @@ pub struct Domain {
     pub rules: Vec<Rule>,
     /// The roots of the `descriptors` tree.
     pub tree: Vec<Node>,
+    /// What to watch for, in the order of the file.
+    pub signals: Vec<Signal>,
     /// Whether the limits of a node's ancestors are charged too.
     pub match_parents: bool,
     /// The algorithm of limits that name none.
     pub default_algorithm: Counting,
     /// Whether rules that say nothing about it are leased.
     pub default_lease: Lease,
+    /// The regions that its rules may name.
+    pub regions: KnownRegions,
     /// Where it was declared.
     pub at: SourceLocation,
 }
@@ -68,6 +73,47 @@ pub struct Rule {
     pub at: SourceLocation,
     /// The version of the rule. `None` for rules of files.
     pub version: Option<u64>,
+}
+
+impl Rule {
+    /// How many counters it can have, if its conditions list the values of each part of its key.
+    pub(crate) fn listed_counters(&self) -> Option<usize> {
+        let values = |part: &KeyPart| self.clauses.iter().find_map(|clause| clause.listed_values(&part.attribute));
+        self.key.iter().map(values).try_fold(1, |all: usize, values| Some(all.saturating_mul(values?)))
+    }
+}
+
+impl Clause {
+    /// How many values of this attribute fulfil the condition, if it lists them.
+    fn listed_values(&self, attribute: &str) -> Option<usize> {
+        match &self.test {
+            Test::AnyOf(patterns) if self.attribute == attribute => {
+                patterns.iter().all(|pattern| matches!(pattern, Pattern::Exact(_))).then_some(patterns.len())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What to watch for: many distinct values of one attribute with one value of others, such as accounts of one address.
+#[derive(Clone, Debug)]
+pub struct Signal {
+    /// The name in lists, metrics and events. Unique in the domain.
+    pub name: String,
+    /// The attribute whose distinct values are counted.
+    pub distinct: String,
+    /// The attributes for whose values they are counted. At least one.
+    pub per: Vec<String>,
+    /// Conditions on the requests that count, all of which must hold.
+    pub clauses: Vec<Clause>,
+    /// The signal is raised from this number of distinct values on.
+    pub threshold: u64,
+    /// The time in which they are counted.
+    pub window: Span,
+    /// How many bits of an IPv6 address are an address, counted and counted for.
+    pub ipv6_prefix: u8,
+    /// Where it was declared.
+    pub at: SourceLocation,
 }
 
 /// A part of a rule's key.
@@ -158,10 +204,14 @@ pub struct Terms {
     pub denied_by_label: Option<String>,
     /// What happens to the units when the request has ended.
     pub ending: EndTerms,
+    /// Who counts concurrent requests.
+    pub count: HoldCounting,
     /// Whether servers may take units ahead of requests.
     pub lease: Lease,
     /// The part of a quota that servers may admit before the store counts it, in basis points.
     pub ahead: Option<u16>,
+    /// What the limits mean in several regions.
+    pub region: RegionMode,
 }
 
 /// The caps for some values of an attribute. They count on the same counter as the others.
@@ -183,6 +233,16 @@ pub enum Lease {
     On,
     /// Never: the store decides every request.
     Off,
+}
+
+/// Who counts the concurrent requests of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HoldCounting {
+    /// All servers, on one counter.
+    #[default]
+    Exact,
+    /// Each server by itself. It admits against the sum of what all publish.
+    Summed,
 }
 
 /// What happens to a rule's units when the request has ended.

@@ -11,7 +11,12 @@ use crate::tenants::{LimitArena, OverrideKind, OverrideRef, OverrideTerms, Resol
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CapRef<'a> {
     Unlimited,
-    Limit { limit: &'a Limit, scope: &'a Scope },
+    Limit {
+        limit: &'a Limit,
+        scope: &'a Scope,
+        /// The limit of all regions together, where it is another one.
+        whole: Option<&'a Limit>,
+    },
 }
 
 const BPS: u64 = 10_000;
@@ -20,7 +25,7 @@ impl<'a> CapRef<'a> {
     pub(crate) fn from_cap(cap: &'a CompiledCap) -> CapRef<'a> {
         match cap {
             CompiledCap::Unlimited => CapRef::Unlimited,
-            CompiledCap::Limit { limit, scope } => CapRef::Limit { limit, scope },
+            CompiledCap::Limit { limit, scope, whole } => CapRef::Limit { limit, scope, whole: whole.as_deref() },
         }
     }
 
@@ -89,15 +94,19 @@ impl Rule {
                 (limit, scope)
             }
         };
-        Some(CapRef::Limit { limit: arena.alloc(limit), scope })
+        let Some(share) = self.region.share() else {
+            return Some(CapRef::Limit { limit: arena.alloc(limit), scope, whole: None });
+        };
+        Some(CapRef::Limit { limit: arena.alloc(share.of(&limit)), scope, whole: Some(arena.alloc(limit)) })
     }
 
-    /// The limit that an override changes: the tier's, or if it has none, another tier's.
+    /// The limit that an override changes: the tier's, or if it has none, another tier's. In several regions, the limit of
+    /// all together.
     fn base(&self, tier: usize) -> Option<(&Limit, &Scope)> {
         let limit = |cap: &'_ CompiledCap| matches!(cap, CompiledCap::Limit { .. });
         let cap = self.cap(tier).filter(|cap| limit(cap)).or_else(|| self.caps.iter().find(|cap| limit(cap)))?;
         match cap {
-            CompiledCap::Limit { limit, scope } => Some((limit, scope)),
+            CompiledCap::Limit { limit, scope, whole } => Some((whole.as_deref().unwrap_or(limit), scope)),
             CompiledCap::Unlimited => None,
         }
     }
@@ -112,7 +121,7 @@ impl Rule {
     /// Creates the scopes for a period that overrides may use.
     fn prepare(&self, period: &Period) {
         for cap in &self.caps {
-            if let CompiledCap::Limit { limit, scope } = cap
+            if let CompiledCap::Limit { limit, scope, .. } = cap
                 && let Some(other) =
                     rate(limit, limit.amount(), period, &OverrideTerms { cap: OverrideKind::Amount, burst: None })
                 && other.period() != limit.period()

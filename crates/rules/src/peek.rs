@@ -107,7 +107,7 @@ impl Domain {
                 Ok(_) if peek.rules.len() >= Claim::MAX_CHARGES => {
                     peek.left_out.push((rule, format!("more than {} limits are not looked at", Claim::MAX_CHARGES)));
                 }
-                Ok((values, cap)) => peek.add(rule, cap, values, row),
+                Ok((values, cap)) => peek.add(rule, cap, values, row, tenant.as_ref()),
                 Err(why) => peek.left_out.push((rule, why)),
             }
         }
@@ -129,9 +129,11 @@ impl<'a> Peek<'a> {
         CountedLimit { limit, scope, by }: CountedLimit<'a>,
         values: SmallVec<[Value<'a>; 2]>,
         row: usize,
+        tenant: Option<&Tenant<'_>>,
     ) {
         let key = Key::new(scope, values);
         let mode: Mode = rule.mode_for(&key);
+        let key = rule.in_its_region(key, tenant);
         let (on_failure, shortcuts) = (rule.tiers[row].on_failure, rule.shortcuts(limit));
         self.claim.charges.push(Charge { key, limit, ask: Ask::Exactly, units: 0, mode, on_failure, shortcuts });
         self.rules.push((rule, by));
@@ -153,7 +155,7 @@ impl Rule {
     /// Why the caller's limit is not known without the tier, with the limit of each.
     pub fn describe_tiers(&self, domain: &Domain) -> String {
         let limits = domain.tiers.iter().enumerate().filter_map(|(tier, named)| {
-            let limit = self.limit(u16::try_from(tier).ok()?)?;
+            let limit = self.whole_limit(u16::try_from(tier).ok()?)?;
             Some(format!("{} {}", named.name, limit.quota()))
         });
         let limits: Vec<String> = limits.collect();
@@ -221,7 +223,7 @@ impl Rule {
             None => (None, ResolvedBy::Default),
         };
         match cap {
-            Some(CapRef::Limit { limit, scope }) => Ok(CountedLimit { limit, scope, by }),
+            Some(CapRef::Limit { limit, scope, .. }) => Ok(CountedLimit { limit, scope, by }),
             Some(CapRef::Unlimited) if !matches!(by, ResolvedBy::Default | ResolvedBy::Tier) => {
                 Err(format!("an override ({}) lifts it", by.name()))
             }

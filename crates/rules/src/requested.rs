@@ -5,7 +5,8 @@ use tollgate_core::key::{Home, Key, PrivateValues};
 use tollgate_core::{Descriptor, Limit, LimitError, Period, Scope, Span, Value};
 
 use crate::address::{IPV6_PREFIX, counted, is_address};
-use crate::model::{self, Counting, EndTerms, Headers, Policy, RuleMode, Terms};
+use crate::model::{self, Counting, EndTerms, Headers, HoldCounting, Policy, RuleMode, Terms};
+use crate::regions::RegionMode;
 use crate::rule::{CounterScope, Rule};
 
 /// What a domain needs to count limits that come with requests.
@@ -47,8 +48,10 @@ impl RequestLimits {
             headers: Headers::Full,
             denied_by_label: None,
             ending: EndTerms::default(),
+            count: HoldCounting::Exact,
             lease: domain.default_lease,
             ahead: None,
+            region: RegionMode::Each,
         };
         // Names and values alternate. Which attributes a request has is not known here, so all values are private.
         let private = PrivateValues::ODD;
@@ -56,7 +59,8 @@ impl RequestLimits {
             let (period, algorithm) = (Period::fixed(length).ok()?, domain.default_algorithm.algorithm(0, 1));
             Some((length, Scope::new(&domain.name, PATH, algorithm, &period, Home::Own).with_private(private)))
         };
-        let counters = CounterScope { domain: &domain.name, path: PATH, home: Home::Own, private };
+        let counters =
+            CounterScope { domain: &domain.name, path: PATH, home: Home::Own, private, global: None, is_owned: false };
         let mut rule = Rule::with_terms(NAME, &counters, &terms, domain.at.clone());
         rule.named = false;
         RequestLimits {

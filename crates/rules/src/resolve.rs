@@ -175,6 +175,8 @@ impl<'a> RequestResolver<'_, 'a> {
             }
         }
         let tier = domain.tier(&attributes, self.tenant.as_ref());
+        // A domain has at most 64 tiers.
+        self.matched.tier = tier as u16;
         for planned in rules {
             let rule = &domain.rules[planned.number as usize];
             if planned.is_certain || rule.misses(&attributes, rule.pivot).is_none() {
@@ -332,7 +334,7 @@ impl<'a> RequestResolver<'_, 'a> {
     ) {
         let rule = &self.domain.rules[number as usize];
         let applied = |terms, mode| AppliedRule { rule: Some(number), terms, by, mode, touches };
-        let CapRef::Limit { limit, scope } = cap else {
+        let CapRef::Limit { limit, scope, whole } = cap else {
             self.matched.unlimited.push(applied(AppliedTerms::Tier(tier as u16), Mode::Enforce));
             return;
         };
@@ -347,6 +349,7 @@ impl<'a> RequestResolver<'_, 'a> {
         };
         let key = Key::new(scope, values);
         let mode = rule.mode_for(&key);
+        let key = rule.in_its_region(key, self.tenant.as_ref());
         let (on_failure, shortcuts) = (rule.tiers[tier].on_failure, rule.shortcuts(limit));
         self.matched.needs_receipt |= rule.needs_receipt(limit);
         self.claim.charges.push(Charge { key, limit, ask, units, mode, on_failure, shortcuts });
@@ -354,7 +357,8 @@ impl<'a> RequestResolver<'_, 'a> {
             ResolvedBy::Default | ResolvedBy::Tier => AppliedTerms::Tier(tier as u16),
             _ => {
                 self.matched.limits.push(limit.clone());
-                AppliedTerms::Override(self.matched.limits.len() as u16 - 1)
+                self.matched.limits.extend(whole.cloned());
+                AppliedTerms::Override((self.matched.limits.len() - 1 - usize::from(whole.is_some())) as u16)
             }
         };
         self.matched.applied.push(applied(terms, mode));

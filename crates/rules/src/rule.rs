@@ -5,12 +5,13 @@ mod other_scopes;
 
 use smallvec::SmallVec;
 use tollgate_core::key::{Home, PrivateValues};
-use tollgate_core::{Algorithm, Limit, OnFailure, Scope};
+use tollgate_core::{Algorithm, GlobalTerms, Limit, OnFailure, Scope};
 
 use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
-use crate::model::{self, Cap, Cost, EndTerms, Headers, Lease, Policy, RuleMode, SourceLocation, Test};
+use crate::model::{self, Cap, Cost, EndTerms, Headers, HoldCounting, Lease, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
+use crate::regions::RegionMode;
 use crate::tenants::Selector;
 use limited_by::LimitedBy;
 use other_scopes::OtherScopes;
@@ -41,8 +42,10 @@ pub struct Rule {
     pub(crate) metadata: Box<[(String, String)]>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) ending: EndTerms,
+    pub(crate) count: HoldCounting,
     pub(crate) lease: Lease,
     pub(crate) ahead: Option<u16>,
+    pub(crate) region: RegionMode,
     /// The terms of each tier, and after them those of each value that has its own: see [`Rule::row`].
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     pub(crate) limited_by: Option<Box<LimitedBy>>,
@@ -87,13 +90,23 @@ pub(crate) struct CounterScope<'s> {
     pub(crate) path: &'s str,
     pub(crate) home: Home,
     pub(crate) private: PrivateValues,
+    /// If their units are debited in other regions: on which terms.
+    pub(crate) global: Option<GlobalTerms>,
+    /// Whether each is in one region, which the others call.
+    pub(crate) is_owned: bool,
 }
 
 /// The cap of a tier, with the scope of its counters.
 #[derive(Debug)]
 pub(crate) enum CompiledCap {
     Unlimited,
-    Limit { limit: Limit, scope: Scope },
+    Limit {
+        /// The limit that is counted here: with `region: split`, the share of this region.
+        limit: Limit,
+        scope: Scope,
+        /// The limit of all regions together, where it is another one.
+        whole: Option<Box<Limit>>,
+    },
 }
 
 /// The cost of a request, with attributes by number.
@@ -129,6 +142,11 @@ impl Rule {
     /// Whether it protects the service: its refusals are 503, without the numbers of any limit.
     pub fn sheds(&self) -> bool {
         self.shed
+    }
+
+    /// Whether each server counts its concurrent requests by itself, and admits against the sum of what all publish.
+    pub fn is_summed(&self) -> bool {
+        self.count == HoldCounting::Summed
     }
 
     /// How much of it clients see.
@@ -174,7 +192,8 @@ impl Rule {
             None => Home::Own,
         };
         let private = rule.key.iter().map(|part| domain.private.contains(&part.attribute)).collect();
-        let counters = CounterScope { domain: &domain.name, path: &rule.name, home, private };
+        let (global, is_owned) = (rule.terms.region.global(), rule.terms.region.is_home());
+        let counters = CounterScope { domain: &domain.name, path: &rule.name, home, private, global, is_owned };
         let mut compiled = Rule::with_terms(&rule.name, &counters, &rule.terms, rule.at.clone());
         compiled.version = rule.version;
         compiled.key = rule
@@ -242,9 +261,11 @@ impl Rule {
             metadata: Box::default(),
             ipv6_prefix: terms.ipv6_prefix,
             ending: terms.ending,
+            count: terms.count,
             lease: terms.lease,
             ahead: terms.ahead,
-            caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters)).collect(),
+            region: terms.region.clone(),
+            caps: known.into_iter().map(|cap| CompiledCap::new(cap, counters, &terms.region)).collect(),
             is_by_tier: terms.by_value.is_none() && tiers.iter().any(|terms| terms.cap != tiers[0].cap),
             tiers,
             limited_by: None,
@@ -268,8 +289,23 @@ impl Rule {
         self.ending.settle || self.ending.refund || limit.algorithm() == Algorithm::Concurrency
     }
 
-    /// The limit of a tier, or of another [row](Self::rows) of its terms. `None` if the rule does not apply to it or does not
-    /// limit it.
+    /// What its limits mean in several regions.
+    pub fn region(&self) -> &RegionMode {
+        &self.region
+    }
+
+    /// The limit of a tier, or of another [row](Self::rows) of its terms, in all regions together. `None` if the rule does
+    /// not apply to it or does not limit it.
+    pub fn whole_limit(&self, row: u16) -> Option<&Limit> {
+        match self.cap(usize::from(row))? {
+            CompiledCap::Limit { whole: Some(whole), .. } => Some(whole),
+            CompiledCap::Limit { limit, .. } => Some(limit),
+            CompiledCap::Unlimited => None,
+        }
+    }
+
+    /// The limit of a tier, or of another [row](Self::rows) of its terms, in this region. `None` if the rule does not apply
+    /// to it or does not limit it.
     pub fn limit(&self, row: u16) -> Option<&Limit> {
         match self.cap(usize::from(row))? {
             CompiledCap::Limit { limit, .. } => Some(limit),
@@ -301,7 +337,7 @@ impl Rule {
 impl CounterScope<'_> {
     fn scope(&self, limit: &Limit) -> Scope {
         let scope = Scope::new(self.domain, self.path, limit.algorithm(), limit.period(), self.home);
-        scope.with_private(self.private)
+        scope.with_private(self.private).with_global(self.global).with_owner(self.is_owned)
     }
 }
 
@@ -310,10 +346,17 @@ impl CompiledCap {
         matches!(self, CompiledCap::Limit { limit, .. } if limit.algorithm() == Algorithm::Concurrency)
     }
 
-    fn new(cap: &Cap, counters: &CounterScope<'_>) -> CompiledCap {
-        match cap {
-            Cap::Unlimited => CompiledCap::Unlimited,
-            Cap::Limit(limit) => CompiledCap::Limit { scope: counters.scope(limit), limit: limit.clone() },
+    fn new(cap: &Cap, counters: &CounterScope<'_>, region: &RegionMode) -> CompiledCap {
+        match (cap, region.share()) {
+            (Cap::Unlimited, _) => CompiledCap::Unlimited,
+            (Cap::Limit(whole), None) => {
+                CompiledCap::Limit { scope: counters.scope(whole), limit: whole.clone(), whole: None }
+            }
+            (Cap::Limit(whole), Some(share)) => CompiledCap::Limit {
+                scope: counters.scope(whole),
+                limit: share.of(whole),
+                whole: Some(Box::new(whole.clone())),
+            },
         }
     }
 }

@@ -17,14 +17,16 @@ use crate::index::ByText;
 use crate::layer::Layer;
 use crate::load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_sources};
 use crate::lookup::{self, Index};
-use crate::model::{self, RuleMode, Tier};
+use crate::model::{self, HoldCounting, RuleMode, Tier};
 use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
 use crate::plan::PlanTable;
 use crate::private::PrivateAttributes;
 use crate::problem::RuleProblem;
+use crate::regions::KnownRegions;
 use crate::requested::RequestLimits;
-use crate::rule::{CompiledCap, Rule, TierTerms};
+use crate::rule::{CompiledCap, CompiledCost, Rule, TierTerms};
+use crate::signal::{self, Signal, SignalHit};
 use crate::tenants::name_digest;
 use crate::tree::Tree;
 
@@ -74,6 +76,8 @@ pub struct Domain {
     pub(crate) tree: Tree,
     pub(crate) requested: RequestLimits,
     pub(crate) once: OnceScopes,
+    pub(crate) regions: KnownRegions,
+    pub(crate) signals: Vec<Signal>,
 }
 
 const _: () = assert!(Ruleset::MAX_RULES < lookup::MAX_INDEXED);
@@ -82,12 +86,18 @@ impl Ruleset {
     /// The maximum number of rules of a domain that must be tried one by one: globs with `*` not at the end, `not`,
     /// `cidr`.
     pub const MAX_SCANNED: usize = lookup::MAX_SCANNED;
+    /// The maximum number of counters of all rules that each server counts by itself.
+    pub const MAX_SUMMED: usize = 1_024;
+    /// The maximum number of signals of all domains. Each has a table of its own.
+    pub const MAX_SIGNALS: usize = 16;
     /// The maximum number of rules in a domain.
     pub const MAX_RULES: usize = 100_000;
 
     /// Compiles domains into a ruleset with this generation.
     pub fn compile(domains: Vec<model::Domain>, generation: u64) -> Result<Ruleset, Vec<RuleProblem>> {
         let mut errors = Vec::new();
+        check_summed(&domains, &mut errors);
+        check_signals(&domains, &mut errors);
         let mut domains: Vec<Domain> = domains.into_iter().map(|domain| Domain::compile(domain, &mut errors)).collect();
         let written: usize = domains.iter().map(|domain| domain.rules.len()).sum();
         for (number, rule) in domains.iter_mut().flat_map(|domain| &mut domain.rules).enumerate() {
@@ -208,7 +218,7 @@ impl Ruleset {
         let mut found = None;
         for terms in &rule.tiers {
             let cap = terms.cap.and_then(|cap| rule.caps.get(usize::from(cap)));
-            if let Some(CompiledCap::Limit { limit, scope: own }) = cap
+            if let Some(CompiledCap::Limit { limit, scope: own, .. }) = cap
                 && own.short() == scope
                 && (found.is_none() || limit.amount() == amount)
             {
@@ -230,6 +240,28 @@ impl Ruleset {
             let (limit, scope) = rule.others.find(scope, amount)?;
             Some(RuleCounters { domain, rule, limit, scope, on_failure: rule.tiers.first()?.on_failure })
         })
+    }
+}
+
+/// The number of counters that each server counts by itself.
+fn check_summed(domains: &[model::Domain], errors: &mut Vec<RuleProblem>) {
+    let rules = domains.iter().flat_map(|domain| &domain.rules).filter(|rule| rule.terms.count == HoldCounting::Summed);
+    let mut counters = 0usize;
+    for rule in rules {
+        counters = counters.saturating_add(rule.listed_counters().unwrap_or(usize::MAX));
+        if counters > Ruleset::MAX_SUMMED {
+            let message = format!("all rules with `count: summed` have more than {} counters", Ruleset::MAX_SUMMED);
+            errors.push(RuleProblem::error(&rule.at, message, "write `count: exact` for some of them".to_owned()));
+            return;
+        }
+    }
+}
+
+/// The number of signals.
+fn check_signals(domains: &[model::Domain], errors: &mut Vec<RuleProblem>) {
+    if let Some(signal) = domains.iter().flat_map(|domain| &domain.signals).nth(Ruleset::MAX_SIGNALS) {
+        let message = format!("all domains together have more than {} signals", Ruleset::MAX_SIGNALS);
+        errors.push(RuleProblem::error(&signal.at, message, "remove those that nobody looks at".to_owned()));
     }
 }
 
@@ -307,9 +339,36 @@ impl Domain {
         &self.rules
     }
 
+    /// The rules whose cost is the number in an attribute.
+    pub fn rules_of_cost(&self, attribute: &str) -> impl Iterator<Item = &Rule> {
+        let number = self.attributes.get(attribute);
+        self.rules.iter().filter(move |rule| match rule.cost {
+            CompiledCost::Attribute(own) => number == Some(own),
+            _ => false,
+        })
+    }
+
     /// The index in [`tiers`](Self::tiers) of the tier of callers without one.
     pub fn default_tier(&self) -> usize {
         self.default_tier
+    }
+
+    /// The regions that its rules may name.
+    pub fn regions(&self) -> &KnownRegions {
+        &self.regions
+    }
+
+    /// Its signals, in the order of the files.
+    pub fn signals(&self) -> &[Signal] {
+        &self.signals
+    }
+
+    /// The signals that count a request.
+    pub fn signal_hits<'r>(&'r self, request: &Request<'r>) -> SmallVec<[SignalHit<'r>; 2]> {
+        match self.signals.is_empty() {
+            true => SmallVec::new(),
+            false => signal::hits(&self.signals, &self.attributes, request),
+        }
     }
 
     /// The tiers.
@@ -370,6 +429,7 @@ impl Domain {
         }
         let tier_from = domain.tier_from.as_deref().map(|name| names.number(name));
         let caller = entity.map(|name| names.number(name));
+        let signals = domain.signals.iter().map(|signal| Signal::compile(signal, &domain, &mut names)).collect();
         let addresses = ADDRESSES.iter().map(|name| names.number(name)).collect();
         let named = |name: &str| rules.iter().position(|rule| &*rule.name == name);
         let default_rule = domain.default_rule.as_deref().and_then(named);
@@ -395,6 +455,8 @@ impl Domain {
             tree,
             requested,
             once,
+            regions: domain.regions,
+            signals,
         };
         domain.set_selectors();
         domain

@@ -45,7 +45,8 @@ mod tests {
 
     fn tenants() -> Tenants {
         let tenants = Tenants::default();
-        let pro = QuotaStage { during: TimeRange::ALWAYS, tier: Some("pro".to_owned()), overrides: Vec::new() };
+        let pro =
+            QuotaStage { during: TimeRange::ALWAYS, tier: Some("pro".to_owned()), home: None, overrides: Vec::new() };
         tenants.set_quota("shop", "u1", Some(&Quota { stages: vec![pro] }));
         tenants
     }

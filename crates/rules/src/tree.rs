@@ -217,7 +217,8 @@ impl<'a> TreeCompiler<'a> {
             None => Home::Own,
         };
         let private = self.keys.iter().map(|(key, _)| self.domain.private.contains(key)).collect();
-        let counters = CounterScope { domain: &self.domain.name, path: &self.path, home, private };
+        let (global, is_owned) = (limit.terms.region.global(), limit.terms.region.is_home());
+        let counters = CounterScope { domain: &self.domain.name, path: &self.path, home, private, global, is_owned };
         let mut rule = Rule::with_terms(&limit.name, &counters, &limit.terms, node.at.clone());
         rule.named = limit.named;
         rule.metadata = node.metadata.clone().into();

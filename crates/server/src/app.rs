@@ -84,7 +84,7 @@ const LAST_DECISIONS: Duration = Duration::from_secs(2);
 async fn serve(settings: &ServerSettings, components: Components) -> Result<(), String> {
     let unable = |error: io::Error| format!("the server can't run: {error}");
     let mut signals = ServerSignals::new().map_err(unable)?;
-    let workers = Arc::new(Workers::start(worker_count(settings)).map_err(unable)?);
+    let workers = Arc::new(Workers::start(worker_count(settings), &components.busy).map_err(unable)?);
     let (closer, closing) = Closer::new();
     let (alive, mut all_ended) = mpsc::channel(1);
     let (admin_closer, admin_closing) = Closer::new();

@@ -14,6 +14,7 @@
 mod adaptive;
 mod class;
 mod fairness;
+mod guard;
 mod mode;
 mod padded;
 mod ramp;
@@ -33,6 +34,7 @@ pub use fairness::{
     FairnessSettings, FairnessShedder, FairnessStatus, FairnessVerdict, InvalidFairness, MAX_CALLERS, MAX_TIERS,
     Pressure, TierStatus,
 };
+pub use guard::guarded;
 pub use mode::{ShedMode, UnknownMode};
 pub use ramp::RampSettings;
 pub use reserves::{InvalidReserves, MAX_RESERVES, TierReserves};

@@ -1,19 +1,24 @@
 //! The counters of all keys: as the store has them, as requests were admitted, and as an exact fleet would have them.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::algorithm::TickCharge;
 use tollgate_core::key::{Home, Scope};
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, CounterState, Key, Limit, Mode, OnFailure, Settlement, Shortcuts,
-    StateSlot, Timestamp, Value, Vote, settle_charge, settle_into,
+    StateSlot, Timestamp, Value, Vote, settle_into,
 };
 
-use crate::scenario::PlannedLimit;
+use crate::random::mix;
+use crate::scenario::{PlannedLimit, PlannedMode};
 
 /// A limit, and what its keys have in common.
 #[derive(Debug)]
 pub(crate) struct CountedLimit {
+    /// As each store counts it.
     pub(crate) limit: Limit,
+    /// As all regions together may admit.
+    whole: Limit,
+    mode: PlannedMode,
     scope: Scope,
     is_global: bool,
     shortcuts: Shortcuts,
@@ -28,20 +33,23 @@ pub(crate) struct Arrival {
 }
 
 /// One counter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counter {
-    /// The store's.
-    stored: StateSlot,
-    /// Spends at the moment of each decision.
-    truth: CounterState,
-    /// Decides all requests when they arrive, without leases.
-    exact: StateSlot,
+    /// The store's, by region.
+    stored: SmallVec<[StateSlot; 1]>,
+    /// Spends at the moment of each decision: of all regions, or of each if each has the whole limit.
+    truth: SmallVec<[CounterState; 1]>,
+    /// Decides all requests when they arrive, without leases. The same.
+    exact: SmallVec<[CounterState; 1]>,
 }
 
 /// The counters of all limits.
 #[derive(Debug)]
 pub(crate) struct CounterTable {
     counters: Vec<Vec<Option<Box<Counter>>>>,
+    /// The limits of all regions together, and whether each region has them for itself.
+    wholes: Vec<(Limit, bool)>,
+    regions: usize,
     slots: Vec<StateSlot>,
 }
 
@@ -49,6 +57,7 @@ pub(crate) struct CounterTable {
 #[derive(Debug)]
 pub(crate) struct Undo {
     counter: CounterId,
+    region: usize,
     stored: StateSlot,
 }
 
@@ -60,12 +69,20 @@ pub(crate) struct CounterId {
 }
 
 impl CountedLimit {
-    pub(crate) fn new(number: usize, planned: &PlannedLimit) -> CountedLimit {
-        let PlannedLimit { limit, is_global, is_leased, ahead } = planned;
+    pub(crate) fn new(number: usize, planned: &PlannedLimit, regions: usize) -> CountedLimit {
+        let PlannedLimit { limit, is_global, is_leased, ahead, mode } = planned;
         let name = format!("limit-{number}");
+        let scope = Scope::new("simulated", &name, limit.algorithm(), limit.period(), Home::Own);
+        let (scope, counted) = match *mode {
+            PlannedMode::Global(terms) if regions > 1 => (scope.with_global(Some(terms)), limit.clone()),
+            PlannedMode::Split => (scope, limit.part_of(1, regions as u16)),
+            _ => (scope, limit.clone()),
+        };
         CountedLimit {
-            scope: Scope::new("simulated", &name, limit.algorithm(), limit.period(), Home::Own),
-            limit: limit.clone(),
+            scope,
+            limit: counted,
+            whole: limit.clone(),
+            mode: *mode,
             is_global: *is_global,
             shortcuts: match *is_leased && limit.is_leasable() {
                 true => ahead.map_or(Shortcuts::Leases, Shortcuts::Ahead),
@@ -92,6 +109,26 @@ impl CountedLimit {
     }
 }
 
+impl CountedLimit {
+    /// The region that has a counter, if one has.
+    fn home(&self, counter: CounterId, regions: usize) -> Option<usize> {
+        match self.mode {
+            PlannedMode::Home(Some(region)) => Some(region),
+            PlannedMode::Home(None) => Some((mix(u64::from(counter.key)) % regions as u64) as usize),
+            _ => None,
+        }
+    }
+}
+
+/// The region whose store settles a claim of a server in `region`.
+pub(crate) fn region_of(limits: &[CountedLimit], claim: &Claim<'_>, region: usize, regions: usize) -> usize {
+    let home = claim.charges.first().and_then(|charge| {
+        let counter = counter_of(charge);
+        limits[counter.limit].home(counter, regions)
+    });
+    home.unwrap_or(region)
+}
+
 /// The claim of a request.
 pub(crate) fn claim_of(limits: &[CountedLimit], arrival: Arrival) -> Claim<'_> {
     let charges = limits.iter().enumerate();
@@ -109,20 +146,23 @@ pub(crate) fn counter_of(charge: &Charge<'_>) -> CounterId {
 }
 
 impl CounterTable {
-    pub(crate) fn new(limits: &[CountedLimit], keys: u64) -> CounterTable {
+    pub(crate) fn new(limits: &[CountedLimit], keys: u64, regions: usize) -> CounterTable {
         let sizes = limits.iter().map(|limit| if limit.is_global { 1 } else { keys as usize });
         let counters = sizes.map(|size| (0..size).map(|_| None).collect()).collect();
-        CounterTable { counters, slots: Vec::new() }
+        let wholes = limits.iter().map(|limit| (limit.whole.clone(), limit.mode == PlannedMode::Each)).collect();
+        CounterTable { counters, wholes, regions, slots: Vec::new() }
     }
 
     fn counter(&mut self, id: CounterId) -> &mut Counter {
-        self.counters[id.limit][id.key as usize].get_or_insert_default()
+        let regions = self.regions;
+        self.counters[id.limit][id.key as usize].get_or_insert_with(|| Box::new(Counter::new(regions)))
     }
 
-    /// Settles a claim in the store. What it changes is added to `undo`, if given.
+    /// Settles a claim in the store of a region. What it changes is added to `undo`, if given.
     pub(crate) fn settle(
         &mut self,
         claim: &Claim<'_>,
+        region: usize,
         now: Timestamp,
         settlement: &mut Settlement,
         mut undo: Option<&mut Vec<Undo>>,
@@ -135,9 +175,9 @@ impl CounterTable {
             slots.push(match same {
                 Some(earlier) => StateSlot::same_as(earlier),
                 None => {
-                    let stored = &mut self.counter(id).stored;
+                    let stored = &mut self.counter(id).stored[region];
                     if let Some(undo) = &mut undo {
-                        undo.push(Undo { counter: id, stored: stored.clone() });
+                        undo.push(Undo { counter: id, region, stored: stored.clone() });
                     }
                     std::mem::take(stored)
                 }
@@ -147,66 +187,84 @@ impl CounterTable {
         for (at, (charge, slot)) in claim.charges.iter().zip(slots.drain(..)).enumerate() {
             let id = counter_of(charge);
             if !claim.charges[..at].iter().any(|earlier| counter_of(earlier) == id) {
-                self.counter(id).stored = slot;
+                self.counter(id).stored[region] = slot;
             }
         }
         self.slots = slots;
     }
 
-    /// Decides a request exactly.
-    pub(crate) fn decide_exactly(&mut self, claim: &Claim<'_>, now: Timestamp, settlement: &mut Settlement) -> bool {
-        if let [charge] = claim.charges.as_slice() {
-            settle_charge(claim.id, charge, &mut self.counter(counter_of(charge)).exact, now, settlement);
-            return passes(claim, settlement);
+    /// Decides a request exactly: in all regions together, or in this one.
+    pub(crate) fn decide_exactly(&mut self, claim: &Claim<'_>, region: usize, now: Timestamp) -> bool {
+        let mut has_room = true;
+        for charge in &claim.charges {
+            let (_, exact, limit) = self.whole(charge, region);
+            let charged = tick_charge(exact, limit, charge.units, now);
+            has_room &= exact.admits(&charged);
         }
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.clear();
-        slots.extend(claim.charges.iter().map(|charge| std::mem::take(&mut self.counter(counter_of(charge)).exact)));
-        settle_into(claim, &mut slots, now, settlement);
-        for (charge, slot) in claim.charges.iter().zip(slots.drain(..)) {
-            self.counter(counter_of(charge)).exact = slot;
+        for charge in claim.charges.iter().filter(|_| has_room) {
+            let (_, exact, limit) = self.whole(charge, region);
+            let charged = tick_charge(exact, limit, charge.units, now);
+            exact.spend(&charged);
         }
-        self.slots = slots;
-        passes(claim, settlement)
+        has_room
     }
 
-    /// Counts units that are admitted now. Returns by how many units the limit is exceeded.
-    pub(crate) fn spend(&mut self, charge: &Charge<'_>, now: Timestamp) -> u64 {
-        let truth = &mut self.counter(counter_of(charge)).truth;
-        let charged = tick_charge(truth, charge, now);
+    /// Counts units that are admitted now in a region. Returns by how many units the limit is exceeded.
+    pub(crate) fn spend(&mut self, charge: &Charge<'_>, region: usize, now: Timestamp) -> u64 {
+        let (truth, _, limit) = self.whole(charge, region);
+        let charged = tick_charge(truth, limit, charge.units, now);
         truth.spend(&charged);
-        truth.used(charge.limit, charged.now).saturating_sub(charge.limit.quota())
+        truth.used(limit, charged.now).saturating_sub(limit.quota())
     }
 
-    /// How many more units are admitted than the store counts.
+    /// What was admitted, what is admitted exactly, and the limit of both: of all regions together, or of this one.
+    fn whole(&mut self, charge: &Charge<'_>, region: usize) -> (&mut CounterState, &mut CounterState, &Limit) {
+        let (id, regions) = (counter_of(charge), self.regions);
+        let (limit, is_for_each) = &self.wholes[id.limit];
+        let place = if *is_for_each { region } else { 0 };
+        let counter = self.counters[id.limit][id.key as usize].get_or_insert_with(|| Box::new(Counter::new(regions)));
+        (&mut counter.truth[place], &mut counter.exact[place], limit)
+    }
+
+    /// How many more units are admitted than the store counts. For one region.
     pub(crate) fn uncovered(&mut self, charge: &Charge<'_>, now: Timestamp) -> u64 {
         let Counter { stored, truth, .. } = self.counter(counter_of(charge));
-        let mut stored = stored.state.clone();
-        let stored_now = tick_charge(&mut stored, charge, now).now;
-        let truth_now = tick_charge(truth, charge, now).now;
+        let (mut stored, truth) = (stored[0].state.clone(), &mut truth[0]);
+        let stored_now = tick_charge(&mut stored, charge.limit, 0, now).now;
+        let truth_now = tick_charge(truth, charge.limit, 0, now).now;
         truth.used(charge.limit, truth_now).saturating_sub(stored.used(charge.limit, stored_now))
     }
 
     /// Takes back units that were counted as admitted, because another limit of the request refuses it.
-    pub(crate) fn unspend(&mut self, charge: &Charge<'_>, taken_at: Timestamp, now: Timestamp) {
-        let truth = &mut self.counter(counter_of(charge)).truth;
-        let charged = tick_charge(truth, charge, now);
-        match charge.limit.algorithm() {
+    pub(crate) fn unspend(&mut self, charge: &Charge<'_>, region: usize, taken_at: Timestamp, now: Timestamp) {
+        let (truth, _, limit) = self.whole(charge, region);
+        let charged = tick_charge(truth, limit, charge.units, now);
+        match limit.algorithm() {
             Algorithm::Bucket { .. } => truth.credit(&charged),
-            _ => truth.give_back(&charged, charge.limit.period().tick().at(taken_at)),
+            _ => truth.give_back(&charged, limit.period().tick().at(taken_at)),
         };
     }
 
-    /// The store forgets everything.
+    /// The stores forget everything.
     pub(crate) fn forget(&mut self) {
         for counter in self.counters.iter_mut().flatten().flatten() {
-            counter.stored = StateSlot::default();
+            counter.stored.fill(StateSlot::default());
         }
     }
 
     /// Undoes a write.
     pub(crate) fn undo(&mut self, undo: Undo) {
-        self.counter(undo.counter).stored = undo.stored;
+        self.counter(undo.counter).stored[undo.region] = undo.stored;
+    }
+}
+
+impl Counter {
+    fn new(regions: usize) -> Counter {
+        Counter {
+            stored: smallvec![StateSlot::default(); regions],
+            truth: smallvec![CounterState::default(); regions],
+            exact: smallvec![CounterState::default(); regions],
+        }
     }
 }
 
@@ -219,8 +277,8 @@ pub(crate) fn passes(claim: &Claim<'_>, settlement: &Settlement) -> bool {
     vote.passes()
 }
 
-/// Advances a state, and converts a charge to its ticks.
-fn tick_charge<'a>(state: &mut CounterState, charge: &Charge<'a>, now: Timestamp) -> TickCharge<'a> {
-    let now = state.advance(charge.limit, charge.limit.period().tick().at(now)).now;
-    TickCharge { limit: charge.limit, now, by: ClaimId::default(), units: charge.units }
+/// Advances a state, and returns a charge in its ticks.
+fn tick_charge<'a>(state: &mut CounterState, limit: &'a Limit, units: u64, now: Timestamp) -> TickCharge<'a> {
+    let now = state.advance(limit, limit.period().tick().at(now)).now;
+    TickCharge { limit, now, by: ClaimId::default(), units }
 }

@@ -27,7 +27,8 @@ pub use measure::{Calls, Moment, ServerTally, Times, Window};
 pub use outcome::{Outcome, Violation};
 pub use picture::svg;
 pub use scenario::{
-    Bursts, Fault, Lost, Network, PlannedFault, PlannedLimit, Routing, Scenario, ScenarioProblem, Traffic,
+    Bursts, Fault, Lost, Network, PlannedFault, PlannedLimit, PlannedMode, PlannedRegion, PlannedRegions, Routing,
+    Scenario, ScenarioProblem, Traffic,
 };
 pub use worlds::random_world;
 

@@ -1,9 +1,9 @@
 //! Scenarios that are part of the program, and what they are to show.
 
-use tollgate_core::{Algorithm, Limit, LimitError, Period, Span};
+use tollgate_core::{Algorithm, GlobalTerms, Limit, LimitError, Period, Span};
 
 use crate::goal::Goal;
-use crate::scenario::Scenario;
+use crate::scenario::{PlannedMode, PlannedRegions, Scenario};
 use crate::worlds::random_world;
 
 /// A set of scenarios.
@@ -28,7 +28,7 @@ pub struct Plan {
 }
 
 /// All presets.
-pub const PRESETS: [Preset; 6] = [
+pub const PRESETS: [Preset; 7] = [
     Preset {
         name: "exercise",
         about: "200 gateways share 10,000 requests a minute, at loads from 0.5 to 5",
@@ -45,6 +45,11 @@ pub const PRESETS: [Preset; 6] = [
         name: "thresholds",
         about: "one key at 1,000 to 200,000 requests a second on 1,000 servers",
         plans: thresholds,
+    },
+    Preset {
+        name: "regions",
+        about: "three regions 40 ms apart with four servers each, and limits of each kind",
+        plans: regions,
     },
     Preset {
         name: "random",
@@ -198,6 +203,33 @@ fn thresholds(_: u64) -> Result<Vec<Plan>, LimitError> {
             scenario.shards = 1;
             let goals = vec![Goal::Admitted(LEAST_ADMITTED), Goal::CallsPerSecond(1_000.0)];
             plans.push(Plan { label, scenario, goals });
+        }
+    }
+    Ok(plans)
+}
+
+fn regions(_: u64) -> Result<Vec<Plan>, LimitError> {
+    let modes = [
+        ("each", PlannedMode::Each),
+        ("split", PlannedMode::Split),
+        ("home", PlannedMode::Home(Some(0))),
+        ("global", PlannedMode::Global(GlobalTerms::default())),
+    ];
+    let mut plans = Vec::new();
+    for (name, mode) in modes {
+        for load in [0.9, 3.0] {
+            for algorithm in windows_and_bucket(10_000) {
+                let label = format!("{name} {} {load}", algorithm.name());
+                let mut scenario = Scenario::new(&format!("regions: {label}"), minute(10_000, algorithm)?);
+                let regions = PlannedRegions::alike(3, 4, Span::from_micros(40_000));
+                (scenario.servers, scenario.regions) = (12, Some(regions));
+                scenario.limits[0].mode = mode;
+                scenario.duration = Span::from_secs(180);
+                scenario.traffic.rate = load * 10_000.0 / 60.0;
+                scenario.network.deadline = Span::from_micros(120_000);
+                // Debits are of units that servers took, of which they hold some.
+                plans.push(Plan { label, scenario, goals: Vec::new() });
+            }
         }
     }
     Ok(plans)

@@ -1,11 +1,13 @@
 //! What is simulated: a fleet, its limits, its traffic, and what goes wrong.
 
 mod read;
+mod regions;
 
 use tollgate_core::{Limit, Span};
 use tollgate_store::leased::LeasePolicy;
 
 pub use read::ScenarioProblem;
+pub use regions::{PlannedMode, PlannedRegion, PlannedRegions};
 
 /// A fleet and what happens to it. Runs of equal scenarios have equal results.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +16,10 @@ pub struct Scenario {
     pub name: String,
     /// The seed of all randomness.
     pub seed: u64,
-    /// The servers that share the limits.
+    /// The servers that share the limits, in all regions.
     pub servers: u32,
+    /// The regions, if there are several. The servers are those of the first region, then those of the second, and so on.
+    pub regions: Option<PlannedRegions>,
     /// The instances of the store, each with a part of the keys.
     pub shards: u32,
     /// How long traffic lasts.
@@ -54,6 +58,8 @@ pub struct PlannedLimit {
     pub is_leased: bool,
     /// The part of the quota that servers may admit before the store counts it, in basis points.
     pub ahead: Option<u16>,
+    /// What it means in several regions.
+    pub mode: PlannedMode,
 }
 
 /// The requests.
@@ -139,6 +145,17 @@ pub enum Fault {
         /// Which messages.
         lost: Lost,
     },
+    /// Messages from servers of one region to the store of another, or their answers, are lost.
+    Separate {
+        /// The region of the servers.
+        from: usize,
+        /// The region of the store.
+        to: usize,
+        /// For how long.
+        lasts: Span,
+        /// Which messages.
+        lost: Lost,
+    },
     /// The store answers nothing for a while, and everything then.
     Stall {
         /// For how long.
@@ -169,6 +186,13 @@ pub enum Lost {
     Answers,
 }
 
+impl PlannedLimit {
+    /// A limit with leases.
+    pub fn new(limit: Limit) -> PlannedLimit {
+        PlannedLimit { limit, is_global: false, is_leased: true, ahead: None, mode: PlannedMode::Each }
+    }
+}
+
 impl Fault {
     /// Whether the store counts less afterwards than it gave: then what servers hold may be admitted in addition.
     pub fn loses_counts(self) -> bool {
@@ -181,6 +205,8 @@ impl Scenario {
     pub const MAX_SERVERS: u32 = 5_000;
     /// The most instances of the store.
     pub const MAX_SHARDS: u32 = 1_024;
+    /// The most regions.
+    pub const MAX_REGIONS: usize = 16;
     /// The most limits of a request.
     pub const MAX_LIMITS: usize = 16;
     /// The most faults.
@@ -194,7 +220,7 @@ impl Scenario {
 
     /// A scenario with one limit and no faults.
     pub fn new(name: &str, limit: Limit) -> Scenario {
-        let limits = vec![PlannedLimit { limit, is_global: false, is_leased: true, ahead: None }];
+        let limits = vec![PlannedLimit::new(limit)];
         Scenario { limits, ..Scenario::without_limits(name) }
     }
 
@@ -203,6 +229,7 @@ impl Scenario {
             name: name.to_owned(),
             seed: 1,
             servers: 1,
+            regions: None,
             shards: 1,
             duration: Span::from_secs(60),
             warm_up: Span::ZERO,
@@ -232,10 +259,16 @@ impl Scenario {
 
     /// By how much a limit may be exceeded, in units.
     pub fn allowed_excess(&self, limit: usize) -> u64 {
-        self.limits.get(limit).map_or(0, |planned| match planned.ahead {
+        let Some(planned) = self.limits.get(limit) else { return 0 };
+        let ahead = match planned.ahead {
             Some(basis_points) if self.leases => planned.limit.quota() * u64::from(basis_points) / 10_000,
             _ => 0,
-        })
+        };
+        let debited = match planned.mode {
+            PlannedMode::Global(terms) => self.debited_excess(planned, terms),
+            _ => 0,
+        };
+        ahead + debited
     }
 
     /// Whether the limits hold in spite of all faults.

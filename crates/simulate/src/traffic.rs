@@ -14,6 +14,8 @@ pub(crate) const COLD_INTERVAL: u64 = SECOND / 100;
 pub(crate) struct Arrivals<'s> {
     traffic: &'s Traffic,
     servers: u64,
+    /// The first server, the servers, and the share of the requests of each region and of those before it.
+    regions: Vec<(u64, u64, f64)>,
     zipf: Zipf,
     /// The keys with a counter.
     warm_keys: u64,
@@ -43,6 +45,7 @@ impl<'s> Arrivals<'s> {
         Arrivals {
             traffic,
             servers: u64::from(scenario.servers),
+            regions: regions(scenario),
             zipf: Zipf::new(warm_keys.max(1), traffic.exponent),
             warm_keys,
             warm_rate: if warm_keys == 0 { 0.0 } else { rate * share },
@@ -85,6 +88,12 @@ impl<'s> Arrivals<'s> {
     /// The server that receives a request.
     pub(crate) fn route(&mut self, arrival: Arrival, now: u64) -> u32 {
         let server = match self.traffic.routing {
+            Routing::Random if !self.regions.is_empty() => {
+                let share = self.random.unit();
+                let place = self.regions.partition_point(|(_, _, until)| *until <= share);
+                let (first, servers, _) = self.regions[place.min(self.regions.len() - 1)];
+                first + self.random.below(servers)
+            }
             Routing::Random => self.random.below(self.servers),
             Routing::Sticky(servers) => {
                 let moved = self.traffic.moves.map_or(0, |every| now / (every.as_micros().max(1) * 1_000));
@@ -103,6 +112,19 @@ impl<'s> Arrivals<'s> {
         });
         if is_off { 0 } else { self.random.poisson(self.cold_rate * COLD_INTERVAL as f64) }
     }
+}
+
+/// The first server, the servers, and the share of the requests of each region and of those before it.
+fn regions(scenario: &Scenario) -> Vec<(u64, u64, f64)> {
+    let Some(planned) = &scenario.regions else { return Vec::new() };
+    let all: f64 = planned.regions.iter().map(|region| region.share).sum();
+    let mut before = (0, 0.0);
+    let place = planned.regions.iter().map(|region| {
+        let (first, share) = before;
+        before = (first + u64::from(region.servers), share + region.share / all);
+        (first, u64::from(region.servers), before.1)
+    });
+    place.collect()
 }
 
 /// The servers that see one key.

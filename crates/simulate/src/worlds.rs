@@ -57,7 +57,7 @@ pub fn random_world(seed: u64) -> Scenario {
         let (period, amount) = (random.between(1, 10), random.between(20, 3_000));
         let limit = random_limit(random, period, amount);
         let (is_global, is_leased) = (random.chance(0.5), random.chance(0.7));
-        scenario.limits.extend(limit.map(|limit| PlannedLimit { limit, is_global, is_leased, ahead: None }));
+        scenario.limits.extend(limit.map(|limit| PlannedLimit { is_global, is_leased, ..PlannedLimit::new(limit) }));
     }
     let faults = if random.chance(0.5) { random.between(1, 4) } else { 0 };
     let end = scenario.duration.as_micros() / 1_000;

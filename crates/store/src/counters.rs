@@ -10,10 +10,12 @@ use std::time::Duration;
 use tollgate_core::{Claim, Key, Settlement, Source};
 
 use crate::Store;
+use crate::debits::DebitStatus;
 use crate::guarded::{GuardStatus, Level, SavedGuard};
 use crate::leased::{LeaseStatus, PurgedLeases};
 use crate::memory::MemoryStore;
 use crate::sharded::TransportStats;
+use crate::summed::SummedStatus;
 
 /// Counters in memory or in a shared store.
 #[derive(Debug)]
@@ -72,15 +74,15 @@ pub trait SharedStore: Debug + Send + Sync {
     /// value before. The error says why there is none.
     fn agree_on<'a>(&'a self, name: &'a str, proposal: &'a [u8], timeout: Duration) -> AgreeFuture<'a>;
 
-    /// Adds an entry to a bulletin: a few short texts that all servers of this store read. It is retained for a day after its last
-    /// change. The error says why the entry was not added.
+    /// Adds an entry to a bulletin: a few short texts that all servers of all regions read. It is retained for a day after its last
+    /// change. Each region has the bulletin by itself and is waited for no longer than the timeout.
     fn publish<'a>(&'a self, _: &'a str, _: BulletinEntry<'a>, _: Duration) -> BulletinFuture<'a, ()> {
-        Box::pin(async { Err("this store has no bulletins".to_owned()) })
+        Box::pin(async { vec![InRegion::here(Err("this store has no bulletins".to_owned()))] })
     }
 
-    /// The entries of a bulletin: their ids and texts.
+    /// The entries of a bulletin in each region: their ids and texts.
     fn published<'a>(&'a self, _: &'a str, _: Duration) -> BulletinFuture<'a, Vec<(String, Vec<u8>)>> {
-        Box::pin(async { Err("this store has no bulletins".to_owned()) })
+        Box::pin(async { vec![InRegion::here(Err("this store has no bulletins".to_owned()))] })
     }
 }
 
@@ -95,12 +97,28 @@ pub struct BulletinEntry<'a> {
     pub is_replaced: bool,
 }
 
+/// What a region answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InRegion<T> {
+    /// The region's name; `None` for this one.
+    pub region: Option<String>,
+    /// The answer, or why there is none.
+    pub answer: Result<T, String>,
+}
+
+impl<T> InRegion<T> {
+    /// The answer of this region.
+    pub fn here(answer: Result<T, String>) -> InRegion<T> {
+        InRegion { region: None, answer }
+    }
+}
+
 /// The future of [`SharedStore::settle`].
 pub type SettleFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// The future of [`SharedStore::wait_until_ready`]: whether the store answers.
 pub type ReadyFuture<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
-/// The future of [`SharedStore::publish`] and [`SharedStore::published`].
-pub type BulletinFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+/// The future of [`SharedStore::publish`] and [`SharedStore::published`]: the answers of all regions, this one's first.
+pub type BulletinFuture<'a, T> = Pin<Box<dyn Future<Output = Vec<InRegion<T>>> + Send + 'a>>;
 /// The future of [`SharedStore::agree_on`].
 pub type AgreeFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send + 'a>>;
 
@@ -113,6 +131,10 @@ pub struct SharedStatus {
     pub transport: TransportStats,
     /// The units that are taken ahead of requests. The list of busy keys is empty.
     pub leases: LeaseStatus,
+    /// The counters that each server counts by itself.
+    pub sums: SummedStatus,
+    /// The debits for each other region.
+    pub debits: Vec<DebitStatus>,
 }
 
 impl Counters {

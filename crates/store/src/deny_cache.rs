@@ -179,7 +179,7 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
     #[cold]
     fn invalidate(&self, claim: &Claim<'_>) {
         for Charge { key, .. } in claim.charges.iter().filter(|charge| makes_room(charge)) {
-            let fingerprint = key.hash(self.secret, key.partition(self.secret));
+            let fingerprint = key.local_hash(self.secret, key.partition(self.secret));
             self.table(fingerprint).denials.remove(&fingerprint);
         }
     }
@@ -195,7 +195,7 @@ impl<S: Store, C: Clock> DenyCache<S, C> {
                 _ => charge.key.partition(self.secret),
             };
             before = Some((&charge.key, partition));
-            fingerprints.push(is_cacheable(charge).then(|| charge.key.hash(self.secret, partition)));
+            fingerprints.push(is_cacheable(charge).then(|| charge.key.local_hash(self.secret, partition)));
         }
         fingerprints
     }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use smallvec::SmallVec;
 
 /// Runs all futures to completion. Each one is polled at least once before any of them is awaited.
-pub(crate) async fn join_all<F: Future<Output = ()>>(futures: impl IntoIterator<Item = F>) {
+pub async fn join_all<F: Future<Output = ()>>(futures: impl IntoIterator<Item = F>) {
     let mut running: SmallVec<[Pin<Box<F>>; 4]> = futures.into_iter().map(Box::pin).collect();
     poll_fn(|context| {
         running.retain(|future| future.as_mut().poll(context).is_pending());

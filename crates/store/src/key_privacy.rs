@@ -116,6 +116,15 @@ impl KeyPrivacy {
         KeyPrivacy { setting, is_given, state: ArcSwap::from_pointee(state), changing: Mutex::default() }
     }
 
+    /// The same settings for another store, whose processes may agree on another form and another secret.
+    pub fn for_another_store(&self) -> KeyPrivacy {
+        if self.is_given {
+            KeyPrivacy::with(self.setting, self.state.load().secrets.clone(), true)
+        } else {
+            KeyPrivacy::new(self.setting)
+        }
+    }
+
     /// The secret of logs. `None` if they contain private values in clear.
     pub fn log_secret(&self) -> Option<KeySecret> {
         (self.setting != PrivacySetting::Clear).then(|| self.state.load().secret())

@@ -12,24 +12,34 @@ mod coarse;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counters;
+pub mod debits;
 pub mod deny_cache;
 pub mod guarded;
+mod histogram;
 mod join;
 pub mod key_privacy;
 pub mod leased;
 pub mod memory;
+pub mod regions;
 mod secret;
 pub mod sharded;
+pub mod summed;
 
 pub use clock::{Clock, ManualClock, Steady, Stopwatch, StopwatchMark, SystemClock};
 pub use counters::{
-    AgreeFuture, BulletinEntry, BulletinFuture, Counters, ReadyFuture, SettleFuture, SharedStatus, SharedStore,
+    AgreeFuture, BulletinEntry, BulletinFuture, Counters, InRegion, ReadyFuture, SettleFuture, SharedStatus,
+    SharedStore,
 };
+pub use debits::{Courier, DebitConfig, DebitOutbox, DebitStatus, UnitCounts};
 pub use deny_cache::DenyCache;
 pub use guarded::{Circuit, GuardConfig, GuardStatus, Guarded, Level, SavedGuard, SavedGuardError, ShardStatus};
+pub use histogram::Durations;
+pub use join::join_all;
 pub use key_privacy::{KeyPrivacy, NameForm, PrivacySetting};
 pub use leased::{LeaseConfig, LeaseCounts, LeaseStatus, Leased, PurgedLeases};
 pub use memory::{MemoryConfig, MemoryStats, MemoryStore, RestoreReport, SnapshotError, SnapshotStats};
+pub use regions::{OtherRegion, Regions};
+pub use summed::{Summed, SummedCounter, SummedStatus};
 
 /// Settles claims.
 pub trait Store: Send + Sync {

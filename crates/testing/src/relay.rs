@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use crate::time::TransitEnd;
 use crate::{eventually, free_port};
 
 /// Passes bytes on between its clients and one port. Dropping it closes its connections.
@@ -20,6 +23,8 @@ pub struct Relay {
 struct RelayInner {
     port: u16,
     to: u16,
+    /// How long bytes are under way, in each direction.
+    delay: Duration,
     state: Mutex<RelayState>,
     changed: Condvar,
 }
@@ -61,12 +66,17 @@ const CHUNK_BYTES: usize = 64 * 1024;
 impl Relay {
     /// Starts a relay to this port of 127.0.0.1, on a port of its own.
     pub fn to(port: u16) -> Relay {
+        Relay::far_from(port, Duration::ZERO)
+    }
+
+    /// The same to a place that is far away: bytes are under way for this time, in each direction.
+    pub fn far_from(port: u16, delay: Duration) -> Relay {
         const MAX_TRIES: usize = 5;
         let bound = (0..MAX_TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).ok());
         let listener = bound.unwrap_or_else(|| panic!("no port for a relay"));
         let own = listener.local_addr().map(|address| address.port());
         let own = own.unwrap_or_else(|error| panic!("a relay without a port: {error}"));
-        let inner = RelayInner { port: own, to: port, state: Mutex::default(), changed: Condvar::new() };
+        let inner = RelayInner { port: own, to: port, delay, state: Mutex::default(), changed: Condvar::new() };
         let mut relay = Relay { inner: Arc::new(inner), accepting: None };
         relay.accept(listener);
         relay
@@ -191,7 +201,8 @@ impl RelayInner {
         Some(())
     }
 
-    fn pass_requests(&self, id: u64, mut client: TcpStream, mut server: TcpStream) {
+    fn pass_requests(&self, id: u64, mut client: TcpStream, server: TcpStream) {
+        let mut way = Way::to(&server, self.delay);
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = client.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
@@ -207,15 +218,17 @@ impl RelayInner {
                 }
             }
             drop(state);
-            if server.write_all(bytes).is_err() {
+            if !way.pass(bytes) {
                 break;
             }
         }
+        drop(way);
         // The server still reads what was sent: it must run a request whose reply is lost.
         let _ = server.shutdown(Shutdown::Write);
     }
 
-    fn pass_replies(&self, id: u64, RelayLink { mut client, mut server, .. }: RelayLink) {
+    fn pass_replies(&self, id: u64, RelayLink { client, mut server, .. }: RelayLink) {
+        let mut way = Way::to(&client, self.delay);
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = server.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default();
@@ -231,10 +244,11 @@ impl RelayInner {
                 return;
             }
             drop(state);
-            if client.write_all(bytes).is_err() {
+            if !way.pass(bytes) {
                 break;
             }
         }
+        drop(way);
         let _ = client.shutdown(Shutdown::Both);
     }
 
@@ -242,6 +256,58 @@ impl RelayInner {
     fn unstalled(&self) -> MutexGuard<'_, RelayState> {
         let waited = self.changed.wait_while(self.lock(), |state| state.stalled && !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes that are under way, and the thread that delivers them.
+struct Carrier {
+    sender: Sender<(TransitEnd, Vec<u8>)>,
+    thread: JoinHandle<()>,
+}
+
+/// The way of bytes in one direction of a connection.
+struct Way {
+    stream: Option<TcpStream>,
+    /// With a delay: the bytes under way and when they arrive.
+    under_way: Option<Carrier>,
+    delay: Duration,
+}
+
+impl Way {
+    fn to(stream: &TcpStream, delay: Duration) -> Way {
+        let mut stream = stream.try_clone().ok();
+        let under_way = stream.take_if(|_| !delay.is_zero()).map(|mut stream| {
+            let (sender, arriving) = mpsc::channel::<(TransitEnd, Vec<u8>)>();
+            let thread = thread::spawn(move || {
+                for (at, bytes) in arriving {
+                    at.wait();
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                }
+            });
+            Carrier { sender, thread }
+        });
+        Way { stream, under_way, delay }
+    }
+
+    /// Sends bytes on their way; false if the connection is closed.
+    fn pass(&mut self, bytes: &[u8]) -> bool {
+        match (&self.under_way, &mut self.stream) {
+            (Some(carrier), _) => carrier.sender.send((TransitEnd::after(self.delay), bytes.to_vec())).is_ok(),
+            (None, Some(stream)) => stream.write_all(bytes).is_ok(),
+            (None, None) => false,
+        }
+    }
+}
+
+impl Drop for Way {
+    /// What is under way arrives.
+    fn drop(&mut self) {
+        if let Some(Carrier { sender, thread }) = self.under_way.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
     }
 }
 

@@ -30,6 +30,22 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// The moment at which something that is under way arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransitEnd(Instant);
+
+impl TransitEnd {
+    /// This much later than now.
+    pub(crate) fn after(delay: Duration) -> TransitEnd {
+        TransitEnd(Instant::now() + delay)
+    }
+
+    /// Waits for it.
+    pub(crate) fn wait(self) {
+        thread::sleep(self.0.saturating_duration_since(Instant::now()));
+    }
+}
+
 /// If a full hour begins soon, waits until it has begun.
 ///
 /// Windows are aligned to the clock, those of a day to full hours in any time zone with whole hours. A test that expects exact

@@ -5,13 +5,13 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, Descriptor, Limit, Mode, OnFailure, Reading, Settlement, Shortcuts, Source, Span,
-    Timestamp, Wait,
+    Algorithm, Ask, Charge, Claim, Descriptor, Limit, Mode, OnFailure, Reading, Settlement, Source, Span, Timestamp,
+    Wait,
 };
 use tollgate_rules::{LimitArena, Peek, RequestError, Rule};
 use tollgate_store::Store;
 
-use crate::explain::display_value;
+use crate::explain::{RegionCounter, display_value, owner};
 use crate::limiter::Limiter;
 use crate::peek::{RuleName, caller_attributes};
 
@@ -50,10 +50,17 @@ pub struct AdjustedCounter {
     pub key: Vec<String>,
     /// The limit that applies to the counter.
     pub limit: Limit,
-    /// How many units were cleared, given back or taken.
+    /// The region that owns the counter, if one of them does: where it was changed.
+    pub region: Option<String>,
+    /// With `region: global`, the counters of all regions that were to be changed, this region's first; otherwise none. A
+    /// debit changes this region's, and reaches the others as those of requests do.
+    pub regions: Vec<RegionCounter>,
+    /// How many units were cleared, given back or taken; of several regions, in this one.
     pub units: u64,
     /// The reading after the adjustment. If the store did not answer, it does not admit, and its source is not the store.
     pub reading: Reading,
+    /// How many units are used after it.
+    pub used: u64,
 }
 
 impl<S: Store> Limiter<S> {
@@ -61,7 +68,8 @@ impl<S: Store> Limiter<S> {
     /// missing from `others`. `entity` is the attribute that names the caller; the domain's entity is the default. `None`
     /// if neither is set.
     ///
-    /// The counters of one caller change together; those of rules that are not keyed by the domain's entity change one by
+    /// Counters of `region: global` are reset and credited in all regions, each by itself: see [`AdjustedCounter::regions`].
+    /// The other counters of one caller change together; those of rules that are not keyed by the domain's entity change one by
     /// one. An unavailable store is not an error: see [`AdjustmentReport::is_stored`]. The adjustment is not repeated
     /// later. A store that did not answer in time may have applied it.
     ///
@@ -88,14 +96,25 @@ impl<S: Store> Limiter<S> {
         let peek = self.peek_claim(domain, &descriptors, &paths, &arena)?;
         let (claim, changed, left_out) = adjustment_claim(peek, rule, adjustment);
         let mut settlement = Settlement::default();
-        self.settle(&claim, &mut settlement).await;
-        let read = changed.iter().zip(&claim.charges).zip(&settlement.readings);
-        let counters = read.map(|((rule, charge), reading)| AdjustedCounter {
+        let mut regions = match adjustment {
+            Adjustment::Reset | Adjustment::Credit(_) => {
+                self.settle_in_all_regions(&claim, domain, &mut settlement).await
+            }
+            Adjustment::Debit(_) => {
+                self.settle(&claim, &mut settlement).await;
+                vec![Vec::new(); claim.charges.len()]
+            }
+        };
+        let read = changed.iter().zip(&claim.charges).zip(&settlement.readings).zip(&mut regions);
+        let counters = read.map(|(((rule, charge), reading), regions)| AdjustedCounter {
             rule: RuleName::new(rule),
             key: charge.key.values().iter().map(display_value).collect(),
             limit: charge.limit.clone(),
-            units: if reading.source == Source::Store { reading.taken } else { 0 },
+            region: owner(Some(rule), charge),
+            regions: std::mem::take(regions),
+            units: if reading.source.is_recorded() { reading.taken } else { 0 },
             reading: adjustment.reading(*reading),
+            used: settlement.used(charge, reading),
         });
         Ok(Some(AdjustmentReport {
             domain: domain.name().to_owned(),
@@ -131,7 +150,8 @@ fn adjustment_claim<'a>(
         }
         let (ask, units, mode) = adjustment.ask();
         // Only the store can apply it, whatever the rule's failure policy is.
-        charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, shortcuts: Shortcuts::None, ..charge });
+        let shortcuts = charge.shortcuts.of_changes();
+        charges.push(Charge { ask, units, mode, on_failure: OnFailure::Deny, shortcuts, ..charge });
         changed.push(rule);
     }
     (Claim { charges, ..peek.claim }, changed, left_out)
@@ -160,9 +180,20 @@ impl Adjustment {
 }
 
 impl AdjustmentReport {
-    /// Whether the store applied the adjustment. If not, the store is unavailable, and the counters that it did not answer
-    /// for ([`Reading::source`]) are unchanged as far as is known.
+    /// Whether the store applied the adjustment, in this region and to the counters that another one owns. If not, the store
+    /// is unavailable, and the counters that it did not answer for ([`Reading::source`]) are unchanged as far as is known.
     pub fn is_stored(&self) -> bool {
-        self.counters.iter().all(|counter| counter.reading.source == Source::Store)
+        self.counters.iter().all(|counter| counter.reading.source.is_recorded())
+    }
+
+    /// The other regions in which counters of `region: global` were to be changed, and that did not answer.
+    pub fn missed_regions(&self) -> Vec<&str> {
+        let mut missed = Vec::new();
+        for elsewhere in self.counters.iter().flat_map(|counter| counter.regions.iter().skip(1)) {
+            if !elsewhere.is_stored() && !missed.contains(&&*elsewhere.region) {
+                missed.push(&*elsewhere.region);
+            }
+        }
+        missed
     }
 }

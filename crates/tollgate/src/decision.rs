@@ -4,7 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Algorithm, Limit, Mode, Reading, Replay, Settlement, Source, Span, Timestamp, Verdict, Wait};
+use tollgate_core::{
+    Algorithm, Limit, Mode, Reading, RegionLink, RegionShare, Replay, Settlement, Source, Span, Timestamp, Verdict,
+    Wait,
+};
 use tollgate_rules::tenants::Block;
 use tollgate_rules::{AppliedTerms, Domain, MatchedRules, ResolvedBy, Rule};
 
@@ -48,8 +51,10 @@ impl Deref for RulesRef {
 pub struct Outcome<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// The limit that applies to the caller.
+    /// The limit that applies to the caller and is counted here: with `region: split`, the share of this region.
     pub limit: &'a Limit,
+    /// The limit of the caller in all regions together; the same, unless each region has a share.
+    pub whole_limit: &'a Limit,
     /// How the limit was resolved.
     pub resolved_by: ResolvedBy,
     /// What happens if the limit has no room.
@@ -58,9 +63,17 @@ pub struct Outcome<'a> {
     pub reading: &'a Reading,
     /// The descriptors of the request that involve this limit, one bit each.
     pub touches: u64,
+    settlement: &'a Settlement,
 }
 
 impl Outcome<'_> {
+    /// How many units of the limit are used, as far as this region knows. While limits of `region: global` are lowered, the
+    /// reading says what remains of the lowered one.
+    pub fn used(&self) -> u64 {
+        let quota = self.settlement.lowered_quota(self.limit, self.rule.region().global());
+        quota.saturating_sub(self.reading.remaining)
+    }
+
     /// Whether the limit can refuse requests: it is not a shadow or soft limit.
     pub fn is_enforced(&self) -> bool {
         matches!(self.mode, Mode::Enforce | Mode::AnyOf)
@@ -95,6 +108,7 @@ impl Decision {
         self.matched.block = None;
         self.settlement.readings.clear();
         self.settlement.at = Timestamp::default();
+        (self.settlement.link, self.settlement.lowered_to) = (RegionLink::Together, RegionShare::WHOLE);
         (self.matched.needs_receipt, self.matched.not_held) = (false, 0);
         (self.matched.bad_costs, self.matched.dropped) = (0, 0);
         self.receipt = None;
@@ -119,6 +133,12 @@ impl Decision {
     /// The least certain source among the enforced limits.
     pub fn source(&self) -> Source {
         self.verdict.source
+    }
+
+    /// How other regions were doing, if units of its limits are debited there: unless they are together, such limits may be
+    /// lowered.
+    pub fn region_link(&self) -> RegionLink {
+        self.settlement.link
     }
 
     /// Whether it was decided without the store, because there were too many checks. Its limits may have been counted
@@ -223,18 +243,23 @@ impl Decision {
     fn outcome(&self, at: usize) -> Option<Outcome<'_>> {
         let applied = self.matched.applied.get(at)?;
         let rule = self.domain().rule(applied)?;
+        let limit_at = |place: u16| self.matched.limits.get(usize::from(place));
+        let (limit, whole_limit) = match applied.terms {
+            AppliedTerms::Tier(tier) => (rule.limit(tier)?, rule.whole_limit(tier)?),
+            AppliedTerms::Override(place) if rule.region().share().is_some() => {
+                (limit_at(place)?, limit_at(place + 1)?)
+            }
+            AppliedTerms::Requested(place) | AppliedTerms::Override(place) => (limit_at(place)?, limit_at(place)?),
+        };
         Some(Outcome {
             rule,
-            limit: match applied.terms {
-                AppliedTerms::Tier(tier) => rule.limit(tier)?,
-                AppliedTerms::Requested(place) | AppliedTerms::Override(place) => {
-                    self.matched.limits.get(usize::from(place))?
-                }
-            },
+            limit,
+            whole_limit,
             resolved_by: applied.by,
             mode: applied.mode,
             reading: self.settlement.readings.get(at)?,
             touches: applied.touches,
+            settlement: &self.settlement,
         })
     }
 }

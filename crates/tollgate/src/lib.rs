@@ -24,6 +24,7 @@ mod in_force;
 mod limiter;
 mod peek;
 mod receipt;
+mod regional;
 mod session;
 mod settle_receipt;
 mod throttle;
@@ -31,7 +32,7 @@ mod witness;
 
 pub use adjust::{AdjustedCounter, Adjustment, AdjustmentReport};
 pub use decision::{Decision, Outcome};
-pub use explain::{CounterStatus, ExplainedRule, Explanation};
+pub use explain::{CounterStatus, ExplainedRule, Explanation, RegionCounter};
 pub use limiter::{Limiter, RulesError, poll_once};
 pub use peek::{CallerCounters, CallerTier, RuleName};
 pub use receipt::Receipt;
@@ -41,15 +42,15 @@ pub use session::Session;
 pub use settle_receipt::{CounterChange, RequestOutcome, SettleError, SettledReceipt, SettledRule};
 pub use throttle::{Throttle, Throttler};
 pub use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Descriptor, Limit, LimitError, Mode, Reading, ReceiptWish, Replay, Request,
-    Source, Span, Timestamp, Wait,
+    Algorithm, Ask, Charge, Claim, ClaimId, Descriptor, Key, Limit, LimitError, Mode, Reading, ReceiptWish, RegionId,
+    RegionLink, RegionNames, RegionNamesError, Replay, Request, Source, Span, Timestamp, Wait,
 };
 #[cfg(feature = "redis")]
 pub use tollgate_redis as redis;
 pub use tollgate_rules::model::{RuleMode, RuleOrigin};
 pub use tollgate_rules::{
-    Layer, LayerMode, LayerRule, LoadOptions, RequestError, ResolvedBy, Rule, RuleFiles, RuleMatch, RuleProblem,
-    Ruleset, Severity, Switch, Tenants, TierOrigin, named_claim, tenants,
+    KnownRegions, Layer, LayerMode, LayerRule, LoadOptions, RegionMode, RequestError, ResolvedBy, Rule, RuleFiles,
+    RuleMatch, RuleProblem, Ruleset, Severity, Switch, Tenants, TierOrigin, named_claim, tenants,
 };
 pub use tollgate_store::key_privacy::{KeyPrivacy, PrivacySetting, SecretError};
 pub use tollgate_store::{Circuit, DenyCache, GuardConfig, GuardStatus, Guarded, Level, ShardStatus};

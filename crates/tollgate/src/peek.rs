@@ -8,7 +8,7 @@ use tollgate_rules::{
 };
 use tollgate_store::Store;
 
-use crate::explain::{CounterStatus, display_value};
+use crate::explain::{CounterStatus, display_value, owner};
 use crate::ids;
 use crate::limiter::Limiter;
 
@@ -49,6 +49,15 @@ pub struct RuleName {
     pub headers: Headers,
 }
 
+/// Where counters of `region: global` are read.
+#[derive(Clone, Copy, Debug)]
+enum PeekPlaces {
+    /// In this region.
+    Here,
+    /// In all regions.
+    AllRegions,
+}
+
 /// The attributes that identify a caller's counters: the entity first.
 pub(crate) type CallerAttributes<'a> = SmallVec<[(&'a str, &'a str); 4]>;
 
@@ -75,6 +84,32 @@ impl<S: Store> Limiter<S> {
         caller: &str,
         others: &[(&str, &str)],
     ) -> Result<Option<CallerCounters>, RequestError> {
+        self.peek_at(PeekPlaces::Here, domain, entity, caller, others).await
+    }
+
+    /// Like [`peek`](Self::peek), and also reads the counters of rules with `region: global` in all other regions:
+    /// [`CounterStatus::regions`].
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek).
+    pub async fn peek_in_all_regions(
+        &self,
+        domain: Option<&str>,
+        entity: Option<&str>,
+        caller: &str,
+        others: &[(&str, &str)],
+    ) -> Result<Option<CallerCounters>, RequestError> {
+        self.peek_at(PeekPlaces::AllRegions, domain, entity, caller, others).await
+    }
+
+    async fn peek_at(
+        &self,
+        places: PeekPlaces,
+        domain: Option<&str>,
+        entity: Option<&str>,
+        caller: &str,
+        others: &[(&str, &str)],
+    ) -> Result<Option<CallerCounters>, RequestError> {
         let rules = self.rules();
         let domain = rules.domain(domain)?;
         let Some(entity) = entity.or(domain.entity()) else { return Ok(None) };
@@ -87,8 +122,14 @@ impl<S: Store> Limiter<S> {
         let paths = domain.tree_paths(&attributes);
         let peek = self.peek_claim(domain, &descriptors, &paths, &arena)?;
         let mut settlement = Settlement::default();
-        self.settle(&peek.claim, &mut settlement).await;
-        let read = peek.rules.iter().zip(&peek.claim.charges).zip(&settlement.readings);
+        let regions = match places {
+            PeekPlaces::Here => {
+                self.settle(&peek.claim, &mut settlement).await;
+                vec![Vec::new(); peek.claim.charges.len()]
+            }
+            PeekPlaces::AllRegions => self.settle_in_all_regions(&peek.claim, domain, &mut settlement).await,
+        };
+        let read = peek.rules.iter().zip(&peek.claim.charges).zip(&settlement.readings).zip(regions);
         // Without the tier, the limit would be a guess.
         let is_known =
             |rule: &Rule, by: ResolvedBy| peek.tier.is_some() || !rule.is_by_tier() || by != ResolvedBy::Tier;
@@ -96,11 +137,13 @@ impl<S: Store> Limiter<S> {
         let unknown = unknown.map(|(rule, _)| (RuleName::new(rule), rule.describe_tiers(domain)));
         let left_out =
             peek.left_out.iter().map(|(rule, why)| (RuleName::new(rule), why.clone())).chain(unknown).collect();
-        let read = read.filter(|(((rule, by), _), _)| is_known(rule, *by));
-        let counters = read.map(|(((rule, by), charge), reading)| {
+        let read = read.filter(|((((rule, by), _), _), _)| is_known(rule, *by));
+        let counters = read.map(|((((rule, by), charge), reading), regions)| {
             let key = charge.key.values().iter().map(display_value).collect();
             let (limit, mode) = (charge.limit.clone(), charge.mode);
-            let counter = CounterStatus { key, limit, by: *by, units: 0, mode, reading: *reading };
+            let region = owner(Some(rule), charge);
+            let (reading, used) = (*reading, settlement.used(charge, reading));
+            let counter = CounterStatus { key, limit, by: *by, units: 0, mode, reading, used, region, regions };
             (RuleName::new(rule), counter)
         });
         Ok(Some(CallerCounters {

@@ -27,6 +27,9 @@ pub struct Receipt {
     /// The caller in whose partition the record of the settlement lives. The receipt carries it, because the rules by
     /// which it is settled may be others. A receipt of an earlier version has none.
     pub(crate) caller: Option<OwnedValue>,
+    /// The names of the regions with the counters; the first is where it was taken, and where its settlement is recorded.
+    /// Empty if there is one region.
+    pub(crate) regions: Vec<Box<str>>,
     pub(crate) taken: Vec<TakenCharge>,
 }
 
@@ -40,6 +43,8 @@ pub(crate) struct TakenCharge {
     pub(crate) amount: u64,
     pub(crate) units: u64,
     pub(crate) on_end: OnEnd,
+    /// The index of its region in the receipt's.
+    pub(crate) region: u8,
 }
 
 /// How the charge is settled when the request ends.
@@ -64,8 +69,15 @@ impl Receipt {
         domain: &Domain,
         settlement: &Settlement,
     ) -> Receipt {
-        let mut receipt =
-            Receipt { id: claim.id, taken_at: settlement.at, hold: Span::ZERO, caller: None, taken: Vec::new() };
+        let names = domain.regions().all();
+        let mut receipt = Receipt {
+            id: claim.id,
+            taken_at: settlement.at,
+            hold: Span::ZERO,
+            caller: None,
+            regions: names.map(|names| names.here().into()).into_iter().collect(),
+            taken: Vec::new(),
+        };
         for ((charge, applied), reading) in claim.charges.iter().zip(&matched.applied).zip(&settlement.readings) {
             let Some(rule) = domain.rule(applied).filter(|rule| reading.taken > 0 && rule.needs_receipt(charge.limit))
             else {
@@ -74,7 +86,10 @@ impl Receipt {
             let EndTerms { settle, refund, hold, .. } = rule.ending();
             receipt.hold = receipt.hold.max(hold);
             receipt.caller = receipt.caller.or_else(|| charge.key.caller().map(OwnedValue::from));
+            let region = names.and_then(|names| names.name(charge.key.region()));
+            let region = region.map_or(0, |name| receipt.region_index(name));
             receipt.taken.push(TakenCharge {
+                region,
                 scope: charge.key.scope().short(),
                 values: charge.key.values().iter().map(|value| OwnedValue::from(*value)).collect(),
                 amount: charge.limit.amount(),
@@ -89,6 +104,22 @@ impl Receipt {
             receipt.hold = EndTerms::HOLD;
         }
         receipt
+    }
+
+    /// The index of a region, which is added if it is new. There are at most as many as [`RegionNames::MAX`].
+    ///
+    /// [`RegionNames::MAX`]: tollgate_core::RegionNames::MAX
+    fn region_index(&mut self, name: &str) -> u8 {
+        let index = self.regions.iter().position(|known| **known == *name).unwrap_or_else(|| {
+            self.regions.push(name.into());
+            self.regions.len() - 1
+        });
+        u8::try_from(index).unwrap_or(0)
+    }
+
+    /// The region in which it was taken, if there are several.
+    pub fn region(&self) -> Option<&str> {
+        self.regions.first().map(|name| &**name)
     }
 
     /// The claim that took it.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Ask, Charge, Claim, EXACT, Key, Limit, Mode, Reading, Replay, Settlement, Shortcuts, Source, Span, key::OwnedValue,
+    Ask, Charge, Claim, EXACT, Key, Limit, Mode, Once, Reading, RegionId, Replay, Settlement, Source, Span,
+    key::OwnedValue,
 };
-use tollgate_rules::{Rule, RuleCounters, Ruleset};
+use tollgate_rules::{Domain, Rule, RuleCounters, Ruleset};
 use tollgate_store::Store;
 
 use crate::limiter::Limiter;
@@ -82,6 +83,8 @@ pub enum SettleError {
     CostOfRunning,
     /// The cost is too large to be counted exactly.
     CostTooLarge,
+    /// It was taken in a region that these rules do not know.
+    UnknownRegion,
 }
 
 impl<S: Store> Limiter<S> {
@@ -104,6 +107,8 @@ impl<S: Store> Limiter<S> {
         }
         let rules = self.rules();
         let name = receipt.record_name();
+        let regions = receipt.region_ids(&rules)?;
+        let taken_in = regions.first().copied().unwrap_or(RegionId::HERE);
         // Counters that no rule uses any more need no settlement.
         let still_counted = receipt.taken.iter().filter_map(|taken| Some((taken, taken.counters(&rules)?)));
         let still_counted: SmallVec<[(&TakenCharge, RuleCounters<'_>); 4]> = still_counted.collect();
@@ -111,6 +116,8 @@ impl<S: Store> Limiter<S> {
         let mut charges = SmallVec::new();
         for (taken, counters) in &still_counted {
             if let Some((charge, change)) = taken.charge(counters, receipt, outcome, cost) {
+                let region = regions.get(usize::from(taken.region)).copied().unwrap_or(taken_in);
+                let charge = Charge { key: charge.key.in_region(region), ..charge };
                 claim.charges.push(charge);
                 charges.push(SettledCharge { scope: taken.scope, amount: taken.amount, change });
             }
@@ -120,7 +127,9 @@ impl<S: Store> Limiter<S> {
                 let of_counters = || still_counted.iter().find_map(|(taken, counters)| taken.key(counters).caller());
                 let caller = receipt.caller.as_ref().map(OwnedValue::value).or_else(of_counters);
                 let keep = if outcome == RequestOutcome::Running { Span::ZERO } else { receipt.record_ttl() };
-                counters.domain.once_of_receipt(&name, caller, outcome_code(outcome, cost), keep)
+                let once = counters.domain.once_of_receipt(&name, caller, outcome_code(outcome, cost), keep);
+                // One record, wherever it is settled.
+                Once { key: once.key.in_region(taken_in), ..once }
             });
         }
         let mut settlement = Settlement::default();
@@ -157,6 +166,13 @@ impl Receipt {
         name
     }
 
+    /// Its regions as these rules number them.
+    fn region_ids(&self, rules: &Ruleset) -> Result<SmallVec<[RegionId; 2]>, SettleError> {
+        let known = rules.domains().first().map(Domain::regions);
+        let id = |name: &str| known.and_then(|known| known.id(name)).ok_or(SettleError::UnknownRegion);
+        self.regions.iter().map(|name| id(name)).collect()
+    }
+
     fn record_ttl(&self) -> Span {
         Span::from_micros(self.hold.as_micros().saturating_add(RECORD_MARGIN.as_micros()))
     }
@@ -187,7 +203,8 @@ impl TakenCharge {
         };
         let RuleCounters { limit, on_failure, .. } = counters;
         let (key, on_failure) = (self.key(counters), *on_failure);
-        Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, shortcuts: Shortcuts::None }, change))
+        let shortcuts = counters.rule.shortcuts(limit).of_changes();
+        Some((Charge { key, limit, ask, units, mode: Mode::Enforce, on_failure, shortcuts }, change))
     }
 
     fn counters<'r>(&self, rules: &'r Ruleset) -> Option<RuleCounters<'r>> {
@@ -241,7 +258,7 @@ impl SettledReceipt {
     /// Whether the store recorded the settlement. If not, the store is unavailable, and what can be deferred is sent to it
     /// when it is available again.
     pub fn is_stored(&self) -> bool {
-        self.settlement.readings.iter().all(|reading| reading.source == Source::Store)
+        self.settlement.readings.iter().all(|reading| reading.source.is_recorded())
     }
 }
 
@@ -259,6 +276,9 @@ impl fmt::Display for SettleError {
                 "another request is settling this receipt; retry: settling the same receipt twice has no further effect"
             }
             SettleError::CostOfRunning => "a running request has no cost yet; send `cost` when the request has ended",
+            SettleError::UnknownRegion => {
+                "the receipt was taken in a region that this server does not know; settle it there, or set `regions`"
+            }
             SettleError::CostTooLarge => "the cost is too large to be counted exactly; it must be below 2^53",
         })
     }

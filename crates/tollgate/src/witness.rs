@@ -55,6 +55,8 @@ pub struct LimitEvent<'s, 'a> {
     pub charge: &'s Charge<'a>,
     /// The reading of the counter.
     pub reading: &'s Reading,
+    /// The quota of which the reading says what remains: that of the limit, unless it was lowered.
+    pub quota: u64,
 }
 
 impl<'s, 'a> DecisionEvent<'s, 'a> {
@@ -73,21 +75,24 @@ impl<'s, 'a> DecisionEvent<'s, 'a> {
     /// The limit at this index of the claim.
     pub fn limit(&self, at: usize) -> Option<LimitEvent<'s, 'a>> {
         let applied = self.matched.applied.get(at)?;
+        let charge = self.claim.charges.get(at)?;
         Some(LimitEvent {
             rule: self.domain().rule(applied)?,
             applied,
-            charge: self.claim.charges.get(at)?,
+            charge,
             reading: self.settlement.readings.get(at)?,
+            quota: self.settlement.counted_quota(charge),
         })
     }
 
     /// Every limit, in the order of the claim. Empty for the replay of a decision that other rules made.
     #[inline]
     pub fn limits(&self) -> impl Iterator<Item = LimitEvent<'s, 'a>> + use<'s, 'a> {
-        let domain = self.domain();
+        let (domain, settlement) = (self.domain(), self.settlement);
         let settled = self.matched.applied.iter().zip(&self.claim.charges).zip(&self.settlement.readings);
         settled.filter_map(move |((applied, charge), reading)| {
-            Some(LimitEvent { rule: domain.rule(applied)?, applied, charge, reading })
+            let quota = settlement.counted_quota(charge);
+            Some(LimitEvent { rule: domain.rule(applied)?, applied, charge, reading, quota })
         })
     }
 }

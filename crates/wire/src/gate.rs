@@ -266,6 +266,12 @@ impl Gate {
         &self.limiter
     }
 
+    /// The checks in flight, as a part of the most that are decided by the store.
+    pub fn load(&self) -> f64 {
+        let in_flight = self.metrics.in_flight().get().max(0) as f64;
+        self.bounds.most().map_or(0.0, |most| in_flight / most as f64)
+    }
+
     /// The metrics of this wire.
     pub fn metrics(&self) -> &WireMetrics {
         &self.metrics
@@ -293,6 +299,7 @@ impl SettleFailure {
             SettleFailure::Refused(SettleError::AlreadySettled) => "already_settled",
             SettleFailure::Refused(SettleError::Pending) => "pending",
             SettleFailure::Refused(SettleError::CostOfRunning | SettleError::CostTooLarge) => "bad_cost",
+            SettleFailure::Refused(SettleError::UnknownRegion) => "unknown_region",
         }
     }
 }

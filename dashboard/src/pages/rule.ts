@@ -27,6 +27,16 @@ const POLICIES: Record<string, string> = {
   quota: "quota: without the store, requests are refused",
 };
 
+/** What a limit means in several regions. */
+const REGIONS: Record<string, (terms: string) => string> = {
+  each: () => "each: every region counts by itself, with the whole limit",
+  split: (terms) => `${terms}: every region counts its share`,
+  home: (terms) => (terms === "home" ? "home: each caller's home counts, for all regions" : `${terms}: that region counts, for all`),
+  global: (terms) => `${terms}: what one region admits counts in all of them, a moment later`,
+};
+
+const regionMode = ({ region }: RuleDetail) => region.split(":")[0] ?? "";
+
 export function rule(app: AppContext, route: Route): Page {
   const [domain, name] = [route.query["domain"] ?? "", route.query["name"] ?? ""];
   if (domain === "" || name === "") return { title: "Rule", node: h("p", {}, "Choose a rule on the page ", h("a", { href: href("rules") }, "Rules"), ".") };
@@ -46,6 +56,7 @@ export function rule(app: AppContext, route: Route): Page {
     ["Key", ({ activity }) => (activity.key.length > 0 ? activity.key.join(", ") : "one counter for all callers")],
     ["Cost", (now) => now.cost],
     ["Policy", (now) => POLICIES[now.policy] ?? now.policy],
+    ["Regions", (now) => REGIONS[regionMode(now)]?.(now.region) ?? now.region],
     ["Label in refusals", (now) => now.label ?? "its name"],
   ]);
   const versions = versionSection(app, domain, name, () => soon());

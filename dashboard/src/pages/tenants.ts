@@ -88,6 +88,9 @@ function quotaSection(app: AppContext, route: Route): { node: HTMLElement; add?:
   tier.addEventListener("change", () => from(null));
   first.addEventListener("click", () => from(null));
   next.addEventListener("click", () => from(following));
+  const lacking = missingScope(app, "quota");
+  // Until the domains are known, a tenant would be of none.
+  const add = h("button", { type: "button", disabled: true, title: lacking, on: { click: () => addTenant(app, domain.value) } }, "Add a tenant…");
   void domains(app).then((all) => {
     named = all.filter((one) => one.entity !== null);
     if (named.length === 0) {
@@ -97,6 +100,7 @@ function quotaSection(app: AppContext, route: Route): { node: HTMLElement; add?:
     }
     domain.append(...named.map(({ name }) => h("option", { value: name, selected: name === route.query["domain"] }, name)));
     domain.hidden = named.length < 2;
+    add.disabled = lacking !== undefined;
     const chosen = () => {
       const tiers = named.find(({ name }) => name === domain.value)?.tiers ?? [];
       tier.replaceChildren(h("option", { value: "" }, "any tier"), ...tiers.map((name) => h("option", { value: name }, name)));
@@ -106,8 +110,6 @@ function quotaSection(app: AppContext, route: Route): { node: HTMLElement; add?:
     domain.addEventListener("change", chosen);
     chosen();
   }, wrong.set);
-  const lacking = missingScope(app, "quota");
-  const add = h("button", { type: "button", disabled: lacking !== undefined, title: lacking, on: { click: () => addTenant(app, domain.value) } }, "Add a tenant…");
   return { node: h("div", {}, h("div", { class: "tools" }, domain, tier, prefix), wrong.node, table.node, pages, lacking && h("p", { class: "hint" }, `Quotas can't be changed here: ${lacking}.`)), add };
 }
 

@@ -202,7 +202,7 @@ function draw(options: ChartOptions): Chart {
 
 /** The sign at the top of a mark, and its colour. */
 const SIGNS: Record<string, [string, string]> = {
-  store: ["S", "bad"], reload_failed: ["!", "bad"], emergency: ["E", "bad"], switch: ["M", "near"], block: ["B", "near"], lease: ["L", "near"], gateway: ["G", "near"], start: ["▲", "good"], rule: ["R", "link"], reload: ["R", "link"],
+  store: ["S", "bad"], reload_failed: ["!", "bad"], signal: ["!", "near"], emergency: ["E", "bad"], switch: ["M", "near"], block: ["B", "near"], lease: ["L", "near"], gateway: ["G", "near"], start: ["▲", "good"], rule: ["R", "link"], reload: ["R", "link"],
 };
 
 function drawMarks(plot: uPlot, marks: Mark[]): void {

@@ -8,6 +8,7 @@ const PATHS = {
   keys: "M12.5 7.5a3.5 3.5 0 1 0-4 3.5L3.5 16v1.5H6V16h1.5v-1.5L10 12M13 4.5l3 3",
   tenants: "M7.5 9.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM2 17c0-3 2.4-5 5.5-5s5.5 2 5.5 5M13 4a3 3 0 0 1 0 5.6M15 12.4c1.8.7 3 2.3 3 4.6",
   gateway: "M3 17V7.5L10 3l7 4.5V17M7 17v-6h6v6M1.5 17h17",
+  regions: "M10 2.5a7.5 7.5 0 1 0 0 15 7.5 7.5 0 0 0 0-15ZM2.5 10h15M10 2.5c2.4 2.2 3.4 4.8 3.4 7.5s-1 5.3-3.4 7.5c-2.4-2.2-3.4-4.8-3.4-7.5s1-5.3 3.4-7.5Z",
   controls: "M10 2.5 16.5 5v5c0 4-2.7 6.5-6.5 7.5C6.2 16.5 3.5 14 3.5 10V5ZM10 6.5v4M10 13.2v.1",
   try: "M6 3.5v13l10.5-6.5Z",
   audit: "M5 2.5h7L16 6.5V17.5H5ZM12 2.5v4h4M8 10h5M8 13.5h5",
@@ -37,7 +38,7 @@ export function icon(name: IconName): SVGElement {
 
 /** The icon of an event. */
 export function eventIcon(kind: string): IconName {
-  const icons: Record<string, IconName> = { start: "start", reload: "reload", reload_failed: "alert", store: "store", switch: "switch", block: "block", emergency: "emergency", rule: "rule", lease: "store", gateway: "gateway" };
+  const icons: Record<string, IconName> = { start: "start", reload: "reload", reload_failed: "alert", signal: "alert", store: "store", switch: "switch", block: "block", emergency: "emergency", rule: "rule", lease: "store", gateway: "gateway" };
   return icons[kind] ?? "info";
 }
 

@@ -3,7 +3,7 @@
 import { h } from "../dom.ts";
 import { href } from "../pure/route.ts";
 
-const LISTS = [["keys", "Top keys"], ["hot", "Hot keys"]] as const;
+const LISTS = [["keys", "Top keys"], ["hot", "Hot keys"], ["signals", "Signals"]] as const;
 
 /** Links to all lists, of which one is shown. */
 export function keyLists(shown: (typeof LISTS)[number][0]): HTMLElement {

@@ -56,4 +56,4 @@ export function marks(events: ServerEvent[], from: number, to: number, apart: nu
 }
 
 /** The kind that stands for several: the first of these. */
-const RANK = ["store", "reload_failed", "emergency", "switch", "block", "lease", "gateway", "start", "rule", "reload"];
+const RANK = ["store", "reload_failed", "signal", "emergency", "switch", "block", "lease", "gateway", "start", "rule", "reload"];

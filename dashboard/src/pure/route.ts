@@ -1,7 +1,7 @@
 // Routes live behind the `#`, so that the server needs only one page.
 
 /** The pages, in the order of the menu. */
-export const PAGES = ["overview", "rules", "keys", "tenants", "gateway", "controls", "try", "audit", "caller", "rule", "hot"] as const;
+export const PAGES = ["overview", "rules", "keys", "tenants", "gateway", "regions", "controls", "try", "audit", "caller", "rule", "hot", "signals"] as const;
 export type PageName = (typeof PAGES)[number];
 
 /** A page and its parameters. */

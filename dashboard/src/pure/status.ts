@@ -3,7 +3,8 @@
 import { type PageName, href } from "./route.ts";
 import { count, duration, percent, rate } from "./format.ts";
 import type { Rise } from "./series.ts";
-import type { Emergency, Overview, RefusingRule, SwitchItem, TopKey } from "../types.ts";
+import { troubles } from "./regions.ts";
+import type { Emergency, Overview, RefusingRule, Regions, SwitchItem, TopKey } from "../types.ts";
 
 export type Severity = "bad" | "warn" | "note";
 
@@ -23,6 +24,8 @@ export interface Evidence {
   topKeys: TopKey[];
   switches: SwitchItem[];
   emergencies: Emergency[];
+  /** Missing where there is one region. */
+  regions?: Regions | undefined;
 }
 
 const LEVELS: Record<string, string> = {
@@ -37,7 +40,7 @@ export const MANY_UNMATCHED = 0.5;
 const RANK: Severity[] = ["bad", "warn", "note"];
 
 export function assess(evidence: Evidence): Finding[] {
-  const findings = [...storeFindings(evidence.overview), ...ruleFindings(evidence.overview), ...refusals(evidence), ...unlimited(evidence.overview), ...controls(evidence), ...losses(evidence.overview)];
+  const findings = [...storeFindings(evidence.overview), ...regionFindings(evidence), ...ruleFindings(evidence.overview), ...refusals(evidence), ...unlimited(evidence.overview), ...controls(evidence), ...losses(evidence.overview)];
   return findings.sort((one, other) => RANK.indexOf(one.severity) - RANK.indexOf(other.severity));
 }
 
@@ -50,9 +53,19 @@ function storeFindings({ at, store }: Overview): Finding[] {
   return open.map(({ shard, state }) => finding("warn", `Breaker ${state}: ${shard}.`));
 }
 
+/** Other regions: what their page would say, or else the condition of the server. */
+function regionFindings({ overview, regions }: Evidence): Finding[] {
+  const link: [string, PageName, Record<string, string>] = ["Regions", "regions", {}];
+  if (regions) return troubles(regions).map(({ text, isBad }) => finding(isBad ? "bad" : "warn", text, link));
+  return overview.health.filter(({ part, degraded }) => degraded && part === "regions").map(({ why }) => finding("warn", `Degraded: regions. ${why ?? ""}`, link));
+}
+
+/** Parts that have findings of their own. */
+const SAID = ["store", "rules", "regions"];
+
 function ruleFindings({ rules, health }: Overview): Finding[] {
   const findings = health
-    .filter(({ part, degraded }) => degraded && part !== "store" && part !== "rules")
+    .filter(({ part, degraded }) => degraded && !SAID.includes(part))
     .map(({ part, why }) => finding("warn", `Degraded: ${part}. ${why ?? ""}`));
   if (!rules.valid) findings.push(finding("bad", `The rule files are invalid, and the last good rules stay in force: ${rules.last_error ?? ""}`, ["Rules", "rules", {}]));
   return findings;

@@ -30,6 +30,15 @@ test("the store, its breakers, the rules and other parts", () => {
   assert.match(said(overview({ rates: { ...well.overview.rates, shed: 3 } }))[0], /^bad: 3.00 decisions per second are shed/);
 });
 
+test("other regions, with a link to their page", () => {
+  const health = [{ part: "regions", degraded: true, why: "eu is apart (debits of 3.0 s)" }];
+  assert.deepEqual(said(overview({ health })), ["warn: Degraded: regions. eu is apart (debits of 3.0 s)"]);
+  const eu = { name: "eu", this: false, nodes: [], link: "apart", step: 7, oldest_seconds: 3 };
+  const [finding, ...more] = assess({ ...overview({ health }), regions: { regions: [eu], rules: [] } });
+  assert.deepEqual([finding.severity, more.length, finding.links[0].href], ["bad", 0, "#/regions"]);
+  assert.match(finding.text, /^eu is apart: debits do not arrive there/);
+});
+
 test("requests that no rule applies to are said if they are many", () => {
   assert.deepEqual(said(overview({ unmatched: { share: 0.49, attributes: ["apikey"] } })), []);
   assert.deepEqual(said(overview({ unmatched: { share: 0.75, attributes: [] } })), ["warn: No rule applies to 75 % of the requests, which pass without a limit."]);

@@ -9,7 +9,10 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tollgate::{Adjustment, AdjustmentReport, Algorithm, Limit, Reading, RequestError, RuleName, Source, Timestamp};
+use tollgate::{
+    Adjustment, AdjustmentReport, Algorithm, Limit, Reading, RegionCounter, RequestError, Rule, RuleName, Source,
+    Timestamp,
+};
 use tollgate_control::{Change, Precondition, RecordName, WriteOutcome};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
@@ -115,7 +118,13 @@ pub(super) async fn change(
     let limiter = api.limiter();
     let done = limiter.adjust(Some(domain.name()), None, &caller, &others, order.rule.as_deref(), order.adjustment);
     let failed = match done.await {
-        Ok(Some(adjusted)) if adjusted.is_stored() => return Ok(adjusted_response(&caller, &adjusted)),
+        Ok(Some(adjusted)) if adjusted.is_stored() => {
+            if let Some(missed) = names::missed_regions(&adjusted) {
+                let note = order.audit_change(domain, &caller, Some(("counter.missed", &missed)));
+                let _ = api.write(&context.principal.author(), vec![note], None).await;
+            }
+            return Ok(adjusted_response(&caller, &adjusted));
+        }
         Ok(Some(adjusted)) => not_stored(&adjusted),
         Ok(None) => no_entity(),
         Err(error) => invalid_request(&error),
@@ -123,7 +132,11 @@ pub(super) async fn change(
     // The adjustment was not made. If this can't be logged either, the response reports it.
     records::forget(&api, &context, &body).await;
     let _ = api
-        .write(&context.principal.author(), vec![order.audit_change(domain, &caller, Some(&failed.detail))], None)
+        .write(
+            &context.principal.author(),
+            vec![order.audit_change(domain, &caller, Some(("counter.failed", &failed.detail)))],
+            None,
+        )
         .await;
     Err(failed)
 }
@@ -167,24 +180,37 @@ impl CounterBody {
 }
 
 impl CounterAdjustment {
-    /// The audit log entry.
-    fn audit_change(&self, domain: &Domain, caller: &str, failed: Option<&str>) -> Change {
+    /// The audit log entry: that it will be made, or, under another action, why it was not made everywhere.
+    fn audit_change(&self, domain: &Domain, caller: &str, failed: Option<(&str, &str)>) -> Change {
         let units = match self.adjustment {
             Adjustment::Reset => None,
             Adjustment::Credit(units) | Adjustment::Debit(units) => Some(units),
         };
         let others: Map<String, Value> = self.others.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         let mut document = json!({"units": units, "rule": self.rule, "attributes": others});
-        if let Some(why) = failed {
+        if let Some((_, why)) = failed {
             document["failed"] = json!(why);
+        } else if let Some(regions) = self.regions(domain) {
+            document["regions"] = json!(regions);
         }
         Change {
             name: RecordName::new(RecordKind::Counter, domain.name(), caller),
             expect: Precondition::Any,
             document: Some(document.to_string()),
-            action: if failed.is_some() { "counter.failed" } else { self.action }.to_owned(),
+            action: failed.map_or(self.action, |(action, _)| action).to_owned(),
             reason: self.reason.clone(),
         }
+    }
+
+    /// The regions in which counters of `region: global` are changed, if there may be any.
+    fn regions<'d>(&self, domain: &'d Domain) -> Option<Vec<&'d str>> {
+        if let Adjustment::Debit(_) = self.adjustment {
+            return None;
+        }
+        let is_selected = |rule: &Rule| self.rule.as_deref().is_none_or(|name| rule.name() == name);
+        let is_global = domain.rules().iter().any(|rule| is_selected(rule) && rule.region().global().is_some());
+        let names = domain.regions().all().filter(|_| is_global)?;
+        Some(names.iter().map(|(_, name)| name).collect())
     }
 }
 
@@ -200,7 +226,7 @@ async fn show_counters(
         names::rule(domain, rule)?;
     }
     let others: Vec<(&str, &str)> = others.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let peeked = api.limiter().peek(Some(domain.name()), None, caller, &others).await;
+    let peeked = api.limiter().peek_in_all_regions(Some(domain.name()), None, caller, &others).await;
     let peeked = peeked.map_err(|error| invalid_request(&error))?.ok_or_else(no_entity)?;
     let is_selected = |name: &RuleName| rule.is_none_or(|rule| name.name == rule);
     let counters: Vec<Value> = peeked
@@ -208,9 +234,11 @@ async fn show_counters(
         .iter()
         .filter(|(name, _)| is_selected(name))
         .map(|(name, counter)| {
-            let mut one = one(name, &counter.key, &counter.limit, &counter.reading, peeked.at);
+            let mut one = one(name, &counter.key, &counter.limit, (&counter.reading, counter.used), peeked.at);
             one["resolved_by"] = json!(counter.by.name());
             one["mode"] = json!(mode(domain, name));
+            add_region(&mut one, counter.region.as_deref());
+            add_regions(&mut one, &counter.limit, &counter.regions, |_| json!({}));
             one
         })
         .collect();
@@ -233,7 +261,7 @@ fn mode(domain: &Domain, name: &RuleName) -> Option<String> {
     Some(rule.mode().name().replace(':', ""))
 }
 
-fn one(name: &RuleName, key: &[String], limit: &Limit, reading: &Reading, at: Timestamp) -> Value {
+fn one(name: &RuleName, key: &[String], limit: &Limit, (reading, used): (&Reading, u64), at: Timestamp) -> Value {
     let mut shown = names::limit(limit);
     if let Algorithm::Bucket { burst, .. } = limit.algorithm() {
         shown["burst"] = json!(burst);
@@ -242,11 +270,37 @@ fn one(name: &RuleName, key: &[String], limit: &Limit, reading: &Reading, at: Ti
         "rule": name.name,
         "key": key,
         "limit": shown,
-        "used": limit.quota().saturating_sub(reading.remaining),
+        "used": used,
         "remaining": reading.remaining,
         "resets_at": Rfc3339(at.after(reading.reset_after)),
         "source": reading.source.name(),
     })
+}
+
+/// Adds the region that owns the counter, if one of them does.
+pub(super) fn add_region(one: &mut Value, region: Option<&str>) {
+    if let Some(region) = region {
+        one["region"] = json!(region);
+    }
+}
+
+/// Adds the counter in all regions, if it is one of `region: global`, each with what `first` shows of it.
+fn add_regions(one: &mut Value, limit: &Limit, regions: &[RegionCounter], first: impl Fn(&RegionCounter) -> Value) {
+    if regions.is_empty() {
+        return;
+    }
+    let regions = regions.iter().map(|at| {
+        let mut shown = first(at);
+        shown["region"] = json!(at.region);
+        shown["source"] = json!(at.reading.source.name());
+        // What is not known is not shown.
+        if at.is_stored() {
+            shown["used"] = json!(limit.quota().saturating_sub(at.reading.remaining));
+            shown["remaining"] = json!(at.reading.remaining);
+        }
+        shown
+    });
+    one["regions"] = regions.collect();
 }
 
 pub(super) fn skipped_json<'a>(left_out: impl Iterator<Item = &'a (RuleName, String)>) -> Vec<Value> {
@@ -255,22 +309,25 @@ pub(super) fn skipped_json<'a>(left_out: impl Iterator<Item = &'a (RuleName, Str
 
 fn adjusted_response(caller: &str, adjusted: &AdjustmentReport) -> Response {
     let counters = adjusted.counters.iter().map(|counter| {
-        let mut one = one(&counter.rule, &counter.key, &counter.limit, &counter.reading, adjusted.at);
+        let mut one = one(&counter.rule, &counter.key, &counter.limit, (&counter.reading, counter.used), adjusted.at);
         one["moved"] = json!(counter.units);
+        add_region(&mut one, counter.region.as_deref());
+        add_regions(&mut one, &counter.limit, &counter.regions, |at| json!({"moved": at.units}));
         one
     });
-    let answer = json!({
+    let mut answer = json!({
         "api_key": caller,
         "domain": adjusted.domain,
         "at": Rfc3339(adjusted.at),
         "counters": counters.collect::<Vec<_>>(),
         "left_out": skipped_json(adjusted.left_out.iter()),
     });
+    names::add_missed_regions(&mut answer, adjusted);
     Json(answer).into_response()
 }
 
 fn not_stored(adjusted: &AdjustmentReport) -> ApiProblem {
-    let is_away = |source| source != Source::Store;
+    let is_away = |source: Source| !source.is_recorded();
     let counters = adjusted.counters.iter().filter(|counter| is_away(counter.reading.source));
     let rules = names::join_some(counters.map(|counter| counter.rule.name.clone()).collect());
     let detail =

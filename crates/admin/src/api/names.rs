@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate::{Algorithm, CallerTier, Limit, Rule, Ruleset};
+use tollgate::{AdjustmentReport, Algorithm, CallerTier, KnownRegions, Limit, Rule, Ruleset};
 use tollgate_control::RecordName;
 use tollgate_rules::{Domain, quoted};
 
@@ -76,6 +76,29 @@ pub(super) fn join_some(candidates: Vec<String>) -> String {
         text.push_str(&format!(" and {more} more"));
     }
     text
+}
+
+/// The name of the region of this server.
+pub(super) fn this_region(rules: &Ruleset) -> &str {
+    match rules.domains().first().map(Domain::regions) {
+        Some(KnownRegions::All(names)) => names.here(),
+        Some(KnownRegions::Here(name)) => name,
+        Some(KnownRegions::None | KnownRegions::Unchecked) | None => "this region",
+    }
+}
+
+/// That an adjustment was not made in some other regions, if so.
+pub(super) fn missed_regions(adjusted: &AdjustmentReport) -> Option<String> {
+    let missed = adjusted.missed_regions();
+    (!missed.is_empty()).then(|| format!("no answer from {}", missed.join(", ")))
+}
+
+/// Adds the other regions that did not answer.
+pub(super) fn add_missed_regions(answer: &mut Value, adjusted: &AdjustmentReport) {
+    let missed = adjusted.missed_regions();
+    if !missed.is_empty() {
+        answer["missed_regions"] = json!(missed);
+    }
 }
 
 /// A limit as amount and unit, where possible; otherwise in the notation of rule files.

@@ -1,13 +1,15 @@
 //! Quotas of callers: tiers and overrides.
 
+mod home;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate::tenants::MAX_WILDCARDS;
-use tollgate::{Adjustment, Timestamp};
-use tollgate_control::{RecordFilter, RecordName, StoredRecord};
+use tollgate::{Adjustment, AdjustmentReport, Timestamp};
+use tollgate_control::{Change, Precondition, RecordFilter, RecordName, StoredRecord};
 use tollgate_records::RecordKind;
 use tollgate_records::Rfc3339;
 use tollgate_records::documents::{FieldFaults, OverrideDocument, QuotaDocument};
@@ -38,6 +40,8 @@ pub(super) struct QuotaListQuery {
 #[serde(deny_unknown_fields)]
 pub(super) struct QuotaBody {
     tier: Option<String>,
+    /// The region that owns the caller's counters, for rules with `region: home`.
+    home: Option<String>,
     /// Limits that replace those of rules.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
@@ -175,19 +179,34 @@ pub(super) async fn put(
         let before = stored.map(records::parse_document::<QuotaDocument>).transpose()?;
         require_for_many(&context, &caller, [before.as_ref(), Some(&document)])?;
         document.reset_by = reset.then(|| now.as_micros());
-        let to_json = to_json(domain, &caller, &document, now);
-        Ok(PreparedWrite::new(&document, to_json))
+        let moves = home::moves(domain, &caller, before.as_ref(), Some(&document), now);
+        let mut to_json = to_json(domain, &caller, &document, now);
+        home::add_moves(&mut to_json, &moves);
+        let related = home::audit_changes(domain, &caller, &moves);
+        Ok(PreparedWrite { related, ..PreparedWrite::new(&document, to_json) })
     })
     .await?;
     if reset && api.limiter().store().shared().is_some() {
         // Counters of a local store were reset when the write came into force.
         let adjusted = api.limiter().adjust(Some(domain.name()), None, &caller, &[], None, Adjustment::Reset).await;
-        if !adjusted.is_ok_and(|adjusted| adjusted.is_some_and(|adjusted| adjusted.is_stored())) {
+        let adjusted = adjusted.ok().flatten().filter(AdjustmentReport::is_stored);
+        let Some(adjusted) = adjusted else {
             // A retry must not be answered as if the reset were done.
             records::forget(&api, &context, &body).await;
             let detail =
                 "the quota is in force, but the counters could not be reset because their store is unavailable; retry";
             return Err(ApiProblem::new(http::StatusCode::SERVICE_UNAVAILABLE, "not_reset", detail).into());
+        };
+        if let Some(missed) = names::missed_regions(&adjusted) {
+            let note = Change {
+                name: RecordName::new(RecordKind::Counter, domain.name(), &caller),
+                expect: Precondition::Any,
+                document: Some(json!({"failed": missed}).to_string()),
+                action: "counter.missed".to_owned(),
+                reason: "a quota with `reset`".to_owned(),
+            };
+            let _ = api.write(&context.principal.author(), vec![note], None).await;
+            return Ok(records::with_member(response, |answer| names::add_missed_regions(answer, &adjusted)).await);
         }
     }
     Ok(response)
@@ -212,7 +231,11 @@ pub(super) async fn delete(
     let prepare = |stored: Option<&StoredRecord>| {
         let before = stored.map(records::parse_document::<QuotaDocument>).transpose()?;
         require_for_many(&context, &caller, [before.as_ref(), None])?;
-        Ok(PreparedWrite::deleted(json!({"api_key": caller, "deleted": true})))
+        let moves = home::moves(domain, &caller, before.as_ref(), None, api.now());
+        let mut answer = json!({"api_key": caller, "deleted": true});
+        home::add_moves(&mut answer, &moves);
+        let related = home::audit_changes(domain, &caller, &moves);
+        Ok(PreparedWrite { related, ..PreparedWrite::deleted(answer) })
     };
     records::delete_checked(&api, &context, name, "quota.delete", prepare).await
 }
@@ -256,6 +279,7 @@ impl QuotaBody {
     fn document(self, domain: &Domain, now: Timestamp) -> Result<(String, QuotaDocument), ApiProblem> {
         let document = QuotaDocument {
             tier: self.tier,
+            home: self.home,
             overrides: self.overrides,
             effective_at: self.effective_at,
             expires_at: self.expires_at,
@@ -281,6 +305,12 @@ pub(super) fn check(document: &QuotaDocument, domain: &Domain, faults: &mut Fiel
     {
         let known: Vec<&str> = domain.tiers().iter().map(|tier| tier.name.as_str()).collect();
         faults.add("tier", format!("there is no tier {}; the tiers are {}", quoted(tier), known.join(", ")));
+    }
+    if let (Some(home), Some(regions)) = (&document.home, domain.regions().all())
+        && regions.id(home).is_none()
+    {
+        let known: Vec<&str> = regions.iter().map(|(_, name)| name).collect();
+        faults.add("home", format!("there is no region {}; the regions are {}", quoted(home), known.join(", ")));
     }
     for (number, one) in document.overrides.iter().enumerate() {
         let at = format!("overrides[{number}].");
@@ -314,6 +344,9 @@ fn to_json(domain: &Domain, caller: &str, document: &QuotaDocument, updated_at: 
         "expires_at": document.expires_at,
         "updated_at": Rfc3339(updated_at),
     });
+    if let Some(home) = &document.home {
+        to_json["home"] = json!(home);
+    }
     if let Some(next) = &document.next {
         to_json["scheduled"] = json!(next);
     }

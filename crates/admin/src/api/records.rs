@@ -14,8 +14,9 @@ use tollgate_control::{
     Change, Db, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName, StoredRecord, WriteError, WriteOutcome,
 };
 use tollgate_records::Rfc3339;
+use tollgate_store::InRegion;
 
-use super::names::ListPage;
+use super::names::{self, ListPage};
 use super::{Api, ApiProblem, ApiResult, RequestContext};
 use crate::store_of_record::{ControlWriteError, URGENT_KINDS, UrgentChange};
 
@@ -28,6 +29,9 @@ const MAX_ATTEMPTS: usize = 100;
 pub(super) const URGENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The problems of a store of record after which they are put in force without it.
 const WAITABLE_CODES: [&str; 4] = ["control_away", "control_failed", "control_unconfirmed", "busy"];
+
+/// The maximum length of an answer to a write, in bytes: documents are bounded.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// Items of a page by default.
 const DEFAULT_ITEMS: usize = 100;
@@ -282,10 +286,8 @@ async fn write_pending(
     };
     let change = UrgentChange { name, document, action, reason };
     let outcome = api.put_pending(&context.principal.author(), change).await?;
-    let (place, note) = match &outcome.is_shared {
-        Ok(()) => ("fleet", "all servers that share its counters get it within seconds".to_owned()),
-        Err(why) => ("server", format!("repeat it on the others, which were not notified: {why}")),
-    };
+    let rules = api.limiter().rules();
+    let Notified { place, missed, note } = Notified::new(&outcome.shared, names::this_region(&rules));
     let saved = if outcome.is_saved { "" } else { "; it can't be saved, so a restart of this server ends it" };
     answer["pending"] = json!({
         "id": outcome.id,
@@ -294,9 +296,53 @@ async fn write_pending(
         "detail": format!("in force on this server; {note}{saved}; it is written to the store of record when that is available"),
         "reason": problem.detail,
     });
+    if !missed.is_empty() {
+        answer["pending"]["missed_regions"] = json!(missed);
+    }
     let mut response = json_response(None, answer.to_string());
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
+}
+
+/// Which other servers were notified of a change.
+#[derive(Debug)]
+struct Notified<'s> {
+    place: &'static str,
+    /// Regions of which no server was notified, if some others were.
+    missed: Vec<&'s str>,
+    note: String,
+}
+
+impl<'s> Notified<'s> {
+    fn new(shared: &'s [InRegion<()>], here: &'s str) -> Notified<'s> {
+        let faults = shared.iter().filter_map(|one| {
+            let why = one.answer.as_ref().err()?;
+            Some((one.region.as_deref().unwrap_or(here), why))
+        });
+        let faults: Vec<(&str, &String)> = faults.collect();
+        match faults.as_slice() {
+            [] => Notified {
+                place: "fleet",
+                missed: Vec::new(),
+                note: "all servers that share its counters get it within seconds".to_owned(),
+            },
+            [(_, why), ..] if faults.len() == shared.len() => Notified {
+                place: "server",
+                missed: Vec::new(),
+                note: format!("repeat it on the others, which were not notified: {why}"),
+            },
+            some => {
+                let missed: Vec<&str> = some.iter().map(|(region, _)| *region).collect();
+                let each: Vec<String> = some.iter().map(|(region, why)| format!("{region} ({why})")).collect();
+                let note = format!(
+                    "all servers of the regions that could be reached get it within seconds, and those of {} when they can be; \
+                     until then, repeat it there",
+                    each.join(", ")
+                );
+                Notified { place: "regions", missed, note }
+            }
+        }
+    }
 }
 
 async fn write_now(
@@ -358,6 +404,16 @@ pub(super) fn replayed_response(generation: u64, answer: String) -> Response {
     response
 }
 
+/// The same response with another member. The repetition of the request will not have it.
+pub(super) async fn with_member(response: Response, add: impl FnOnce(&mut Value)) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let read = axum::body::to_bytes(body, MAX_ANSWER_BYTES).await;
+    let mut answer: Value = read.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    add(&mut answer);
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Response::from_parts(parts, answer.to_string().into())
+}
+
 /// A response with the generation as `ETag`.
 pub(super) fn tagged_response(generation: u64, answer: &impl Serialize) -> Response {
     with_tag(Json(answer).into_response(), Some(generation))
@@ -374,4 +430,37 @@ fn with_tag(mut response: Response, generation: Option<u64>) -> Response {
         response.headers_mut().insert(ETAG, tag);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said if this region, `us-west` and `eu-west` answer so.
+    fn notified(answers: &[(Option<&str>, Result<(), &str>)]) -> (&'static str, Vec<String>, String) {
+        let shared = answers.iter().map(|(region, answer)| InRegion {
+            region: region.map(str::to_owned),
+            answer: answer.map_err(str::to_owned),
+        });
+        let shared: Vec<InRegion<()>> = shared.collect();
+        let Notified { place, missed, note } = Notified::new(&shared, "us-east");
+        (place, missed.into_iter().map(str::to_owned).collect(), note)
+    }
+
+    #[test]
+    fn a_change_is_in_force_in_the_fleet_only_if_all_regions_were_notified() {
+        let away = Err("no answer");
+        let (place, missed, _) = notified(&[(None, Ok(())), (Some("us-west"), Ok(()))]);
+        assert_eq!((place, missed.len()), ("fleet", 0));
+        let (place, missed, note) = notified(&[(None, Ok(())), (Some("us-west"), away), (Some("eu-west"), Ok(()))]);
+        assert_eq!((place, missed), ("regions", vec!["us-west".to_owned()]));
+        assert!(note.contains("those of us-west (no answer) when they can be"), "{note}");
+        let (place, missed, _) = notified(&[(None, away), (Some("us-west"), Ok(()))]);
+        assert_eq!((place, missed), ("regions", vec!["us-east".to_owned()]));
+        for answers in [&[(None, away)][..], &[(None, away), (Some("us-west"), away)]] {
+            let (place, missed, note) = notified(answers);
+            assert_eq!((place, missed.len()), ("server", 0));
+            assert!(note.starts_with("repeat it on the others"), "{note}");
+        }
+    }
 }

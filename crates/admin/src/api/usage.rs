@@ -38,8 +38,8 @@ pub(super) async fn show(
             window = Some(current_window(&counter.limit, peeked.at));
         }
         let (amount, remaining) = (counter.limit.amount(), counter.reading.remaining);
-        let one = json!({
-            "used": counter.limit.quota().saturating_sub(remaining),
+        let mut one = json!({
+            "used": counter.used,
             "limit": amount,
             // The capacity of a bucket may differ from its amount per period.
             "burst": counter.limit.quota(),
@@ -48,6 +48,7 @@ pub(super) async fn show(
             "resolved_by": counter.by.name(),
             "source": counter.reading.source.name(),
         });
+        super::counters::add_region(&mut one, counter.region.as_deref());
         usage.insert(display_name, one);
     }
     let answer = json!({

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use tollgate::{Mode, Source, Span, Wait};
+use tollgate::{Mode, RegionLink, Source, Span, Wait};
 use tollgate_observe::{DecisionEntry, DecisionOutcome, EntryDescriptor, EntryLimit, EntryShed, Repetition};
 use tollgate_records::Rfc3339;
 use tollgate_rules::ResolvedBy;
@@ -25,6 +25,9 @@ pub struct DecisionLine {
     cost: u64,
     verdict: Word,
     source: Word,
+    /// How other regions were doing, unless they were together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    regions: Option<Word>,
     replay: bool,
     retry_after_seconds: Option<f64>,
     /// The rule that decided. Its limit is the first.
@@ -90,6 +93,9 @@ struct LineLimit {
     wait_seconds: Option<f64>,
     admits: bool,
     key: String,
+    /// The region that owns the counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    region: Option<String>,
 }
 
 impl DecisionLine {
@@ -105,6 +111,7 @@ impl DecisionLine {
             cost: entry.cost,
             verdict: entry.outcome.name().into(),
             source: entry.source.name().into(),
+            regions: (entry.link != RegionLink::Together).then(|| entry.link.name().into()),
             replay: entry.is_replay,
             retry_after_seconds: entry.wait.span().map(seconds),
             rule,
@@ -143,6 +150,10 @@ impl DecisionLine {
             cost: self.cost,
             outcome: DecisionOutcome::ALL.into_iter().find(|outcome| outcome.name() == self.verdict)?,
             source: SOURCES.into_iter().find(|source| source.name() == self.source)?,
+            link: match &self.regions {
+                None => RegionLink::Together,
+                Some(word) => LINKS.into_iter().find(|link| link.name() == word)?,
+            },
             is_replay: self.replay,
             wait: self.retry_after_seconds.map_or(Wait::None, |wait| Wait::For(span(wait))),
             rules_generation: self.rules_generation,
@@ -185,6 +196,7 @@ impl LineLimit {
             wait_seconds: limit.wait.span().map(seconds),
             admits: limit.admits,
             key: limit.key,
+            region: limit.region,
         }
     }
 
@@ -208,13 +220,15 @@ impl LineLimit {
             },
             admits: self.admits,
             key: self.key.clone(),
+            region: self.region.clone(),
         })
     }
 }
 
 const MODES: [Mode; 4] = [Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
-const SOURCES: [Source; 6] =
-    [Source::Store, Source::Lease, Source::Cache, Source::Local, Source::Assumed, Source::Shed];
+const SOURCES: [Source; 7] =
+    [Source::Store, Source::Lease, Source::Cache, Source::Local, Source::Assumed, Source::Shed, Source::Summed];
+const LINKS: [RegionLink; 3] = [RegionLink::Together, RegionLink::Lagging, RegionLink::Apart];
 const BLOCKED: [BlockAction; 3] = [BlockAction::Forbidden, BlockAction::TooMany, BlockAction::Marked];
 const RESOLVED: [ResolvedBy; 7] = [
     ResolvedBy::Default,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use tollgate::{Limit, Ruleset};
-use tollgate_observe::{CountKind, DecisionOutcome, LatencySnapshot, Peak, RowCounts, RowName, TallyRow};
+use tollgate_observe::{CountKind, DecisionOutcome, LatencySnapshot, Peak, RowCounts, RowName, SignalStatus, TallyRow};
 
 use tollgate_telemetry::metrics::MetricSource;
 use tollgate_telemetry::metrics::encode::{count, family, gauge};
@@ -46,6 +46,7 @@ impl MetricSource for DecisionMetrics {
         top_denied(encoder, &(sources.top_denied)())?;
         let is_other =
             |rows: &RowSnapshot<'_>| rows.row.name().domain() == RowName::OTHER && rows.labels()[1].1 == RowName::OTHER;
+        signals(encoder, sources)?;
         gauge(encoder, "tollgate_series_other", &u32::from(rows.iter().any(is_other)))?;
         let mut entries = family(encoder, "tollgate_decision_log_entries")?;
         let log = (sources.log_entries)();
@@ -127,6 +128,23 @@ fn limits(encoder: &mut DescriptorEncoder, rows: &[RowSnapshot<'_>]) -> Result<(
         let left = row.peak.map(|peak| peak.left).or(row.limit.map(Limit::quota)).unwrap_or_default();
         series.encode_family(&row.labels())?.encode_gauge(&left)
     })
+}
+
+fn signals(encoder: &mut DescriptorEncoder, sources: &ScrapeSources) -> Result<(), Error> {
+    let (signals, _) = sources.observability.observer.signals().status();
+    let labels = |one: &SignalStatus| [("domain", one.domain.clone()), ("signal", one.signal.clone())];
+    let mut series = family(encoder, "tollgate_signals_raised")?;
+    for one in &signals {
+        series.encode_family(&labels(one))?.encode_gauge(&one.raised)?;
+    }
+    let mut series = family(encoder, "tollgate_signal_keys")?;
+    for one in &signals {
+        series.encode_family(&labels(one))?.encode_gauge(&one.keys)?;
+    }
+    let mut series = family(encoder, "tollgate_signal_keys_displaced")?;
+    signals
+        .iter()
+        .try_for_each(|one| count(&mut series, &[("domain", &*one.domain), ("signal", &*one.signal)], one.displaced))
 }
 
 /// The counts of envoyproxy/ratelimit for a rule, over all tiers.

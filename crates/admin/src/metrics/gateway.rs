@@ -5,7 +5,7 @@ mod tiers;
 use std::fmt::Error;
 
 use prometheus_client::encoding::DescriptorEncoder;
-use tollgate_gateway::GatewayStatus;
+use tollgate_gateway::{GatewayStatus, KeysStatus};
 use tollgate_shed::ShedMode;
 use tollgate_telemetry::metrics::MetricSource;
 use tollgate_telemetry::metrics::encode::{count, family};
@@ -39,6 +39,7 @@ struct RouteSeries<'s> {
     statuses: [u64; 5],
     limited: u64,
     shed: u64,
+    estimated: u64,
 }
 
 /// The requests of an upstream, or of all that have no series of their own.
@@ -60,6 +61,7 @@ impl MetricSource for GatewayMetrics {
         upstreams(encoder, &UpstreamSeries::all(&status))?;
         caps(encoder, &status)?;
         shedders(encoder, &status)?;
+        keys(encoder, &status)?;
         tiers::encode(encoder, &split(&status.upstreams, |upstream| &upstream.name).0)
     }
 }
@@ -84,6 +86,7 @@ impl<'s> RouteSeries<'s> {
                 sum.statuses.iter_mut().zip(statuses).for_each(|(sum, count)| *sum += count);
                 sum.limited += route.limited;
                 sum.shed += route.shed;
+                sum.estimated += route.estimated;
             }
             sum
         });
@@ -124,7 +127,9 @@ fn routes(encoder: &mut DescriptorEncoder, routes: &[RouteSeries<'_>]) -> Result
     let mut series = family(encoder, "gateway_limited")?;
     routes.iter().try_for_each(|route| count(&mut series, &[("route", route.name)], route.limited))?;
     let mut series = family(encoder, "gateway_shed")?;
-    routes.iter().try_for_each(|route| count(&mut series, &[("route", route.name)], route.shed))
+    routes.iter().try_for_each(|route| count(&mut series, &[("route", route.name)], route.shed))?;
+    let mut series = family(encoder, "gateway_estimated_costs")?;
+    routes.iter().try_for_each(|route| count(&mut series, &[("route", route.name)], route.estimated))
 }
 
 fn upstreams(encoder: &mut DescriptorEncoder, upstreams: &[UpstreamSeries<'_>]) -> Result<(), Error> {
@@ -213,6 +218,26 @@ fn shedders(encoder: &mut DescriptorEncoder, status: &GatewayStatus) -> Result<(
     for shed in &status.shed {
         for (class, refused) in shed.refused.by_class() {
             count(&mut series, &[("shedder", shed.by), ("class", class)], refused)?;
+        }
+    }
+    Ok(())
+}
+
+/// The keys of tokens, and tokens that were not accepted.
+fn keys(encoder: &mut DescriptorEncoder, status: &GatewayStatus) -> Result<(), Error> {
+    let (mut own, others) = split(&status.keys, |keys| &keys.source);
+    let other = KeysStatus::sum(OTHER, &others);
+    own.extend((!others.is_empty()).then_some(&other));
+    let mut series = family(encoder, "gateway_token_keys")?;
+    for keys in &own {
+        series.encode_family(&[("source", &*keys.source)])?.encode_gauge(&(keys.keys as u64))?;
+    }
+    let mut series = family(encoder, "gateway_token_key_failures")?;
+    own.iter().try_for_each(|keys| count(&mut series, &[("source", &*keys.source)], keys.failures))?;
+    let mut series = family(encoder, "gateway_refused_tokens")?;
+    for keys in own {
+        for (reason, refused) in &keys.refused {
+            count(&mut series, &[("source", &*keys.source), ("reason", reason)], *refused)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ mod decisions;
 mod gateway;
 mod scrape;
 mod shared;
+mod sums;
 
 use std::sync::Arc;
 

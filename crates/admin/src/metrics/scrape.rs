@@ -21,8 +21,18 @@ pub(super) struct Scrape {
 }
 
 /// Components with a health series from the start.
-const HEALTH_COMPONENTS: [&str; 8] =
-    ["data", "gateway", "gateway_shedding", "gateway_upstreams", "rules", "store", "store_config", "tls"];
+const HEALTH_COMPONENTS: [&str; 10] = [
+    "data",
+    "gateway",
+    "gateway_keys",
+    "gateway_shedding",
+    "gateway_upstreams",
+    "rules",
+    "store",
+    "store_config",
+    "sums",
+    "tls",
+];
 
 /// The size of the rules in force.
 #[derive(Default)]
@@ -39,7 +49,7 @@ impl MetricSource for Scrape {
         rules(encoder, &RuleCounts::in_force(limiter))?;
         let (stats, shared) = (limiter.store().memory().map(MemoryStore::stats), shared::status(&self.sources));
         memory(encoder, &stats.unwrap_or_default(), shared.guard.coarse)?;
-        shared::encode(encoder, &shared)?;
+        shared::encode(encoder, &shared, shared::summed(&self.sources))?;
         receipts(encoder, issued)?;
         gauge(encoder, "control_snapshot_age_seconds", &self.control.age(Some(self.sources.now())))?;
         health(encoder, state)

@@ -3,15 +3,16 @@
 use std::fmt::Error;
 use std::sync::Arc;
 
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use tollgate::RegionLink;
 use tollgate_observe::DecisionOutcome;
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
 
-use tollgate_store::{LeaseCounts, LeaseStatus, SharedStatus};
+use tollgate_store::{DebitStatus, Durations, LeaseCounts, LeaseStatus, SharedStatus, UnitCounts};
 use tollgate_telemetry::metrics::MetricSource;
 use tollgate_telemetry::metrics::encode::{count, counter, family, gauge};
 
-use super::ScrapeSources;
+use super::{ScrapeSources, sums};
 
 /// Three families that dashboards for other limiters use: the same values without our prefix.
 pub(super) struct Aliases(pub(super) Arc<ScrapeSources>);
@@ -40,6 +41,7 @@ fn in_memory(sources: &ScrapeSources) -> GuardStatus {
     let (shed, panic) = (totals[DecisionOutcome::Shed as usize], totals[DecisionOutcome::Assumed as usize]);
     let shard = ShardStatus {
         name: MEMORY.to_owned(),
+        region: tollgate::RegionId::HERE,
         circuit: Circuit::Closed,
         errors: vec![("timeout", 0), ("unreachable", 0), ("refused", 0), ("late", 0)],
         last_error: None,
@@ -49,10 +51,17 @@ fn in_memory(sources: &ScrapeSources) -> GuardStatus {
     GuardStatus { shards: vec![shard], fail_open: reasons.into(), ..GuardStatus::default() }
 }
 
-/// All families.
+/// The names of the rules that servers count for each other. With counters in memory there are none.
+pub(super) fn summed(sources: &ScrapeSources) -> Vec<(String, String)> {
+    let is_shared = sources.limiter.store().shared().is_some();
+    if is_shared { sums::rules(&sources.limiter.rules()) } else { Vec::new() }
+}
+
+/// All families, with the names of the rules that servers count for each other.
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
-    SharedStatus { guard, transport, leases }: &SharedStatus,
+    SharedStatus { guard, transport, leases, debits, sums }: &SharedStatus,
+    summed: Vec<(String, String)>,
 ) -> Result<(), Error> {
     failures(encoder, ["store_errors", "failopen", "circuit_state"], guard)?;
     gauge(encoder, "store_level", &level(guard.level))?;
@@ -67,7 +76,52 @@ pub(super) fn encode(
     counter(encoder, "store_connections_lost", transport.lost)?;
     counter(encoder, "store_unsound_values", transport.unsound)?;
     by_reason(family(encoder, "store_resent")?, &transport.resent)?;
-    lease_families(encoder, leases)
+    lease_families(encoder, leases)?;
+    region_families(encoder, debits, &guard.calls_elsewhere)?;
+    sums::encode(encoder, sums, summed)
+}
+
+/// Other regions: what was debited there, and calls for limits that they own.
+fn region_families(encoder: &mut DescriptorEncoder, debits: &[DebitStatus], calls: &[Durations]) -> Result<(), Error> {
+    let mut series = family(encoder, "region_lag_seconds")?;
+    debits.iter().try_for_each(|debit| histogram(&mut series, &debit.region, &debit.lag))?;
+    let mut series = family(encoder, "region_oldest_seconds")?;
+    for DebitStatus { region, oldest, .. } in debits {
+        series.encode_family(&[("region", region.as_str())])?.encode_gauge(&(oldest.as_micros() as f64 / 1e6))?;
+    }
+    let mut series = family(encoder, "region_units")?;
+    for DebitStatus { region, units, .. } in debits {
+        let UnitCounts { sent, unsure, aged, dropped, evicted, returned, back, back_unsure, back_dropped } = *units;
+        let (unsure, dropped) = (unsure + back_unsure, dropped + back_dropped);
+        for (how, units) in [
+            ("sent", sent),
+            ("unsure", unsure),
+            ("aged", aged),
+            ("dropped", dropped),
+            ("evicted", evicted),
+            ("returned", returned),
+            ("back", back),
+        ] {
+            count(&mut series, &[("region", region), ("how", how)], units)?;
+        }
+    }
+    let mut series = family(encoder, "region_apart")?;
+    for DebitStatus { region, link, .. } in debits {
+        series.encode_family(&[("region", region.as_str())])?.encode_gauge(&u32::from(*link == RegionLink::Apart))?;
+    }
+    let mut series = family(encoder, "region_step")?;
+    for DebitStatus { region, step, .. } in debits {
+        series.encode_family(&[("region", region.as_str())])?.encode_gauge(&u32::from(*step))?;
+    }
+    let mut series = family(encoder, "region_calls_seconds")?;
+    let names = debits.iter().map(|debit| &debit.region);
+    names.zip(calls).try_for_each(|(region, calls)| histogram(&mut series, region, calls))
+}
+
+fn histogram(series: &mut MetricEncoder<'_>, region: &str, durations: &Durations) -> Result<(), Error> {
+    let labels = [("region", region)];
+    let mut series = series.encode_family(&labels)?;
+    series.encode_histogram::<NoLabelSet>(durations.sum, durations.count(), &durations.buckets, None)
 }
 
 fn lease_families(encoder: &mut DescriptorEncoder, leases: &LeaseStatus) -> Result<(), Error> {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{MemoryConfig, Ruleset};
+use tollgate::{MemoryConfig, RegionLink, Ruleset, Span};
 use tollgate_rules::{RuleFile as RuleSource, load_sources};
-use tollgate_store::SharedStatus;
 use tollgate_store::conformance::gated::GatedStore;
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
 use tollgate_store::sharded::TransportStats;
+use tollgate_store::{DebitStatus, Durations, SharedStatus, UnitCounts};
 use tollgate_telemetry::metrics::Exposition;
 use tollgate_telemetry::metrics::table::{GROUPS, MetricInfo, MetricKind};
 
@@ -29,8 +29,8 @@ pub(super) fn scraped(metrics: &Metrics) -> BTreeMap<String, f64> {
 }
 
 fn rules() -> Ruleset {
-    let text =
-        "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute}\n- {name: all, key: [], limit: 9/minute}\n";
+    let text = "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute}\n- {name: all, key: [], limit: 9/minute}\n\
+         - {name: fleet, key: [], limit: 9 concurrent, count: summed}\nsignals:\n- {name: s, distinct: a, per: [k], threshold: 9}\n";
     let source = RuleSource { name: "shop.yaml".into(), text: text.into() };
     let loaded = load_sources(&[source], &tollgate::LoadOptions::default()).unwrap();
     Ruleset::compile(loaded.domains, 7).unwrap()
@@ -38,12 +38,13 @@ fn rules() -> Ruleset {
 
 /// Components that nothing else uses.
 pub(super) fn sources(limiter: Arc<Limiter<Counters>>, health: Arc<Health>) -> ScrapeSources {
-    let top_denied = Box::new(|| vec![("#00".to_owned(), 3)]);
+    let (observability, top_denied) = (Observability::for_tests(), Box::new(|| vec![("#00".to_owned(), 3)]));
+    observability.observer.signals().evaluate(&limiter.rules(), &[], tollgate::Timestamp::from_secs(1));
     ScrapeSources {
         limiter,
         health,
         receipts: Receipts::ephemeral().unwrap(),
-        observability: Observability::for_tests(),
+        observability,
         top_denied,
         log_entries: Box::new(DecisionLogCounts::default),
     }
@@ -124,6 +125,7 @@ fn of_a_shared_store() -> Arc<Metrics> {
     let held = GatedStore::new();
     let shard = |name: &str, circuit, errors: &[(&'static str, u64)]| ShardStatus {
         name: name.to_owned(),
+        region: tollgate::RegionId::HERE,
         circuit,
         errors: errors.to_vec(),
         last_error: None,
@@ -146,7 +148,30 @@ fn of_a_shared_store() -> Arc<Metrics> {
     };
     let transport =
         TransportStats { claims: 100, calls: 40, batches: 20, lost: 1, unsound: 3, resent: vec![("moved", 6)] };
-    held.set_status(SharedStatus { guard, transport, ..SharedStatus::default() });
+    let durations =
+        |counts: [u64; 2]| Durations { buckets: vec![(0.1, counts[0]), (f64::INFINITY, counts[1])], sum: 1.5 };
+    let debit = |region: &str, link, micros| DebitStatus {
+        region: region.to_owned(),
+        link,
+        step: if link == RegionLink::Apart { 7 } else { 3 },
+        oldest: Span::from_micros(micros),
+        units: UnitCounts {
+            sent: 9,
+            unsure: 2,
+            aged: 3,
+            dropped: 4,
+            evicted: 8,
+            returned: 5,
+            back: 6,
+            back_unsure: 1,
+            back_dropped: 7,
+        },
+        lag: durations([8, 1]),
+        ..DebitStatus::default()
+    };
+    let debits = vec![debit("eu", RegionLink::Apart, 2_500_000), debit("us", RegionLink::Lagging, 0)];
+    let guard = GuardStatus { calls_elsewhere: vec![durations([3, 0]), durations([0, 2])], ..guard };
+    held.set_status(SharedStatus { guard, transport, debits, ..SharedStatus::default() });
     let metrics = Metrics::new();
     let limiter = Arc::new(Limiter::new(rules(), Counters::Shared(held)));
     register(&metrics, sources(limiter, Arc::default()));
@@ -182,6 +207,14 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
         (samples["tollgate_store_batches_total"], samples["tollgate_store_connections_lost_total"]),
         (20.0, 1.0)
     );
+    let of_region = |name: &str, region: &str| samples[&format!("tollgate_region_{name}{{region=\"{region}\"}}")];
+    assert_eq!(["eu", "us"].map(|region| of_region("apart", region)), [1.0, 0.0]);
+    assert_eq!(["eu", "us"].map(|region| of_region("oldest_seconds", region)), [2.5, 0.0]);
+    assert_eq!(["eu", "us"].map(|region| of_region("lag_seconds_count", region)), [9.0, 9.0]);
+    assert_eq!(["eu", "us"].map(|region| of_region("calls_seconds_count", region)), [3.0, 2.0]);
+    let units = ["sent", "unsure", "aged", "dropped", "evicted", "returned", "back"];
+    let units = units.map(|how| samples[&format!("tollgate_region_units_total{{region=\"eu\",how=\"{how}\"}}")]);
+    assert_eq!(units, [9.0, 3.0, 3.0, 11.0, 8.0, 5.0, 6.0]);
     assert_eq!(samples["tollgate_store_unsound_values_total"], 3.0);
     assert_eq!(samples[r#"tollgate_store_resent_total{reason="moved"}"#], 6.0);
 }
@@ -192,7 +225,7 @@ fn parts_are_read_when_somebody_asks() {
     register(&metrics, sources(limiter.clone(), health.clone()));
     let samples = scraped(&metrics);
     assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (0.0, 0.0));
-    assert_eq!((samples["tollgate_rules_generation"], samples["tollgate_rules_loaded"]), (7.0, 2.0));
+    assert_eq!((samples["tollgate_rules_generation"], samples["tollgate_rules_loaded"]), (7.0, 3.0));
     assert_eq!(samples["tollgate_rules_domains"], 1.0);
     assert_eq!(samples[r#"tollgate_degraded{part="rules"}"#], 0.0);
 
@@ -207,7 +240,7 @@ fn parts_are_read_when_somebody_asks() {
     };
     assert!(tollgate::poll_once(limiter.check_request(&request)).unwrap().unwrap().allowed());
     let samples = scraped(&metrics);
-    assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (1.0, 2.0));
+    assert_eq!((samples["tollgate_ready"], samples["tollgate_store_keys"]), (1.0, 3.0));
     assert_eq!(samples[r#"tollgate_degraded{part="rules"}"#], 1.0);
     assert_eq!(samples[r#"tollgate_degraded{part="moon"}"#], 1.0);
     assert_eq!(samples[r#"tollgate_degraded{part="data"}"#], 0.0);

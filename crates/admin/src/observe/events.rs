@@ -34,6 +34,8 @@ pub enum EventKind {
     ReloadFailed,
     /// The level of the counter store changed.
     Store,
+    /// A signal was raised, or is over.
+    Signal,
 }
 
 /// Events that are retained; the oldest are dropped.

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate::{KeyPrivacy, Span, Timestamp};
+use tollgate::{KeyPrivacy, Ruleset, Span, Timestamp};
 use tollgate_control::{Db, DbLocation, MAX_SERVER_BYTES, SERVER_TTL, ServerRow};
 use tollgate_core::KeySecret;
 use tollgate_core::key::{HashSecret, Value};
-use tollgate_observe::{DecisionOutcome, KeyName, Summary, SummaryKey, Window};
+use tollgate_observe::{DecisionOutcome, KeyName, SignalReport, Summary, SummaryKey, Window};
 
 use super::Observability;
-use crate::store_of_record::ControlPlane;
+use super::shares::{self, DemandMeter, RegionReport, ShareLine};
+use super::signals::SignalLine;
+use crate::store_of_record::{Author, ControlPlane};
 use tollgate_net::Closing;
 
 /// The fleet as this server knows it.
@@ -35,17 +37,27 @@ struct FleetState {
     counted: Option<(Timestamp, [u64; DecisionOutcome::ALL.len()])>,
     /// Whether the other servers have a report of this one.
     has_reported: bool,
+    demand: DemandMeter,
+    /// When shares were last planned.
+    planned: Option<Timestamp>,
+    /// When this server last reported, by the clock of the store of record.
+    reported_at: Option<Timestamp>,
 }
 
 /// The last report of another server.
 #[derive(Debug)]
 struct RemoteServer {
+    id: String,
     info: ServerInfo,
     seen_at: Timestamp,
     /// When the report expires, by this server's clock.
     until: Timestamp,
     /// One summary per window.
     lists: Vec<Arc<Summary>>,
+    signals: Vec<SignalReport>,
+    counting: Option<u64>,
+    uptime: Span,
+    shares: Vec<ShareLine>,
 }
 
 /// A server and its load.
@@ -81,6 +93,18 @@ struct ServerReport {
     #[serde(flatten)]
     info: ServerInfo,
     lists: Vec<WindowReport>,
+    /// Servers of earlier versions report none.
+    #[serde(default)]
+    signals: Vec<SignalLine>,
+    /// How many servers count in the store of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counting: Option<u64>,
+    /// How long this one runs, in microseconds.
+    #[serde(default)]
+    uptime: u64,
+    /// Rules whose shares follow demand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<ShareLine>,
 }
 
 /// The heaviest keys of one window.
@@ -98,7 +122,7 @@ struct WindowReport {
 struct KeyReport(String, String, String, Option<String>, [u64; 2], [u64; 2], Option<u32>);
 
 /// How often servers report.
-const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit of the secret at the start.
 const SECRET_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit of the last message.
@@ -107,6 +131,9 @@ const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_REPORTED_KEYS: usize = 256;
 const MIN_REPORTED_KEYS: usize = 32;
 const FLEET_REPORTED_KEYS: usize = 4_096;
+
+/// The author of shares in the audit log.
+const AUTHOR: &str = "tollgate";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -124,8 +151,7 @@ impl Fleet {
 
     /// A key as it is displayed where it must not be plain: 16 digits of a keyed hash.
     pub(super) fn hash_key(&self, text: &str) -> String {
-        let secret = *self.secret.read().unwrap_or_else(PoisonError::into_inner);
-        format!("#{:016x}", Value::Text(text).digest(secret, 0) as u64)
+        format!("#{:016x}", Value::Text(text).digest(self.hash_secret(), 0) as u64)
     }
 
     fn set_secret(&self, secret: &str) {
@@ -141,6 +167,17 @@ impl Fleet {
         others.filter_map(|other| other.lists.get(place).cloned()).collect()
     }
 
+    /// What the other servers counted for signals.
+    pub(super) fn signal_reports(&self, now: Timestamp) -> Vec<SignalReport> {
+        let state = self.state();
+        state.others.iter().filter(|other| now < other.until).flat_map(|other| other.signals.iter().cloned()).collect()
+    }
+
+    /// The secret of all hashes that servers exchange.
+    fn hash_secret(&self) -> HashSecret {
+        *self.secret.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn others(&self, now: Timestamp) -> Vec<FleetServer> {
         let state = self.state();
         let others = state.others.iter().filter(|other| now < other.until);
@@ -149,10 +186,12 @@ impl Fleet {
 
     /// Replaces the reports by these rows.
     fn update(&self, rows: Vec<ServerRow>, now: Timestamp) {
+        let reported_at = rows.iter().find(|row| row.id == self.id).map(|row| row.at);
         let others =
             rows.into_iter().filter(|row| row.id != self.id).filter_map(|row| RemoteServer::from_row(&row, now));
         let others = others.collect();
-        self.state().others = others;
+        let mut state = self.state();
+        (state.others, state.reported_at) = (others, reported_at);
     }
 
     /// Updates the load from the totals since the last call.
@@ -174,7 +213,7 @@ impl Fleet {
 impl RemoteServer {
     fn from_row(row: &ServerRow, now: Timestamp) -> Option<RemoteServer> {
         let report = serde_json::from_str::<ServerReport>(&row.document);
-        let report =
+        let mut report =
             report.inspect_err(|error| tracing::debug!(%error, "the report of another server can't be read")).ok()?;
         let list = |window: Window| {
             let list = report.lists.iter().find(|list| list.window == window.name());
@@ -182,7 +221,20 @@ impl RemoteServer {
         };
         let left = Span::from_micros(SERVER_TTL.as_micros().saturating_sub(row.age.as_micros()));
         let lists = Window::ALL.into_iter().map(list).collect();
-        Some(RemoteServer { seen_at: row.at, until: now.after(left), lists, info: report.info })
+        let signals = std::mem::take(&mut report.signals).into_iter().filter_map(SignalLine::into_report).collect();
+        let ServerReport { info, counting, uptime, shares, .. } = report;
+        let uptime = Span::from_micros(uptime);
+        Some(RemoteServer {
+            id: row.id.clone(),
+            seen_at: row.at,
+            until: now.after(left),
+            lists,
+            signals,
+            info,
+            counting,
+            uptime,
+            shares,
+        })
     }
 }
 
@@ -228,8 +280,11 @@ impl Observability {
     }
 
     /// The report of this server. It takes a while to build.
-    fn report(&self, rules_generation: u64, now: Timestamp) -> String {
+    fn report(&self, rules: &Ruleset, (counting, uptime): (Option<u64>, Span), now: Timestamp) -> String {
+        let shares = self.fleet.state().demand.report(rules);
         let servers = self.fleet.others(now).len() + 1;
+        let signals = self.observer.signals().report(rules, servers, &self.fleet.signal_reports(now));
+        let mut signals: Vec<SignalLine> = signals.iter().map(SignalLine::new).collect();
         let mut max_keys = (FLEET_REPORTED_KEYS / servers).clamp(MIN_REPORTED_KEYS, MAX_REPORTED_KEYS);
         loop {
             let list = |window| {
@@ -238,21 +293,31 @@ impl Observability {
                     &self.observer.heavy_hitters().summary(window, now).by_name().limited_to(max_keys),
                 )
             };
-            let report = ServerReport { info: self.info(rules_generation), lists: Window::ALL.map(list).into() };
+            let (info, lists) = (self.info(rules.generation()), Window::ALL.map(list).into());
+            let report =
+                ServerReport { info, lists, signals, counting, uptime: uptime.as_micros(), shares: shares.clone() };
             // Texts and numbers are always valid JSON.
             let text = serde_json::to_string(&report).unwrap_or_default();
             // Only if nearly all keys have maximal length.
-            if text.len() <= MAX_SERVER_BYTES || max_keys == 0 {
+            if text.len() <= MAX_SERVER_BYTES || (max_keys == 0 && report.signals.is_empty()) {
                 return text;
             }
             max_keys /= 2;
+            signals = report.signals;
+            signals.truncate(signals.len() / 2);
         }
     }
 }
 
 /// Exchanges reports with the other servers, and logs keys with sustained use, until the server is about to stop.
-pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, mut closing: Closing) {
-    let mut every = interval(REPORT_INTERVAL);
+/// Every `share_interval`, one of them plans the shares of regions that follow demand.
+pub async fn run(
+    observability: Arc<Observability>,
+    control: Arc<ControlPlane>,
+    share_interval: Duration,
+    mut closing: Closing,
+) {
+    let mut every = interval(REPORT_INTERVAL.min(share_interval));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut event, mut agreed) = (0, false);
     loop {
@@ -263,17 +328,23 @@ pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, 
         let now = control.now();
         observability.fleet.record_load(observability.observer.tally().totals(), now);
         event = log_sustained(&observability, event, now);
+        let rules = control.limiter().rules();
+        observability.fleet.state().demand.measure(&rules, observability.observer.tally(), now);
         let Some(db) = control.db() else { continue };
         let exchange = async {
             if !agreed {
                 let secret = db.secret().await?;
-                observability.fleet.set_secret(&secret);
+                agree_on(&observability, db, &secret);
                 if !observability.shares_counters {
                     share_secret(&observability.key_privacy, db, &secret);
                 }
                 agreed = true;
             }
-            exchange(&observability, &control, db).await
+            let exchanged = exchange(&observability, &control, db).await;
+            if exchanged.is_ok() && is_shared(db) {
+                move_shares(&observability, &control, share_interval).await;
+            }
+            exchanged
         };
         tokio::select! {
             // While the database is unavailable this server is alone: old reports expire.
@@ -304,8 +375,9 @@ async fn exchange(
     if !is_shared(db) {
         return Ok(());
     }
-    let (reporting, generation, now) = (observability.clone(), control.limiter().rules().generation(), control.now());
-    let report = tokio::task::spawn_blocking(move || reporting.report(generation, now)).await;
+    let (reporting, rules, now) = (observability.clone(), control.limiter().rules(), control.now());
+    let counting = (counting(control), control.uptime());
+    let report = tokio::task::spawn_blocking(move || reporting.report(&rules, counting, now)).await;
     if let Ok(report) = report {
         db.put_server(&observability.fleet.id, &report).await?;
     }
@@ -314,6 +386,51 @@ async fn exchange(
     // A panic has been logged.
     let _ = tokio::task::spawn_blocking(move || updating.fleet.update(rows, now)).await;
     Ok(())
+}
+
+/// The servers that count in the store of this one; `None` if that is not known.
+fn counting(control: &ControlPlane) -> Option<u64> {
+    let guard = control.limiter().store().shared()?.status().guard;
+    guard.heartbeat_error.is_none().then_some(guard.replicas)
+}
+
+/// Uses the shares of the store of record, now that the other servers know of this one; and plans the next ones, if this is the
+/// server that does it: the first by its id.
+async fn move_shares(observability: &Observability, control: &Arc<ControlPlane>, share_interval: Duration) {
+    control.know_shares().await;
+    let (rules, now) = (control.limiter().rules(), control.now());
+    let changes = {
+        let mut state = observability.fleet.state();
+        let FleetState { others, demand, planned, reported_at, .. } = &mut *state;
+        let others = || others.iter().filter(|other| now < other.until);
+        let is_due = planned.is_none_or(|then| now.since(then).as_micros() >= share_interval.as_micros() as u64);
+        if !is_due || others().any(|other| other.id < observability.fleet.id) {
+            return;
+        }
+        *planned = Some(now);
+        let own = demand.report(&rules);
+        let mut reports: Vec<RegionReport<'_>> = others()
+            .filter_map(|other| {
+                let region = other.info.region.as_deref()?;
+                let RemoteServer { seen_at, uptime, counting, shares, .. } = other;
+                Some(RegionReport { region, at: *seen_at, uptime: *uptime, counting: *counting, lines: shares })
+            })
+            .collect();
+        let here = observability.region.as_deref();
+        let (uptime, counting) = (control.uptime(), counting(control));
+        let own = here.zip(*reported_at).map(|(region, at)| RegionReport { region, at, uptime, counting, lines: &own });
+        reports.extend(own);
+        shares::plan(&rules, &reports, |domain, rule| control.shares(domain, rule))
+    };
+    if changes.is_empty() {
+        return;
+    }
+    let author = Author { name: AUTHOR.to_owned(), from: String::new() };
+    match control.write(&author, changes, None).await {
+        Ok(_) => tracing::debug!("shares of regions follow demand"),
+        // Another server was faster, or the store of record is away: the last shares hold.
+        Err(why) => tracing::debug!(?why, "shares of regions were not written"),
+    }
 }
 
 fn log_sustained(observability: &Observability, event: u64, now: Timestamp) -> u64 {
@@ -346,6 +463,24 @@ pub async fn share_key_secret(privacy: &KeyPrivacy, db: &Db) {
         && let Ok(Ok(secret)) = timeout(SECRET_TIMEOUT, db.secret()).await
     {
         share_secret(privacy, db, &secret);
+    }
+}
+
+/// Uses the secret of a store of record for all hashes that servers exchange.
+fn agree_on(observability: &Observability, db: &Db, secret: &str) {
+    observability.fleet.set_secret(secret);
+    // Whoever counts alone goes on with its own: what was counted with another secret is dropped.
+    if is_shared(db) {
+        observability.observer.signals().use_secret(observability.fleet.hash_secret());
+    }
+}
+
+/// The same before the first decision, so that nothing is counted in vain. A store of record that is unavailable has it later.
+pub async fn agree_early(observability: &Observability, db: &Db) {
+    if is_shared(db)
+        && let Ok(Ok(secret)) = timeout(SECRET_TIMEOUT, db.secret()).await
+    {
+        agree_on(observability, db, &secret);
     }
 }
 

@@ -4,6 +4,11 @@ pub mod events;
 pub mod fleet;
 pub mod history_file;
 pub mod observability;
+mod region_durations;
 pub mod sampler;
+pub mod shares;
+mod signals;
+
+pub use region_durations::RegionDurations;
 
 pub use observability::{KeyVisibility, Observability, ObservabilityConfig};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tollgate::{KeyPrivacy, Span, Timestamp};
-use tollgate_observe::{KeyFilter, KeyName, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, Window};
+use tollgate_observe::{
+    KeyFilter, KeyName, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, TrafficConfig, Window,
+};
 
 use super::events::EventKind;
 use super::fleet::Fleet;
@@ -43,6 +45,8 @@ pub struct ObservabilityConfig {
     pub region: Option<String>,
     /// Configuration of the decision log.
     pub log: LogConfig,
+    /// Configuration of the sample of recent requests.
+    pub traffic: TrafficConfig,
     /// How long entries of the decision log are retained.
     pub keep: Span,
     /// Rows of the decision log in the store of record.
@@ -84,6 +88,7 @@ impl Observability {
             server_name,
             region,
             log,
+            traffic,
             keep,
             max_rows,
             max_bytes,
@@ -93,7 +98,7 @@ impl Observability {
             key_privacy,
         } = config;
         let time_one_in = if waits { 1 } else { TIME_ONE_IN };
-        let observer = ObserverConfig { shadow, time_one_in, log, ..ObserverConfig::default() };
+        let observer = ObserverConfig { shadow, time_one_in, log, traffic, ..ObserverConfig::default() };
         let observer = Arc::new(Observer::new(observer, key_privacy.clone()));
         let name = server_name.unwrap_or_else(hostname);
         let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows, max_bytes };
@@ -125,6 +130,11 @@ impl Observability {
             KeyVisibility::Plain => name.clear_key().to_owned(),
             KeyVisibility::Hashed => self.fleet.hash_key(name.key()),
         }
+    }
+
+    /// A text in the form of a hashed key.
+    pub fn hash_key(&self, text: &str) -> String {
+        self.fleet.hash_key(text)
     }
 
     /// The same for the caller of a key.
@@ -180,7 +190,9 @@ impl Observability {
             ..LogConfig::default()
         };
         let key_privacy = Arc::<KeyPrivacy>::default();
-        let observer = Observer::new(ObserverConfig { log, ..ObserverConfig::default() }, key_privacy.clone());
+        let traffic = TrafficConfig { on: true, max_bytes: 1 << 20, ..TrafficConfig::default() };
+        let observer = ObserverConfig { log, traffic, ..ObserverConfig::default() };
+        let observer = Observer::new(observer, key_privacy.clone());
         let observer = Arc::new(observer);
         let config = DecisionsConfig {
             server: "here".to_owned(),

@@ -11,16 +11,19 @@ use tollgate_observe::{History, Observer};
 use tollgate_store::guarded::{Circuit, Level};
 
 use super::events::{EventKind, ServerEvents};
+use super::region_durations::{RegionDurations, RegionSamples};
 use crate::observe::Observability;
 use crate::rule_source::ReloadStatus;
 use crate::store_of_record::ControlPlane;
 use tollgate_net::Closing;
-use tollgate_store::Counters;
+use tollgate_store::{Counters, SharedStatus};
 
 /// The result of the last sample.
 #[derive(Debug)]
 pub struct Sampler {
     history: Mutex<History>,
+    /// How long debits and calls of other regions took.
+    regions: Mutex<RegionSamples>,
     store: Mutex<Arc<StoreHealth>>,
     /// The reload that was last seen.
     reload: Mutex<Option<ReloadStatus>>,
@@ -45,6 +48,8 @@ pub struct StoreHealth {
 
 /// The sampling interval.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The sample of recent requests follows the traffic once in so many samples.
+const TRAFFIC_ADJUSTED_EVERY: u64 = 10;
 /// The shard name of the memory store.
 const MEMORY_SHARD: &str = "memory";
 
@@ -52,6 +57,7 @@ impl Sampler {
     pub fn new(begin: Timestamp) -> Sampler {
         Sampler {
             history: Mutex::new(History::new(begin)),
+            regions: Mutex::default(),
             store: Mutex::new(Arc::new(StoreHealth { circuits: memory_circuits(), ..StoreHealth::default() })),
             reload: Mutex::default(),
             events: ServerEvents::default(),
@@ -66,12 +72,19 @@ impl Sampler {
         observer.tally().prepare(&limiter.rules());
         self.history().sample(observer, now);
         let before = self.store();
-        let health = StoreHealth::from_counters(limiter.store(), &before, now);
+        let status = limiter.store().shared().map(|store| store.status());
+        if let Some(status) = &status {
+            self.regions().add(status);
+        }
+        let health = StoreHealth::from_counters(limiter.store(), status, &before, now);
         if health.level != before.level {
             self.events.add(now, EventKind::Store, format!("the counter store is {}", health.level.name()));
         }
         self.observe_reload(control.rules().reloads().borrow().clone(), now);
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(health);
+        if self.samples.borrow().is_multiple_of(TRAFFIC_ADJUSTED_EVERY) {
+            observer.traffic().adjust(now);
+        }
         self.samples.send_modify(|samples| *samples += 1);
     }
 
@@ -98,6 +111,15 @@ impl Sampler {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn regions(&self) -> MutexGuard<'_, RegionSamples> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long debits and calls of each other region took in the last minute.
+    pub fn region_durations(&self) -> Vec<RegionDurations> {
+        self.regions().last_minute()
+    }
+
     pub fn store(&self) -> Arc<StoreHealth> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -109,8 +131,13 @@ impl Sampler {
 }
 
 impl StoreHealth {
-    fn from_counters(counters: &Counters, before: &StoreHealth, now: Timestamp) -> StoreHealth {
-        let Some(shared) = counters.shared() else {
+    fn from_counters(
+        counters: &Counters,
+        status: Option<SharedStatus>,
+        before: &StoreHealth,
+        now: Timestamp,
+    ) -> StoreHealth {
+        let Some(SharedStatus { guard, .. }) = status else {
             let stats = counters.memory().map(|store| store.stats()).unwrap_or_default();
             return StoreHealth {
                 circuits: memory_circuits(),
@@ -119,13 +146,14 @@ impl StoreHealth {
                 ..StoreHealth::default()
             };
         };
-        let guard = shared.status().guard;
         // A store that has not been heard of is not normal, even without requests.
         let level = if guard.heartbeat_error.is_some() { guard.level.max(Level::Degraded) } else { guard.level };
+        // Nodes of other regions are not a part of this region's store.
+        let own = guard.shards.into_iter().filter(|shard| shard.region.is_here());
         StoreHealth {
             level,
             since: (level != Level::Normal).then(|| before.since.unwrap_or(now)),
-            circuits: guard.shards.into_iter().map(|shard| (shard.name, shard.circuit)).collect(),
+            circuits: own.map(|shard| (shard.name, shard.circuit)).collect(),
             keys: guard.local as u64,
             evicted: 0,
         }
@@ -147,8 +175,11 @@ pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, 
         }
         let (observability, control) = (observability.clone(), control.clone());
         // There may be ten thousand rows: not on an async thread.
-        let sampled =
-            tokio::task::spawn_blocking(move || observability.sampler.sample(&observability.observer, &control)).await;
+        let sampled = tokio::task::spawn_blocking(move || {
+            observability.sampler.sample(&observability.observer, &control);
+            observability.evaluate_signals(&control.limiter().rules(), control.now());
+        })
+        .await;
         if let Err(error) = sampled {
             tracing::warn!(%error, "the counters could not be sampled");
         }

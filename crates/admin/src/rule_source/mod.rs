@@ -159,7 +159,7 @@ impl RuleReloader {
     /// A kill switch must work whatever the state of the files and of other rules.
     fn fall_back(&mut self, layer: &Arc<Layer>) {
         let Some(good) = self.source.in_force() else { return };
-        let switches = Layer { rules: good.layer.rules.clone(), switches: layer.switches.clone() };
+        let switches = Layer { rules: good.layer.rules.clone(), ..Layer::clone(layer) };
         for layer in [layer.clone(), Arc::new(switches)] {
             if *layer == *good.layer {
                 return;

@@ -208,6 +208,14 @@ impl RuleSource {
             waiting.map(|waiting| self.compile(RuleFiles::from_files(waiting.to_vec()), layer, VALIDATION_GENERATION));
         tried.and_then(Result::ok).ok_or(errors)
     }
+
+    /// Compiles other files under a layer, without putting them in force.
+    ///
+    /// # Errors
+    /// All problems, if one of them is an error.
+    pub fn validate_files(&self, files: Vec<RuleFile>, layer: &Layer) -> Compiled {
+        self.compile(RuleFiles::from_files(files), layer, VALIDATION_GENERATION)
+    }
 }
 
 fn are_same(some: &[RuleFile], others: &[RuleFile]) -> bool {

@@ -109,7 +109,7 @@ fn rule(name: &str, text: &str) -> LayerRule {
 
 fn layer(rules: &[LayerRule], everything: Option<RuleMode>) -> Layer {
     let switches = everything.map(|mode| Switch { domain: None, rule: None, mode });
-    Layer { rules: rules.to_vec(), switches: switches.into_iter().collect() }
+    Layer { rules: rules.to_vec(), switches: switches.into_iter().collect(), ..Layer::default() }
 }
 
 /// Needs the tier `gold`, which files may take away.

@@ -112,7 +112,7 @@ impl FileWatcher {
     fn open(source: &RuleSource, writes: FileWrites, wakes: SyncSender<Wake>) -> FileWatcher {
         let paths: Vec<PathBuf> = source.paths.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
         let watched = paths.iter().flat_map(|path| path.ancestors().take(MAX_PARENTS)).map(Path::to_owned).collect();
-        let rules = RulePaths { paths, options: source.options };
+        let rules = RulePaths { paths, options: source.options.clone() };
         let on_event = move |event: notify::Result<notify::Event>| {
             if event.is_ok_and(|event| writes.observe(&event, &rules)) {
                 let _ = wakes.try_send(Wake::Changed);

@@ -167,7 +167,11 @@ impl ControlPlane {
         tracing::info!("the known state was too old, or of another store of record; everything was reloaded");
         (0..unreadable).for_each(|_| self.metrics.unreadable());
         let tenants = controls.tenants().clone();
-        *self.controls() = controls;
+        {
+            let mut before = self.controls();
+            controls.set_shares_unknown(before.are_shares_unknown());
+            *before = controls;
+        }
         self.limiter.install_tenants(tenants);
         self.tokens.send_replace(Arc::new(tokens));
         *changes = Changes { layer: true, too_many: true, ..Changes::new(self) };

@@ -56,6 +56,7 @@ pub async fn load(sources: &Sources) -> Result<Loaded, String> {
     if loaded.db.is_some() {
         loaded.pending = PendingChanges::load(sources.copy.as_deref());
         loaded.pending.apply_to(&mut loaded.controls);
+        super::shares::begin(&mut loaded.controls, loaded.db.as_ref());
     }
     Ok(loaded)
 }

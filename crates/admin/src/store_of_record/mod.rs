@@ -17,6 +17,7 @@ mod maintenance;
 mod measure;
 mod pending;
 mod pending_sync;
+mod shares;
 mod stream;
 mod unconfirmed;
 mod write;
@@ -192,6 +193,11 @@ impl ControlPlane {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How long this server follows the store of record.
+    pub fn uptime(&self) -> Span {
+        self.now().since(self.began)
     }
 
     /// The generation in force here.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tollgate_control::{RecordName, WriteError};
 use tollgate_records::{Controls, Effect, Record, RecordKind, Rfc3339};
-use tollgate_store::BulletinEntry;
+use tollgate_store::{BulletinEntry, InRegion};
 
 use super::measure::WrittenChanges;
 use super::{Author, ControlPlane, ControlWriteError};
@@ -60,8 +60,8 @@ pub struct PendingOutcome {
     pub id: String,
     /// Whether it survives a restart of this server.
     pub is_saved: bool,
-    /// Whether other servers were notified of it; the error says why not.
-    pub is_shared: Result<(), String>,
+    /// Whether the servers of each region were notified of it; the errors say why not.
+    pub shared: Vec<InRegion<()>>,
 }
 
 /// The changes that wait, in the order in which they were made.
@@ -251,15 +251,15 @@ impl ControlPlane {
             "a change is in force without the store of record, and waits for it"
         );
         let is_saved = self.save_pending().await;
-        let is_shared = match self.limiter.store().shared() {
+        let shared = match self.limiter.store().shared() {
             Some(shared) => {
                 let text = change.encode();
                 let entry = BulletinEntry { id: &change.id, text: &text, is_replaced: false };
                 shared.publish(BULLETIN, entry, BULLETIN_TIMEOUT).await
             }
-            None => Err("the counter store is not shared".to_owned()),
+            None => vec![InRegion::here(Err("the counter store is not shared".to_owned()))],
         };
-        Ok(PendingOutcome { id: change.id, is_saved, is_shared })
+        Ok(PendingOutcome { id: change.id, is_saved, shared })
     }
 
     /// The changes that wait for the store of record.

@@ -12,7 +12,7 @@ use tollgate_control::{
 };
 use tollgate_net::Closing;
 use tollgate_records::{Record, Rfc3339};
-use tollgate_store::BulletinEntry;
+use tollgate_store::{BulletinEntry, InRegion};
 
 use super::ControlPlane;
 use super::measure::WrittenChanges;
@@ -35,6 +35,48 @@ enum Resolution {
     Discarded,
 }
 
+/// The entries of a bulletin: ids and texts.
+type BulletinEntries = Vec<(String, Vec<u8>)>;
+
+/// The bulletins of the regions that answered.
+#[derive(Debug, Default)]
+struct Published {
+    /// By id. A change that is in the store of record, by one of them, is done.
+    entries: HashMap<String, Vec<u8>>,
+    regions: Vec<HashMap<String, Vec<u8>>>,
+}
+
+impl Published {
+    fn new(answers: Vec<InRegion<BulletinEntries>>) -> Published {
+        let mut published = Published::default();
+        for InRegion { region, answer } in answers {
+            match answer {
+                Ok(entries) => published.regions.push(entries.into_iter().collect()),
+                Err(error) => tracing::debug!(error, region, "the changes of other servers can't be read"),
+            }
+        }
+        for (id, text) in published.regions.iter().flatten() {
+            if text == DONE || !published.entries.contains_key(id) {
+                published.entries.insert(id.clone(), text.clone());
+            }
+        }
+        published
+    }
+
+    /// Whether a region lacks a change.
+    fn is_missing(&self, id: &str) -> bool {
+        self.regions.iter().any(|region| !region.contains_key(id))
+    }
+
+    /// Changes that are done, and that wait by the bulletin of a region.
+    fn outdated(&self) -> impl Iterator<Item = &str> {
+        let is_outdated = |(id, text): &(&String, &Vec<u8>)| {
+            *text == DONE && self.regions.iter().any(|region| region.get(*id).is_some_and(|other| other != DONE))
+        };
+        self.entries.iter().filter(is_outdated).map(|(id, _)| &**id)
+    }
+}
+
 impl ControlPlane {
     /// Exchanges changes until the server is about to stop.
     pub(super) async fn follow_pending(self: &Arc<ControlPlane>, mut closing: Closing) {
@@ -55,7 +97,7 @@ impl ControlPlane {
     pub(super) async fn sync_pending(self: &Arc<ControlPlane>) {
         let published = self.published().await;
         let mut known = self.pending.all();
-        let of_others = published.iter().flatten().filter_map(|(id, text)| {
+        let of_others = published.entries.iter().filter_map(|(id, text)| {
             let change = PendingChange::decode(text).filter(|change| change.id == *id)?;
             let is_new = known.iter().all(|known| known.id != change.id);
             (is_new && self.is_same_store(&change)).then_some(change)
@@ -83,10 +125,13 @@ impl ControlPlane {
         for change in known {
             is_writable = is_writable && self.resolve(&change).await.is_ok();
             is_changed |= is_writable;
-            let is_published = published.as_ref().is_none_or(|published| published.contains_key(&change.id));
-            if !is_writable && !is_published {
-                self.publish(&change, &change.encode(), false).await;
+            if !is_writable && published.is_missing(&change.id) {
+                self.publish(&change.id, &change.encode(), false).await;
             }
+        }
+        // In a region that could not be reached when they were written.
+        for id in published.outdated() {
+            self.publish(id, DONE, true).await;
         }
         if is_changed {
             self.show_pending();
@@ -94,23 +139,19 @@ impl ControlPlane {
         }
     }
 
-    /// The bulletin; `None` if there is none, or if it can't be read.
-    async fn published(&self) -> Option<HashMap<String, Vec<u8>>> {
-        let entries = self.limiter.store().shared()?.published(BULLETIN, BULLETIN_TIMEOUT).await;
-        match entries {
-            Ok(entries) => Some(entries.into_iter().collect()),
-            Err(error) => {
-                tracing::debug!(error, "the changes of other servers can't be read");
-                None
-            }
-        }
+    /// The bulletins of all regions that can be read.
+    async fn published(&self) -> Published {
+        let Some(shared) = self.limiter.store().shared() else { return Published::default() };
+        Published::new(shared.published(BULLETIN, BULLETIN_TIMEOUT).await)
     }
 
-    async fn publish(&self, change: &PendingChange, text: &[u8], is_replaced: bool) {
+    async fn publish(&self, id: &str, text: &[u8], is_replaced: bool) {
         let Some(shared) = self.limiter.store().shared() else { return };
-        let entry = BulletinEntry { id: &change.id, text, is_replaced };
-        if let Err(error) = shared.publish(BULLETIN, entry, BULLETIN_TIMEOUT).await {
-            tracing::debug!(error, "other servers can't be notified of a change");
+        let entry = BulletinEntry { id, text, is_replaced };
+        for InRegion { region, answer } in shared.publish(BULLETIN, entry, BULLETIN_TIMEOUT).await {
+            if let Err(error) = answer {
+                tracing::debug!(error, region, "other servers can't be notified of a change");
+            }
         }
     }
 
@@ -149,7 +190,7 @@ impl ControlPlane {
             // Its record is measured when it is read.
             self.after_pending(effect, WrittenChanges::default());
         }
-        self.publish(change, DONE, true).await;
+        self.publish(&change.id, DONE, true).await;
         // If this fails, the follower tries again.
         let _ = self.catch_up(None).await;
         Ok(())
@@ -265,5 +306,28 @@ impl From<PendingChange> for StoredRecord {
             updated_by: change.by,
             reason: change.reason,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bulletins_of_regions_are_one() {
+        let region = |entries: &[(&str, &[u8])]| {
+            InRegion::here(Ok(entries.iter().map(|(id, text)| ((*id).to_owned(), text.to_vec())).collect()))
+        };
+        let published = Published::new(vec![
+            region(&[("everywhere", b"1"), ("done here", DONE), ("here", b"2")]),
+            InRegion::here(Err("no answer".to_owned())),
+            region(&[("everywhere", b"1"), ("done here", b"3"), ("done there", DONE)]),
+        ]);
+        let texts = ["everywhere", "here", "done here", "done there"].map(|id| published.entries[id].as_slice());
+        assert_eq!(texts, [b"1", b"2", DONE, DONE]);
+        let missing = ["everywhere", "here", "done here", "unknown"].map(|id| published.is_missing(id));
+        assert_eq!(missing, [false, true, false, true]);
+        assert_eq!(published.outdated().collect::<Vec<_>>(), ["done here"]);
+        assert!(!Published::new(vec![InRegion::here(Err("no answer".to_owned()))]).is_missing("unknown"));
     }
 }

@@ -1,5 +1,8 @@
-//! `tollgate demo-load`: traffic for `make demo` and `make demo-gateway`, at a bounded rate, until it is stopped.
+//! `tollgate demo-load`: traffic for `make demo` and `make demo-gateway`, at a bounded rate, until it is stopped. And what the other
+//! demos need.
 
+mod regions;
+mod relay;
 mod send;
 mod traffic;
 mod upstream;
@@ -14,6 +17,8 @@ use tokio::time::MissedTickBehavior;
 use tollgate::{Clock as _, SystemClock};
 
 use super::{EXIT_FAILURE, print_error};
+pub(super) use regions::DemoRegions;
+pub(super) use relay::DemoRelay;
 use send::Target;
 use traffic::Traffic;
 pub(super) use upstream::DemoUpstream;
@@ -72,15 +77,7 @@ impl DemoLoad {
         let mut traffic = Traffic::new(fastrand::Rng::new(), self.deploy_after);
         let begun = clock.now();
         let (mut due, mut next) = (0_u32, 0);
-        let stopped = async {
-            let interrupted = tokio::signal::ctrl_c();
-            let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok()?;
-            tokio::select! {
-                interrupted = interrupted => interrupted.ok(),
-                terminated = terminated.recv() => terminated,
-            }
-        };
-        let mut stopped = std::pin::pin!(stopped);
+        let mut stopped = std::pin::pin!(stopped());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -103,6 +100,16 @@ impl DemoLoad {
                 return Err(format!("{} does not respond any more", target.address()));
             }
         }
+    }
+}
+
+/// Waits for a signal to stop.
+async fn stopped() -> Option<()> {
+    let interrupted = tokio::signal::ctrl_c();
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok()?;
+    tokio::select! {
+        interrupted = interrupted => interrupted.ok(),
+        terminated = terminated.recv() => terminated,
     }
 }
 

@@ -10,17 +10,21 @@ use tollgate::Severity;
 use tollgate_gateway::check::{CheckedFile, check_file};
 use tollgate_gateway::config::GatewayProblem;
 
+use crate::rules_args::RulesArgs;
 use crate::style::{Palette, Tone};
 use crate::{EXIT_FAILURE, pluralize, write_output};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tollgate gateway check gateway.yaml\n  \
+    tollgate gateway check gateway.yaml --rules rules.yaml\n  \
     tollgate gateway check gateway.yaml --json")]
 pub(super) struct Check {
     /// The file of a gateway
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    rules: RulesArgs,
     /// Write a JSON document
     #[arg(long)]
     json: bool,
@@ -49,7 +53,14 @@ struct ReportedProblem {
 
 impl Check {
     pub(super) fn run(&self) -> ExitCode {
-        let report = CheckReport::new(check_file(&self.file));
+        let rules = match self.rules.rules.is_empty() {
+            true => None,
+            false => match self.rules.load(&self.rules.paths([])) {
+                Ok(rules) => Some(rules),
+                Err(code) => return code,
+            },
+        };
+        let report = CheckReport::new(check_file(&self.file, rules.as_ref()));
         let text = match self.json {
             // Serialisation of texts and numbers can't fail.
             true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",

@@ -65,7 +65,7 @@ const COLUMNS: Columns = &[
     ("LEFT", |item| show::text(&item["remaining"])),
     ("FULL AGAIN", |item| show::time(&item["resets_at"])),
     ("BY", |item| show::text(&item["resolved_by"])),
-    ("COUNTED IN", |item| show::text(&item["source"])),
+    ("COUNTED IN", show::counted_in),
 ];
 
 const CHANGE_COLUMNS: Columns = &[
@@ -141,6 +141,17 @@ fn to_text(response: &Value, columns: Columns) -> String {
         true => "no counters\n".to_owned(),
         false => show::TextTable::new(columns).lines(counters),
     };
+    for counter in counters {
+        for at in counter["regions"].as_array().into_iter().flatten() {
+            let [rule, region] = [&counter["rule"], &at["region"]].map(|text| show::clean(&show::text(text)));
+            let state = match (at["used"].as_u64(), at["moved"].as_u64()) {
+                (None, _) => "did not answer".to_owned(),
+                (Some(used), None) => format!("{used} used"),
+                (Some(used), Some(moved)) => format!("{moved} moved, {used} used"),
+            };
+            text.push_str(&format!("{rule} in {region}: {state}\n"));
+        }
+    }
     for omitted in response["left_out"].as_array().into_iter().flatten() {
         let (rule, why) = (show::text(&omitted["rule"]), show::text(&omitted["why"]));
         text.push_str(&format!("left out: {}: {}\n", show::clean(&rule), show::clean(&why)));

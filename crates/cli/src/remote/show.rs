@@ -171,6 +171,12 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
+/// What counts: the source of the reading, and the region if one owns the counter: `store of us-west`.
+pub(super) fn counted_in(counter: &Value) -> String {
+    let source = text(&counter["source"]);
+    counter["region"].as_str().map_or_else(|| source.clone(), |region| format!("{source} of {region}"))
+}
+
 /// A time to the second, in UTC: `2026-11-16 09:00:00Z`.
 pub(super) fn time(value: &Value) -> String {
     let Some(time) = value.as_str() else { return text(value) };
@@ -228,7 +234,13 @@ pub(super) fn fields(fields: &[(&str, String)]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{TextTable, clean, expiry, limit, text, time};
+    use super::{TextTable, clean, counted_in, expiry, limit, text, time};
+
+    #[test]
+    fn counters_of_a_region_have_its_name() {
+        assert_eq!(counted_in(&json!({"source": "store"})), "store");
+        assert_eq!(counted_in(&json!({"source": "lease", "region": "us-west"})), "lease of us-west");
+    }
 
     #[test]
     fn columns_are_aligned_and_stay_so_on_later_pages() {

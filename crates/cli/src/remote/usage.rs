@@ -32,7 +32,7 @@ const COLUMNS: Columns = &[
     ("LEFT", |item| show::text(&item["remaining"])),
     ("RULE", |item| show::text(&item["rule"])),
     ("BY", |item| show::text(&item["resolved_by"])),
-    ("COUNTED IN", |item| show::text(&item["source"])),
+    ("COUNTED IN", show::counted_in),
 ];
 
 impl Usage {

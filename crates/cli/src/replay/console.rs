@@ -22,7 +22,7 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// The output on standard error.
 #[derive(Debug)]
-pub(super) struct Console {
+pub(crate) struct Console {
     clock: SystemClock,
     is_terminal: bool,
     started: Timestamp,
@@ -34,7 +34,7 @@ pub(super) struct Console {
 }
 
 impl Console {
-    pub(super) fn new(format: InputFormat) -> Console {
+    pub(crate) fn new(format: InputFormat) -> Console {
         let clock = SystemClock::default();
         let now = clock.now();
         Console {
@@ -49,12 +49,12 @@ impl Console {
     }
 
     /// The number of invalid lines.
-    pub(super) fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.bad
     }
 
     /// Reports an invalid line, or only counts it after too many.
-    pub(super) fn bad_line(&mut self, number: u64, error: &str) {
+    pub(crate) fn bad_line(&mut self, number: u64, error: &str) {
         self.bad += 1;
         if self.bad <= self.max_reported {
             self.print(format_args!("line {number}: {error}"));
@@ -63,13 +63,13 @@ impl Console {
         }
     }
 
-    pub(super) fn print(&mut self, text: impl Display) {
+    pub(crate) fn print(&mut self, text: impl Display) {
         let clear = if std::mem::take(&mut self.has_progress) { CLEAR } else { "" };
         crate::print_error(format_args!("{clear}{text}"));
     }
 
     /// Shows progress on a terminal, at intervals.
-    pub(super) fn progress(&mut self, lines: u64) {
+    pub(crate) fn progress(&mut self, lines: u64) {
         if !self.is_terminal || !lines.is_multiple_of(CLOCK_INTERVAL_LINES) {
             return;
         }
@@ -84,7 +84,7 @@ impl Console {
     }
 
     /// Lines per second since the start.
-    pub(super) fn rate(&self, lines: u64) -> u64 {
+    pub(crate) fn rate(&self, lines: u64) -> u64 {
         rate(lines, self.clock.now().since(self.started))
     }
 }

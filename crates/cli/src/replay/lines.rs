@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 /// The longest line, in bytes. Longer lines are skipped.
-pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// The bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -12,7 +12,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The numbered lines of an input.
 #[derive(Debug)]
-pub(super) struct InputLines<R> {
+pub(crate) struct InputLines<R> {
     source: BufReader<R>,
     line: Vec<u8>,
     number: u64,
@@ -20,7 +20,7 @@ pub(super) struct InputLines<R> {
 
 /// A line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum InputLine<'a> {
+pub(crate) enum InputLine<'a> {
     /// The text, trimmed.
     Text(&'a [u8]),
     /// Longer than [`MAX_LINE_BYTES`].
@@ -28,22 +28,22 @@ pub(super) enum InputLine<'a> {
 }
 
 impl<R: Read> InputLines<R> {
-    pub(super) fn new(source: R) -> InputLines<R> {
+    pub(crate) fn new(source: R) -> InputLines<R> {
         InputLines { source: BufReader::with_capacity(BUFFER_BYTES, source), line: Vec::new(), number: 0 }
     }
 
     /// The number of the last line, from 1.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Whether reading the next line may block.
-    pub(super) fn may_block(&self) -> bool {
+    pub(crate) fn may_block(&self) -> bool {
         !self.source.buffer().contains(&b'\n')
     }
 
     /// The next line that is not blank; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<InputLine<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<InputLine<'_>>> {
         loop {
             self.line.clear();
             // One byte more than the bound: the line break, or the proof that the line is too long.

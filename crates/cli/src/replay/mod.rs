@@ -23,9 +23,10 @@ use tollgate_rules::quoted;
 use super::rules_args::RulesArgs;
 use super::spelling_args::{SpellingArgs, normalized};
 use super::{EXIT_FAILURE, EXIT_USAGE, print_error, request_error};
-use console::Console;
-use formats::{InputFormat, MappedField, Mapping};
-use lines::{InputLine, InputLines, MAX_LINE_BYTES};
+pub(crate) use console::Console;
+pub(crate) use formats::{InputFormat, MappedField, Mapping};
+pub(crate) use lines::{InputLine, InputLines, MAX_LINE_BYTES};
+pub(crate) use recorded_request::RecordedRequest;
 use summary::Summary;
 
 #[derive(Debug, Args)]

@@ -17,20 +17,20 @@ use tollgate_rules::quoted;
 
 /// A request with its time.
 #[derive(Debug)]
-pub(super) struct RecordedRequest<'a> {
-    pub(super) at: Timestamp,
-    pub(super) domain: Option<Cow<'a, str>>,
-    pub(super) descriptors: SmallVec<[RecordedDescriptor<'a>; 1]>,
-    pub(super) cost: u64,
+pub(crate) struct RecordedRequest<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) domain: Option<Cow<'a, str>>,
+    pub(crate) descriptors: SmallVec<[RecordedDescriptor<'a>; 1]>,
+    pub(crate) cost: u64,
     /// Whether it came as attributes, and not as descriptors, in which the server changes no paths.
-    pub(super) is_of_http: bool,
+    pub(crate) is_of_http: bool,
 }
 
 /// A list of attributes, in their order.
 #[derive(Debug)]
-pub(super) struct RecordedDescriptor<'a> {
-    pub(super) entries: SmallVec<[AttributePair<'a>; 4]>,
-    pub(super) hits: Option<u64>,
+pub(crate) struct RecordedDescriptor<'a> {
+    pub(crate) entries: SmallVec<[AttributePair<'a>; 4]>,
+    pub(crate) hits: Option<u64>,
 }
 
 type AttributePair<'a> = (Cow<'a, str>, Cow<'a, str>);
@@ -77,7 +77,7 @@ struct LineAttributes<'a>(SmallVec<[AttributePair<'a>; 4]>);
 
 impl<'a> RecordedRequest<'a> {
     /// Parses a line.
-    pub(super) fn parse(line: &'a [u8]) -> Result<RecordedRequest<'a>, String> {
+    pub(crate) fn parse(line: &'a [u8]) -> Result<RecordedRequest<'a>, String> {
         // serde would accept a list of values as an object.
         if line.first() != Some(&b'{') {
             return Err("it is not a JSON object".to_owned());

@@ -134,3 +134,14 @@ fn paths_of_pages_exist() {
     let pages = ["README.md", "docs/a.md", "docs/adr/b.md", "deploy/README.md", "crates/a/README.md", "docs/a.png"];
     assert_eq!(pages.map(paths::is_page), [true, true, true, true, false, false]);
 }
+
+#[test]
+fn unlisted_pages() {
+    let pages = ["docs/rules.md", "docs/adr/0001-one.md", "docs/site/SUMMARY.md", "README.md", "docs/pictures/a.png"];
+    let summary = "- [Rules](../rules.md)\n";
+    assert_eq!(
+        paths::unlisted(pages.into_iter(), summary),
+        ["docs/site/SUMMARY.md does not list docs/adr/0001-one.md"]
+    );
+    assert!(paths::unlisted(["docs/rules.md"].into_iter(), summary).is_empty());
+}

@@ -87,6 +87,14 @@ fn paths_in_the_documentation_exist() {
 }
 
 #[test]
+fn pages_are_listed_for_the_site() {
+    let files = house::files();
+    let summary = files.iter().find(|file| file.path == paths::SUMMARY).expect("the summary");
+    let findings = paths::unlisted(files.iter().map(|file| &*file.path), &summary.text);
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
 fn modules_of_a_crate_depend_one_way() {
     let files = house::files();
     let sources: Vec<_> = files.iter().filter(|file| file.is_production()).collect();

@@ -141,3 +141,18 @@ fn sections(page: &str) -> Vec<String> {
     }
     names
 }
+
+/// The list of the pages of the site.
+pub(crate) const SUMMARY: &str = "docs/site/SUMMARY.md";
+
+/// The folders whose pages are all in the list.
+const SITE_FOLDERS: [&str; 3] = ["docs", "docs/guides", "docs/adr"];
+
+/// The pages that the list lacks.
+pub(crate) fn unlisted<'p>(files: impl Iterator<Item = &'p str>, summary: &str) -> Findings {
+    let is_page = |path: &&str| {
+        path.ends_with(".md") && path.rsplit_once('/').is_some_and(|(folder, _)| SITE_FOLDERS.contains(&folder))
+    };
+    let is_unlisted = |path: &&str| !summary.contains(&format!("](../{})", path.trim_start_matches("docs/")));
+    files.filter(is_page).filter(is_unlisted).map(|path| format!("{SUMMARY} does not list {path}")).collect()
+}

@@ -133,7 +133,11 @@ impl SourceReader<'_> {
             let remedy = "write `tls: {cert: …, key: …, client_ca: …}` for a listener";
             self.context.warnings.push(map.line, TextFault::new(message, remedy));
         }
-        let fields = [("san", CertificateField::San), ("fingerprint", CertificateField::Fingerprint)];
+        let fields = [
+            ("san", CertificateField::San),
+            ("subject", CertificateField::Subject),
+            ("fingerprint", CertificateField::Fingerprint),
+        ];
         let field = map.read("certificate", |value| values::word("a part of a certificate", value, &fields));
         field.map(AttributeSource::Certificate)
     }

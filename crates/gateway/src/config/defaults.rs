@@ -63,7 +63,7 @@ impl Default for ConnectionConfig {
 
 impl Default for EjectionConfig {
     fn default() -> EjectionConfig {
-        EjectionConfig { failures: 5, time: Duration::from_secs(30), most: 0.5 }
+        EjectionConfig { failures: 5, statuses: vec![500, 502, 503, 504], time: Duration::from_secs(30), most: 0.5 }
     }
 }
 

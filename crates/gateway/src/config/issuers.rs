@@ -82,9 +82,13 @@ fn settings(map: &Fields<'_>, context: &Context<'_>) -> Option<IssuerConfig> {
     if map.has("every") && matches!(keys, Some(KeySource::File(_))) {
         map.fault_at("every", "only keys with an https:// address are fetched", "remove `every`: files are watched");
     }
-    let keys = keys.map(|keys| match (keys, every) {
-        (KeySource::Url { url, .. }, Some(every)) => KeySource::Url { url, every },
-        (keys, _) => keys,
+    let ca = map.read("ca", |value| values::file(value, context.folder));
+    if map.has("ca") && matches!(keys, Some(KeySource::File(_))) {
+        map.fault_at("ca", "only keys with an https:// address come from a server", "remove `ca`");
+    }
+    let keys = keys.map(|keys| match keys {
+        KeySource::Url { url, every: default, .. } => KeySource::Url { url, every: every.unwrap_or(default), ca },
+        keys @ KeySource::File(_) => keys,
     });
     let issuer = map.read("issuer", values::words);
     let audience = map.read("audience", values::words);
@@ -107,7 +111,7 @@ fn keys(value: &Yaml, context: &Context<'_>) -> Result<KeySource, TextFault> {
         Some(_) => false,
     };
     match is_url && given.parse::<http::Uri>().is_ok_and(|uri| uri.authority().is_some()) {
-        true => Ok(KeySource::Url { url: given.to_owned(), every: defaults::KEYS_EVERY }),
+        true => Ok(KeySource::Url { url: given.to_owned(), every: defaults::KEYS_EVERY, ca: None }),
         false => Err(TextFault::new(
             format!("keys can't be fetched from {}", quoted(given)),
             "write an https:// address, or the name of a file",

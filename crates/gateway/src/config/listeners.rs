@@ -88,11 +88,22 @@ fn tls(map: &Fields<'_>, context: &Context<'_>) -> Option<TlsFiles> {
     let client_sans = map.read("client_sans", |value| {
         one_or_more(value, MAX_SANS)?.iter().map(values::words).collect::<Result<Vec<_>, _>>()
     });
-    if map.has("client_sans") && !map.has("client_ca") {
-        map.fault_at("client_sans", "clients have no certificates without `client_ca`", "write `client_ca` too");
+    let kinds = [("required", false), ("optional", true)];
+    let are_clients_optional =
+        map.read("client_certificates", |value| values::word("a rule for client certificates", value, &kinds));
+    for of_clients in ["client_sans", "client_certificates"] {
+        if map.has(of_clients) && !map.has("client_ca") {
+            map.fault_at(of_clients, "clients have no certificates without `client_ca`", "write `client_ca` too");
+        }
     }
     map.finish();
-    Some(TlsFiles { cert: cert?, key: key?, client_ca, client_sans: client_sans.unwrap_or_default() })
+    Some(TlsFiles {
+        cert: cert?,
+        key: key?,
+        client_ca,
+        are_clients_optional: are_clients_optional.unwrap_or(false),
+        client_sans: client_sans.unwrap_or_default(),
+    })
 }
 
 /// Whether other networks can reach an address. Of names this is not known.

@@ -221,6 +221,11 @@ fn warn_of_unused(around: &Surroundings<'_>, routes: &[RouteConfig], written: us
     }
 }
 
+/// Whether a route is for this path and no other.
+pub(super) fn has_path(path: &str, routes: &[RouteConfig]) -> bool {
+    patterns::path(path).is_ok_and(|own| routes.iter().any(|route| route.path == own))
+}
+
 /// Warns of routes that never match, because the gateway itself answers their only path. Apart from this a route is never
 /// preceded by another for all of its requests: the more specific of two takes fewer of them.
 pub(super) fn warn_of_hidden(limits_path: &str, routes: &[RouteConfig], context: &Context<'_>) {

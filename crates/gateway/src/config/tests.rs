@@ -208,7 +208,10 @@ fn settings_have_short_and_long_forms() {
     assert_eq!(kinds[1], r#"[PathParameter("tenant")]"#);
     assert_eq!(kinds[5], "[Certificate(San), Certificate(Fingerprint)]");
     let [main, plan] = &config.issuers[..] else { panic!("{:?}", config.issuers) };
-    assert_eq!(main.keys, KeySource::Url { url: "https://id.example/jwks.json".to_owned(), every: secs(600) });
+    assert_eq!(
+        main.keys,
+        KeySource::Url { url: "https://id.example/jwks.json".to_owned(), every: secs(600), ca: None }
+    );
     assert_eq!((&main.token, main.leeway), (&TokenSource::Cookie("session".to_owned()), Duration::ZERO));
     assert_eq!((&plan.token, plan.leeway), (&TokenSource::Header("x-token".parse().unwrap()), secs(60)));
     assert_eq!(config.priorities.header.unwrap(), "x-priority");
@@ -218,11 +221,31 @@ fn settings_have_short_and_long_forms() {
 }
 
 #[test]
+fn failures_that_eject_a_server_are_chosen() {
+    let config = |eject: &str| {
+        let text = format!(
+            "listen: 8000\nupstreams: {{a: {{servers: [127.0.0.1:1], eject: {eject}}}}}\nroutes: [{{name: r, match: /*, upstream: a}}]\n"
+        );
+        read(&text).map(|read| read.config.upstreams[0].ejection.clone().unwrap().statuses)
+    };
+    assert_eq!(config("on").unwrap(), [500, 502, 503, 504]);
+    assert_eq!(config("{statuses: [502, 599]}").unwrap(), [502, 599]);
+    assert!(config("{statuses: []}").unwrap().is_empty());
+    let problems = shown(&config("{statuses: [404]}").unwrap_err());
+    assert!(
+        problems.contains("`404` is no status of a server that failed; write statuses from 500 to 599"),
+        "{problems}"
+    );
+}
+
+#[test]
 fn upstreams_have_short_and_long_forms() {
     let config = read(FORMS).unwrap_or_else(|problems| panic!("{}", shown(&problems))).config;
     let [a, b, c, d] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
     assert_eq!(a.servers, ServerSource::Dns { host: "orders.svc".to_owned(), port: 8443, every: secs(9) });
-    assert!(a.tls.is_some() && a.protocol == UpstreamProtocol::Http1 && a.adaptive.mode == SheddingMode::Enforce);
+    // Found servers are addresses, and their certificates have the name that was looked up.
+    assert_eq!(a.tls.as_ref().unwrap().server_name.as_deref(), Some("orders.svc"));
+    assert!(a.protocol == UpstreamProtocol::Http1 && a.adaptive.mode == SheddingMode::Enforce);
     assert!(a.health.as_ref().unwrap().path == "/up" && a.ejection == Some(EjectionConfig::default()));
     assert_eq!(b.servers, ServerSource::File { path: "/etc/gateway/servers.txt".into(), every: secs(5) });
     let tls = b.tls.as_ref().unwrap();

@@ -2,9 +2,9 @@
 
 mod servers;
 
-use tollgate_rules::problem::TextFault;
-use tollgate_rules::yaml::YamlKind;
+use tollgate_rules::problem::{TextFault, quoted};
 use tollgate_rules::yaml::fields::{Fields, switch, text};
+use tollgate_rules::yaml::{Yaml, YamlKind};
 
 use self::servers::{Scheme, Servers};
 use super::values::{self, count, set, share, time};
@@ -16,6 +16,8 @@ use crate::model::{
 
 /// The most upstreams.
 const MAX_UPSTREAMS: usize = 1_000;
+/// The most statuses that are failures.
+const MAX_STATUSES: usize = 100;
 
 /// The names of the upstreams in the file, right or not, with their lines: their positions are the indexes in routes.
 pub(super) fn names<'y>(map: &Fields<'y>) -> Vec<(&'y str, usize)> {
@@ -70,7 +72,7 @@ fn upstream(name: String, map: &Fields<'_>, context: &Context<'_>) -> Option<Ups
 fn tls(map: &Fields<'_>, servers: Option<&Servers>, context: &Context<'_>) -> Option<UpstreamTls> {
     let scheme = servers.and_then(|servers| servers.scheme);
     let plain = UpstreamTls { server_name: None, ca: None, certificate: None };
-    let tls = match map.entry("tls").map(|entry| &entry.value.kind) {
+    let mut tls = match map.entry("tls").map(|entry| &entry.value.kind) {
         None => (scheme == Some(Scheme::Https)).then_some(plain),
         Some(YamlKind::Scalar(_)) => map.read("tls", switch).unwrap_or(false).then_some(plain),
         Some(_) => map.map("tls").map(|map| tls_settings(&map, context)),
@@ -86,6 +88,10 @@ fn tls(map: &Fields<'_>, servers: Option<&Servers>, context: &Context<'_>) -> Op
             map.fault_at("tls", "a Unix socket has no name that a certificate could have", "write `server_name`");
         }
         _ => {}
+    }
+    // Its servers are addresses when they are connected to, and their certificates have the name.
+    if let (Some(tls), Some(ServerSource::Dns { host, .. })) = (&mut tls, servers.map(|servers| &servers.source)) {
+        tls.server_name.get_or_insert_with(|| host.clone());
     }
     tls
 }
@@ -148,10 +154,24 @@ fn ejection(map: &Fields<'_>) -> Option<EjectionConfig> {
     }
     let map = map.map("eject")?;
     set(&mut ejection.failures, map.read("failures", |value| count(value, 1..=1_000)));
+    set(&mut ejection.statuses, map.read("statuses", statuses));
     set(&mut ejection.time, map.read("for", time));
     set(&mut ejection.most, map.read("most", |value| share(value, 1..=100)));
     map.finish();
     Some(ejection)
+}
+
+/// Statuses of servers that failed: some, or none.
+fn statuses(value: &Yaml) -> Result<Vec<u16>, TextFault> {
+    let items = values::one_or_more(value, MAX_STATUSES)?.iter();
+    let status = |item: &Yaml| {
+        let given = text(item)?;
+        given.parse().ok().filter(|status| (500..=599).contains(status)).ok_or_else(|| {
+            let message = format!("{} is no status of a server that failed", quoted(given));
+            TextFault::new(message, "write statuses from 500 to 599, or [] for none")
+        })
+    };
+    items.map(status).collect()
 }
 
 fn connections(map: &Fields<'_>) -> ConnectionConfig {

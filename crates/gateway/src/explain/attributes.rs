@@ -41,7 +41,7 @@ pub(super) fn explain(
         let alone = AttributeConfig { name: name.clone(), sources: vec![source.clone()] };
         let identity = Identity::new(std::slice::from_ref(&alone), &[]);
         load_keys(&identity);
-        let values = identity.read(parts, parameters, connection, now);
+        let values = identity.read(parts, parameters, connection, now).unwrap_or_default();
         if let Some(value) = values.get(&name) {
             // A digest is made to be shown.
             let is_digest = matches!(source, AttributeSource::Bearer);

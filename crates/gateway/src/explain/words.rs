@@ -50,6 +50,7 @@ pub(super) fn of_source(source: &AttributeSource) -> String {
         AttributeSource::Bearer => "bearer token, as a digest".to_owned(),
         AttributeSource::JwtClaim { claim, .. } => format!("claim {claim} of a verified token"),
         AttributeSource::Certificate(CertificateField::San) => "name in the client's certificate".to_owned(),
+        AttributeSource::Certificate(CertificateField::Subject) => "subject of the client's certificate".to_owned(),
         AttributeSource::Certificate(CertificateField::Fingerprint) => {
             "fingerprint of the client's certificate".to_owned()
         }

@@ -106,6 +106,46 @@ fn what_an_untrusted_peer_says_is_replaced() {
 }
 
 #[test]
+fn names_that_proxies_use_are_removed_in_every_spelling() {
+    for name in [
+        "X-Forwarded-By",
+        "X-Forwarded-Anything",
+        "X_Forwarded_For",
+        "X-Forwarded_Proto",
+        "X_Real_IP",
+        "X-Client-IP",
+        "Client-IP",
+        "True-Client-IP",
+        "X-Cluster-Client-IP",
+        "CF-Connecting-IP",
+        "X-Original-Host",
+        "X-Original-URI",
+        "X-Original-Method",
+        "X-Original-For",
+        "X-Rewrite-URL",
+        "X-HTTP-Host-Override",
+        "Front-End-Https",
+        "Proxy-Client-IP",
+        "Proxy_Client_IP",
+        "WL-Proxy-Client-IP",
+        "WL-Proxy-Client-Cert",
+        "HTTP-Client-IP",
+        "HTTP_CLIENT_IP",
+        "HTTP_X_FORWARDED_FOR",
+        "Remote-Addr",
+        "Forwarded-For",
+        "X-Forwarded",
+    ] {
+        let left = forwarded("1.2.3.4", false, &[(name, "6.6.6.6"), ("x-request-id", "mine")]).join("\n");
+        assert!(!left.contains("6.6.6.6"), "{name}: {left}");
+        let trusted = forwarded("10.0.0.1", true, &[(name, "6.6.6.6"), ("x-request-id", "mine")]).join("\n");
+        assert_eq!(trusted.contains("6.6.6.6"), !name.contains('_'), "{name}: {trusted}");
+    }
+    let own = [("x-original-filename", "a"), ("x-clients", "b"), ("http2-settings", "c"), ("x_own", "d")];
+    assert_eq!(forwarded("1.2.3.4", false, &own).len(), own.len() + 4);
+}
+
+#[test]
 fn what_a_trusted_peer_says_is_forwarded() {
     let said = [
         ("x-forwarded-for", "6.6.6.6"),

@@ -37,12 +37,14 @@ fn fields_of_the_connection_are_removed() {
         ("connection: x-twice\nx-twice: 1\nx-twice: 2", ""),
         ("connection: ,, no field ,x\nhost: a", "host: a"),
         ("proxy: h\nproxy-connection: a\nproxy-authorization: b\nproxy-authenticate: c\nhost: a", "host: a"),
+        ("proxy-client-ip: a\nproxy-support: b\nProxy_Authorization: c\nproxyx: d\npragma: e", "pragma: e\nproxyx: d"),
         ("transfer-encoding: chunked\ntrailer: x\ncontent-type: text/plain", "content-type: text/plain"),
         ("upgrade: h2c\nhttp2-settings: x\nconnection: Upgrade, HTTP2-Settings", ""),
         ("te: trailers", "te: trailers"),
         ("te: gzip;q=0.5, Trailers\nconnection: TE", "te: trailers"),
         ("te: gzip\nconnection: te", ""),
         ("x-tollgate-caller: root\nX-Tollgate-Anything: 1\nx-tollgate: 2", "x-tollgate: 2"),
+        ("X_Tollgate_Caller: root\nx-tollgate_tier: 1\nx_tollgate: 2", "x_tollgate: 2"),
     ] {
         assert_eq!(cleaned(given, false), expected, "{given}");
     }
@@ -51,7 +53,7 @@ fn fields_of_the_connection_are_removed() {
 #[test]
 fn fields_for_the_recipient_can_not_be_named() {
     let fields = "authorization: b\ncontent-length: 2\ncontent-type: c\ncookie: d\nforwarded: for=e\nhost: a\n\
-                  traceparent: f\nx-forwarded-for: 10.0.0.1\nx-forwarded-proto: https\nx-request-id: g";
+                  traceparent: f\nx-forwarded-for: 10.0.0.1\nx-forwarded-proto: https\nx-real-ip: 10.0.0.1\nx-request-id: g";
     for name in fields.lines().filter_map(|line| line.split(':').next()) {
         assert_eq!(cleaned(&format!("connection: {name}\n{fields}"), false), fields, "{name}");
     }

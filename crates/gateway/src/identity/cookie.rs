@@ -3,10 +3,12 @@
 use http::HeaderMap;
 use http::header::COOKIE;
 
-/// The first value of a cookie. HTTP/2 clients send several `Cookie` fields.
-pub(super) fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
+use crate::single::{Repeated, single};
+
+/// The value of a cookie. HTTP/2 clients send several `Cookie` fields.
+pub(super) fn value<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h [u8]>, Repeated> {
     let pairs = headers.get_all(COOKIE).iter().flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
-    pairs.filter_map(pair).find(|(own, _)| *own == name.as_bytes()).map(|(_, value)| value)
+    single(pairs.filter_map(pair).filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| value))
 }
 
 /// The name and the value. Quotes around a value are removed, as most servers do: both spellings are one caller.

@@ -3,10 +3,16 @@
 //! A missing or bad credential is an attribute that is absent, never an error: rules say what anonymous callers get,
 //! and a route may require an attribute. Values have the same text as on every other wire, so that one caller is one
 //! counter.
+//!
+//! A request with two different values in one place is refused: if the gateway counted for the one and the upstream
+//! served the other, a caller could spend the quota of somebody else.
 
+mod ambiguous;
+mod challenge;
 mod cookie;
 mod credential;
 mod header_value;
+mod lookalikes;
 #[cfg(test)]
 mod tests;
 
@@ -14,16 +20,21 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use tollgate_core::Timestamp;
 use tollgate_rules::attribute_text;
 
 use crate::jwt::{ClaimPath, VerifiedClaims, Verifier};
-use crate::model::{AttributeConfig, AttributeSource, CertificateField, IssuerConfig};
+use crate::model::{AttributeConfig, AttributeSource, CertificateField, IssuerConfig, TokenSource};
 use crate::query;
+use crate::single::Repeated;
+use challenge::Challenges;
+use lookalikes::Lookalikes;
 
+pub use ambiguous::AmbiguousSource;
 pub use header_value::header_value;
 
 /// Reads the attributes of requests.
@@ -31,6 +42,8 @@ pub use header_value::header_value;
 pub struct Identity {
     attributes: Vec<IdentityAttribute>,
     verifiers: Vec<Arc<Verifier>>,
+    lookalikes: Lookalikes,
+    challenges: Challenges,
 }
 
 /// What is known of a connection, and so of all of its requests.
@@ -39,6 +52,8 @@ pub struct ConnectionFacts {
     pub peer: Option<IpAddr>,
     /// The first subject alternative name of the client's certificate, which the handshake has verified.
     pub certificate_san: Option<String>,
+    /// The distinguished name of that certificate's subject, as RFC 4514 writes it.
+    pub certificate_subject: Option<String>,
     /// The SHA-256 digest of that certificate, in hexadecimal digits.
     pub certificate_fingerprint: Option<String>,
     /// What the handshake shows of the client's program: its JA4 fingerprint.
@@ -81,20 +96,27 @@ struct Head<'r> {
 }
 
 impl Identity {
-    /// Prepares the attributes of a configuration. Verifiers of an earlier one are used again where they fit, with
-    /// their keys; the others have no keys yet. See [`Identity::verifiers`].
+    /// Prepares the attributes of a configuration. Verifiers of an earlier one are used again where they fit, and the keys of
+    /// its sources in any case; those of other sources are not loaded yet. See [`Identity::verifiers`].
     pub fn new(attributes: &[AttributeConfig], earlier: &[Arc<Verifier>]) -> Identity {
         let issuers = issuers(attributes);
-        let verifiers = issuers.iter().map(|(config, paths)| {
-            let same = earlier.iter().find(|verifier| verifier.config() == config && verifier.paths() == paths);
-            same.cloned().unwrap_or_else(|| Arc::new(Verifier::new(Arc::clone(config), paths.clone())))
-        });
-        let verifiers = verifiers.collect();
+        let mut verifiers: Vec<Arc<Verifier>> = Vec::new();
+        for (config, paths) in &issuers {
+            let known = || earlier.iter().chain(&verifiers);
+            let same = known().find(|verifier| verifier.config() == config && verifier.paths() == paths);
+            let verifier = same.cloned().unwrap_or_else(|| {
+                let source = known().find(|verifier| verifier.config().keys.is_at_same_place(&config.keys));
+                let keys = source.map_or_else(Arc::default, |verifier| Arc::clone(verifier.keys()));
+                Arc::new(Verifier::with_keys(Arc::clone(config), paths.clone(), keys))
+            });
+            verifiers.push(verifier);
+        }
+        let (lookalikes, challenges) = (Lookalikes::of(attributes), Challenges::of(attributes));
         let attributes = attributes.iter().map(|attribute| IdentityAttribute {
             name: attribute.name.clone(),
             sources: attribute.sources.iter().filter_map(|source| IdentitySource::new(source, &issuers)).collect(),
         });
-        Identity { attributes: attributes.collect(), verifiers }
+        Identity { attributes: attributes.collect(), verifiers, lookalikes, challenges }
     }
 
     /// The verifiers of tokens, one for each issuer. Whoever loads keys sets them here.
@@ -103,20 +125,39 @@ impl Identity {
     }
 
     /// Reads the attributes of a request. Of each attribute, the first source that has a value counts.
+    ///
+    /// # Errors
+    /// If a source that is read has several different values.
     pub fn read<'r>(
         &'r self,
         parts: &'r Parts,
         parameters: &'r [(&'r str, &'r str)],
         connection: &'r ConnectionFacts,
         now: Timestamp,
-    ) -> IdentityValues<'r> {
+    ) -> Result<IdentityValues<'r>, AmbiguousSource> {
         let head = Head { parts, parameters, connection, now };
         let mut tokens: Tokens = SmallVec::from_elem(None, self.verifiers.len());
-        let values = self.attributes.iter().filter_map(|attribute| {
-            let value = attribute.sources.iter().find_map(|source| self.value(source, head, &mut tokens))?;
-            Some((&*attribute.name, value))
-        });
-        IdentityValues(values.collect())
+        let mut values = IdentityValues::default();
+        for attribute in &self.attributes {
+            for source in &attribute.sources {
+                let value = self.value(source, head, &mut tokens);
+                if let Some(value) = value.map_err(|Repeated| self.ambiguous(source))? {
+                    values.0.push((&*attribute.name, value));
+                    break;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// What `WWW-Authenticate` says to a request without a valid value of an attribute.
+    pub(crate) fn challenges(&self, missing: &str, headers: &HeaderMap) -> Vec<HeaderValue> {
+        self.challenges.for_missing(missing, headers)
+    }
+
+    /// Removes the fields of a request that an application may take for those that attributes are read from.
+    pub(crate) fn remove_lookalikes(&self, headers: &mut HeaderMap) {
+        self.lookalikes.remove(headers);
     }
 
     /// The first of the required attributes that a request does not have: the answer is 401.
@@ -124,42 +165,71 @@ impl Identity {
         require.iter().map(String::as_str).find(|name| values.get(name).is_none())
     }
 
-    fn value<'r>(&'r self, source: &'r IdentitySource, head: Head<'r>, tokens: &mut Tokens) -> Option<Cow<'r, str>> {
-        match source {
-            IdentitySource::Header(name) => text(Cow::Borrowed(head.parts.headers.get(name)?.as_bytes())),
-            IdentitySource::Query(name) => text(query::parameter(head.parts.uri.query()?.as_bytes(), name)?),
-            IdentitySource::Cookie(name) => text(Cow::Borrowed(cookie::value(&head.parts.headers, name)?)),
+    fn value<'r>(
+        &'r self,
+        source: &'r IdentitySource,
+        head: Head<'r>,
+        tokens: &mut Tokens,
+    ) -> Result<Option<Cow<'r, str>>, Repeated> {
+        let Parts { headers, uri, .. } = head.parts;
+        Ok(match source {
+            IdentitySource::Header(name) => borrowed(credential::field(headers, name)?),
+            IdentitySource::Query(name) => match uri.query() {
+                Some(query) => query::parameter(query.as_bytes(), name)?.and_then(text),
+                None => None,
+            },
+            IdentitySource::Cookie(name) => borrowed(cookie::value(headers, name)?),
             IdentitySource::PathParameter(name) => {
-                let (_, value) = head.parameters.iter().find(|(parameter, _)| parameter == name)?;
-                text(Cow::Borrowed(value.as_bytes()))
+                let found = head.parameters.iter().find(|(parameter, _)| parameter == name);
+                borrowed(found.map(|(_, value)| value.as_bytes()))
             }
-            IdentitySource::Bearer => {
-                credential::bearer(&head.parts.headers).map(|token| Cow::Owned(credential::digest(token)))
-            }
+            IdentitySource::Bearer => credential::bearer(headers)?.map(|token| Cow::Owned(credential::digest(token))),
             IdentitySource::Claim { verifier, claim } => {
-                let claims = tokens.get_mut(*verifier)?.get_or_insert_with(|| self.claims(*verifier, head));
-                claims.as_ref()?.get(*claim).map(|value| Cow::Owned(value.to_owned()))
+                let Some(token) = tokens.get_mut(*verifier) else { return Ok(None) };
+                let claims = match token {
+                    Some(known) => known,
+                    None => token.insert(self.claims(*verifier, head)?),
+                };
+                claims.as_ref().and_then(|claims| claims.get(*claim)).map(|value| Cow::Owned(value.to_owned()))
             }
             IdentitySource::Certificate(field) => {
                 let value = match field {
                     CertificateField::San => &head.connection.certificate_san,
+                    CertificateField::Subject => &head.connection.certificate_subject,
                     CertificateField::Fingerprint => &head.connection.certificate_fingerprint,
                 };
-                text(Cow::Borrowed(value.as_ref()?.as_bytes()))
+                borrowed(value.as_ref().map(String::as_bytes))
             }
             IdentitySource::TlsFingerprint => head.connection.tls_fingerprint.as_deref().map(Cow::Borrowed),
-        }
+        })
     }
 
-    fn claims(&self, verifier: usize, head: Head<'_>) -> Option<VerifiedClaims> {
-        let verifier = self.verifiers.get(verifier)?;
+    fn claims(&self, verifier: usize, head: Head<'_>) -> Result<Option<VerifiedClaims>, Repeated> {
+        let Some(verifier) = self.verifiers.get(verifier) else { return Ok(None) };
         let token = credential::token(&verifier.config().token, &head.parts.headers)?;
-        match verifier.verify(token, head.now) {
+        let Some(token) = token else { return Ok(None) };
+        Ok(match verifier.verify(token, head.now) {
             Ok(claims) => Some(claims),
             Err(fault) => {
                 tracing::debug!(fault = fault.name(), "a token is not accepted");
                 None
             }
+        })
+    }
+
+    /// A source that has several values.
+    fn ambiguous(&self, source: &IdentitySource) -> AmbiguousSource {
+        match source {
+            IdentitySource::Header(name) => AmbiguousSource::header(name),
+            IdentitySource::Query(name) => AmbiguousSource::parameter(name),
+            IdentitySource::Cookie(name) => AmbiguousSource::cookie(name),
+            IdentitySource::Claim { verifier, .. } => match &self.verifiers[*verifier].config().token {
+                TokenSource::Bearer => AmbiguousSource::header(&AUTHORIZATION),
+                TokenSource::Header(name) => AmbiguousSource::header(name),
+                TokenSource::Cookie(name) => AmbiguousSource::cookie(name),
+            },
+            // Of the others there is one.
+            _ => AmbiguousSource::header(&AUTHORIZATION),
         }
     }
 }
@@ -207,6 +277,10 @@ fn issuers(attributes: &[AttributeConfig]) -> Vec<(Arc<IssuerConfig>, Vec<ClaimP
         }
     }
     issuers
+}
+
+fn borrowed(value: Option<&[u8]>) -> Option<Cow<'_, str>> {
+    text(Cow::Borrowed(value?))
 }
 
 /// A value as rules see it. An empty one is none: a client that sends `X-Api-Key:` has no key.

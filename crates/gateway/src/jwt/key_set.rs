@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::algorithm::SignatureAlgorithm;
 use super::jwk::WebKey;
-use super::strict_json;
+use crate::strict_json;
 
 /// The keys that tokens are verified with.
 #[derive(Clone, Debug, Default)]

@@ -8,12 +8,13 @@ mod cache;
 mod claims;
 mod jwk;
 mod key_set;
-mod strict_json;
+mod shared_keys;
 mod token;
 mod verifier;
 
 pub use claims::ClaimPath;
 pub use key_set::{KeySet, MAX_KEY_SET_BYTES, SkippedKey};
+pub use shared_keys::SharedKeys;
 pub use token::TokenFault;
 pub use verifier::{VerifiedClaims, Verifier};
 

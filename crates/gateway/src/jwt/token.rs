@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
 use super::algorithm::SignatureAlgorithm;
-use super::strict_json;
+use crate::strict_json;
 
 /// A token whose signature is not verified yet. Its payload can't be read: see [`SignedToken::verified`].
 #[derive(Debug)]
@@ -90,6 +90,21 @@ fn object(part: &str) -> Result<Map<String, Value>, TokenFault> {
 }
 
 impl TokenFault {
+    /// In the order of their numbers.
+    pub const ALL: [TokenFault; 11] = [
+        TokenFault::TooLong,
+        TokenFault::Malformed,
+        TokenFault::Algorithm,
+        TokenFault::Critical,
+        TokenFault::UnknownKey,
+        TokenFault::Signature,
+        TokenFault::Endless,
+        TokenFault::Expired,
+        TokenFault::NotYetValid,
+        TokenFault::Issuer,
+        TokenFault::Audience,
+    ];
+
     /// For labels of metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,8 @@
 //! Requests under the adaptive cap of an upstream.
 
-use tollgate_shed::{Admission, Begun, Class, RequestEnd};
+use tollgate_shed::{Admission, Begun, Class, RequestEnd, guarded};
 
 use super::{Upstream, monotonic};
-use crate::shedding::guarded;
 
 /// The cap has no room.
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +16,17 @@ pub(crate) struct CapSlot<'u> {
 }
 
 impl<'u> CapSlot<'u> {
-    /// Looks whether there is room, before a request is charged: a slot if there is none but one has just become free, else
-    /// nothing yet.
+    /// Looks whether there is room, before a request is charged. A slot is taken when it is forwarded: until then the upstream
+    /// has nothing of it.
     ///
     /// # Errors
-    /// If the request is refused.
-    pub(crate) fn look(
-        upstream: &'u Upstream,
-        reserve: Option<usize>,
-        class: Class,
-    ) -> Result<Option<CapSlot<'u>>, CapFull> {
+    /// If the request is refused, which counts.
+    pub(crate) fn look(upstream: &'u Upstream, reserve: Option<usize>, class: Class) -> Result<(), CapFull> {
         if guarded(|| upstream.cap.has_room_for(reserve, class, monotonic()), true) {
-            return Ok(None);
+            return Ok(());
         }
-        CapSlot::acquire(upstream, reserve, class).map(Some).ok_or(CapFull)
+        // One may just have become free.
+        CapSlot::acquire(upstream, reserve, class).map(drop).ok_or(CapFull)
     }
 
     /// A slot for a caller of the tier whose reserve has this number, or of none. `None` if the request is refused.
@@ -43,6 +39,20 @@ impl<'u> CapSlot<'u> {
             }
             None => Some(CapSlot { upstream, begun: None }),
             Some(Admission::Refused) => None,
+        }
+    }
+
+    /// The upstream waits for the request's client.
+    pub(crate) fn pause(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            guarded(|| self.upstream.cap.pause(begun), ());
+        }
+    }
+
+    /// The upstream can work on the request from now on.
+    pub(crate) fn resume(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            guarded(|| self.upstream.cap.resume(begun, monotonic()), ());
         }
     }
 

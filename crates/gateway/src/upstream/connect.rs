@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::http2::{AllowedStreams, MAX_STREAMS, ObservedStream};
+use super::stream::ServerStream;
 use super::{Upstream, other};
 use crate::forwarded_body::ForwardedBody;
 use crate::model::{ServerAddress, Timeouts, UpstreamProtocol};
@@ -20,23 +22,20 @@ pub(crate) enum ConnectError {
     Failed(io::Error),
 }
 
-/// A stream to a server.
-pub(super) trait ServerStream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> ServerStream for S {}
-
-pub(super) type BoxStream = Box<dyn ServerStream>;
-type Io = TokioIo<BoxStream>;
-
-/// A connection after the handshake of its protocol, and the future that drives it.
+/// A connection after the handshake of its protocol, and the future that drives it if that is not the request's.
 pub(super) enum Connected {
-    Http1(http1::SendRequest<ForwardedBody>, Box<http1::Connection<Io, ForwardedBody>>),
-    Http2(http2::SendRequest<ForwardedBody>, http2::Connection<Io, ForwardedBody, TokioExecutor>),
+    Http1(ServerStream),
+    Http2(http2::SendRequest<ForwardedBody>, Http2Driver, Arc<AllowedStreams>),
 }
 
+pub(super) type Http2Driver = http2::Connection<TokioIo<ObservedStream>, ForwardedBody, TokioExecutor>;
+
 /// The largest head of a response, in bytes.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The largest part of a message that a connection buffers.
-const MAX_BUFFER_BYTES: usize = 128 * 1024;
+const MAX_HEAD_BYTES: u32 = 64 * 1024;
+/// What a server may send on a stream of HTTP/2 before its client has read it, in bytes. The connection has room for all its
+/// streams, so that clients that do not read delay nobody else.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * MAX_STREAMS as u32;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -56,31 +55,28 @@ pub(super) async fn connect(
         UpstreamProtocol::Http2 => true,
         UpstreamProtocol::Negotiated => has_http2,
     };
-    let io = TokioIo::new(stream);
-    if is_http2 {
-        let handshake = async {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE).keep_alive_timeout(KEEPALIVE_TIMEOUT);
-            builder.max_header_list_size(MAX_HEAD_BYTES as u32).handshake(io).await.map_err(other)
-        };
-        let (sender, connection) = within(timeouts.connect, "the HTTP/2 handshake", handshake).await?;
-        return Ok(Connected::Http2(sender, connection));
+    if !is_http2 {
+        return Ok(Connected::Http1(stream));
     }
-    let mut builder = http1::Builder::new();
-    builder.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
-    let handshake = async { builder.handshake(io).await.map_err(other) };
-    let (sender, connection) = within(timeouts.connect, "the handshake", handshake).await?;
-    Ok(Connected::Http1(sender, Box::new(connection)))
+    let (stream, allowed) = ObservedStream::new(stream);
+    let handshake = async {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(STREAM_WINDOW_BYTES).initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE).keep_alive_timeout(KEEPALIVE_TIMEOUT);
+        builder.max_header_list_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await.map_err(other)
+    };
+    let (sender, driver) = within(timeouts.connect, "the HTTP/2 handshake", handshake).await?;
+    Ok(Connected::Http2(sender, driver, allowed))
 }
 
-async fn open(address: &ServerAddress) -> io::Result<BoxStream> {
+async fn open(address: &ServerAddress) -> io::Result<ServerStream> {
     let stream = match address {
         ServerAddress::Socket(address) => TcpStream::connect(address).await?,
         ServerAddress::Name { host, port } => TcpStream::connect((host.as_str(), *port)).await?,
-        ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+        ServerAddress::Unix(path) => return Ok(ServerStream::Unix(UnixStream::connect(path).await?)),
     };
     stream.set_nodelay(true)?;
-    Ok(Box::new(stream))
+    Ok(ServerStream::Tcp(stream))
 }
 
 async fn within<T>(

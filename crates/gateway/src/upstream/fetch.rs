@@ -1,14 +1,17 @@
 //! One request on a connection of its own: health checks, and documents that the gateway itself needs.
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use std::sync::Arc;
 
-use super::Upstream;
-use super::connect::{self, Connected};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+
+use super::body::UpstreamBody;
+use super::pool::{self, Reuse};
+use super::sender::RequestHead;
+use super::{Upstream, UpstreamServer};
 use crate::forwarded_body::ForwardedBody;
-use crate::model::{ServerAddress, Timeouts};
+use crate::model::{ServerAddress, ServerSource, Timeouts};
 
 /// A response, read whole.
 #[derive(Debug)]
@@ -29,56 +32,37 @@ pub(crate) async fn get(
     max: usize,
 ) -> Result<Fetched, String> {
     let fetched = async {
-        let connected = connect::connect(upstream, address, timeouts).await.map_err(|error| error.to_string())?;
-        let request = request(address, path, matches!(connected, Connected::Http2(..)), upstream.config.tls.is_some())?;
-        let (response, driver) = match connected {
-            Connected::Http1(mut sender, connection) => {
-                let driver = tokio::spawn(async { _ = connection.await });
-                (sender.send_request(request).await, driver)
-            }
-            Connected::Http2(mut sender, connection) => {
-                let driver = tokio::spawn(async { _ = connection.await });
-                (sender.send_request(request).await, driver)
-            }
-        };
-        let read = match response {
-            Ok(response) => {
-                let status = response.status();
-                read(response.into_body(), max).await.map(|body| Fetched { status, body })
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        driver.abort();
-        read
+        // With a pool of its own, which ends with it.
+        let server = Arc::new(UpstreamServer::new(address.clone(), &upstream.config.connections));
+        let lease =
+            pool::acquire(upstream, &server, timeouts, Reuse::Never).await.map_err(|error| error.to_string())?;
+        let head = head(&host(upstream, address), path, upstream.config.tls.is_some())?;
+        let sent = lease.send(&head, ForwardedBody::Whole(None)).await;
+        let response = sent.map_err(|error| error.error.to_string())?;
+        let status = response.status();
+        Ok(Fetched { status, body: read(response.into_body(), max).await? })
     };
     let late = |_| Err(format!("there was no response within {:?}", timeouts.response));
     tokio::time::timeout(timeouts.response, fetched).await.unwrap_or_else(late)
 }
 
-fn request(
-    address: &ServerAddress,
-    path: &str,
-    is_http2: bool,
-    is_tls: bool,
-) -> Result<Request<ForwardedBody>, String> {
-    let host = match address {
-        ServerAddress::Unix(_) => "localhost".to_owned(),
-        address => address.to_string(),
-    };
-    let scheme = if is_tls { "https" } else { "http" };
-    let uri = if is_http2 { format!("{scheme}://{host}{path}") } else { path.to_owned() };
-    let mut request = Request::new(ForwardedBody::Whole(None));
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
-    if !is_http2 {
-        let host = HeaderValue::from_str(&host).map_err(|error| format!("{host}: {error}"))?;
-        request.headers_mut().insert(header::HOST, host);
+/// What a server is called in requests to it: a name that has been looked up stays the name.
+fn host(upstream: &Upstream, address: &ServerAddress) -> String {
+    match (&upstream.config.servers, address) {
+        (ServerSource::Dns { host, port, .. }, _) => format!("{host}:{port}"),
+        (_, ServerAddress::Unix(_)) => "localhost".to_owned(),
+        (_, address) => address.to_string(),
     }
-    request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("tollgate"));
-    Ok(request)
 }
 
-async fn read(mut body: Incoming, max: usize) -> Result<Bytes, String> {
+fn head(host: &str, path: &str, is_tls: bool) -> Result<RequestHead, String> {
+    let target = path.parse().map_err(|error| format!("{path}: {error}"))?;
+    let authority = HeaderValue::from_str(host).map_err(|error| format!("{host}: {error}"))?;
+    let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static("tollgate"))]);
+    Ok(RequestHead { method: Method::GET, target, authority, headers, is_tls, interim: None })
+}
+
+async fn read(mut body: UpstreamBody, max: usize) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| error.to_string())?;

@@ -1,14 +1,18 @@
 //! Upstreams: their servers, which of them gets a request, and the connections to them.
 
+mod body;
 mod budget;
 mod cap_slot;
 mod connect;
 mod discovery;
 pub(crate) mod fetch;
 mod health;
+mod http1;
+mod http2;
 mod pool;
 mod sender;
 mod server;
+mod stream;
 mod tls;
 
 use std::io;
@@ -16,20 +20,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-
+use http::Response;
+use tollgate_http::response::SHED;
 use tollgate_shed::{
     AdaptiveCap, ByClass, CapSettings, ClassShares, FairnessSettings, FairnessShedder, Monotonic, Pressure,
-    TierReserves,
+    TierReserves, guarded,
 };
 
 use crate::model::{AdaptiveConfig, FairnessConfig, ServerSource, UpstreamConfig};
-use crate::shedding::guarded;
+pub(crate) use body::UpstreamBody;
 pub(crate) use budget::RetryBudget;
 pub(crate) use cap_slot::{CapFull, CapSlot};
 pub(crate) use connect::ConnectError;
 pub(crate) use discovery::run;
 pub(crate) use pool::{AcquireError, Reuse};
-pub(crate) use sender::Lease;
+pub(crate) use sender::{RequestHead, UpstreamError};
 pub(crate) use server::{RequestInFlight, UpstreamServer};
 use tls::ClientTls;
 
@@ -38,7 +43,7 @@ use tls::ClientTls;
 pub(crate) struct Upstream {
     pub(crate) config: UpstreamConfig,
     servers: ArcSwap<Vec<Arc<UpstreamServer>>>,
-    tls: Option<ClientTls>,
+    tls: Option<Arc<ClientTls>>,
     pub(crate) budget: RetryBudget,
     pub(crate) counts: UpstreamCounts,
     /// Limits the requests in flight.
@@ -66,7 +71,7 @@ impl Upstream {
     /// # Errors
     /// If its certificates can't be used.
     pub(crate) fn new(config: UpstreamConfig) -> Result<Upstream, String> {
-        let tls = config.tls.as_ref().map(|tls| ClientTls::load(tls, config.protocol)).transpose();
+        let tls = config.tls.as_ref().map(|tls| ClientTls::load(tls, config.protocol).map(Arc::new)).transpose();
         let tls = tls.map_err(|error| format!("upstream `{}`: {error}", config.name))?;
         let cap = cap(&config.adaptive).map_err(|error| format!("upstream `{}`: {error}", config.name))?;
         let fairness = config.fairness.as_ref().map(fairness).transpose();
@@ -101,8 +106,15 @@ impl Upstream {
         self.servers.store(Arc::new(addresses.into_iter().map(server).collect()));
     }
 
+    /// Uses the servers that were found for the one before it in the configuration, until they are looked for again.
+    pub(crate) fn keep_servers(&self, before: &Upstream) {
+        if self.servers().is_empty() && self.config.servers == before.config.servers {
+            self.set_servers(before.servers().iter().map(|server| server.address().clone()).collect());
+        }
+    }
+
     /// The server for a request: of two at random that may be used, the one with fewer requests in flight. Not one of
-    /// `tried`, unless there is no other.
+    /// `tried`, unless there is no other: rather one that is not used for a while, if its health checks pass.
     pub(crate) fn pick(&self, tried: &[Arc<UpstreamServer>]) -> Option<Arc<UpstreamServer>> {
         let servers = self.servers.load();
         let now = server::now();
@@ -111,6 +123,7 @@ impl Upstream {
         }
         let is_new = |server: &Arc<UpstreamServer>| !tried.iter().any(|one| Arc::ptr_eq(one, server));
         self.pick_among(&servers, |server| server.is_usable(now) && is_new(server))
+            .or_else(|| self.pick_among(&servers, |server| server.is_healthy() && is_new(server)))
             .or_else(|| self.pick_among(&servers, |server| server.is_usable(now)))
     }
 
@@ -143,18 +156,44 @@ impl Upstream {
         Pressure { refused: cap.rq_blocked, latency: latency.filter(|latency| latency.is_finite()) }
     }
 
-    /// A request to a server failed. The server is not used for a while if that happens too often.
+    /// A request to a server failed.
     pub(crate) fn failed(&self, server: &UpstreamServer) {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
-        let Some(ejection) = &self.config.ejection else { return };
-        let servers = self.servers.load();
-        let now = server::now();
-        let ejected = servers.iter().filter(|server| server.is_ejected(now)).count();
-        let may_eject = (ejected + 1) as f64 <= ejection.most * servers.len() as f64;
-        if server.count_failure() >= ejection.failures && may_eject {
-            server.eject(now, ejection.time);
-            tracing::warn!(upstream = self.config.name, server = %server.address(), "not used for {:?}: too many failures", ejection.time);
+        self.count_failure(server);
+    }
+
+    /// A server has answered. Errors are often fast, so that a server with the fewest requests in flight may be one that fails:
+    /// some statuses count as failures. One that protects itself has not failed.
+    pub(crate) fn answered<B>(&self, server: &UpstreamServer, response: &Response<B>) {
+        let status = response.status();
+        if !status.is_server_error() {
+            return server.succeeded();
         }
+        let fails = self.config.ejection.as_ref().is_some_and(|ejection| ejection.statuses.contains(&status.as_u16()));
+        if fails && !response.headers().contains_key(&SHED) {
+            self.count_failure(server);
+        }
+    }
+
+    /// The server is not used for a while if it fails too often in a row. If as many as may be are ejected already, the one that
+    /// was ejected first takes its place: it may be well again, and this one is not.
+    fn count_failure(&self, server: &UpstreamServer) {
+        let Some(ejection) = &self.config.ejection else { return };
+        if server.count_failure() < ejection.failures {
+            return;
+        }
+        let (servers, now) = (self.servers.load(), server::now());
+        let ejected = || servers.iter().filter(|server| server.is_ejected(now));
+        let most = ejection.most * servers.len() as f64;
+        if (ejected().count() + 1) as f64 > most {
+            let first = ejected().filter(|one| one.is_healthy()).min_by_key(|one| one.ejected_until());
+            match first.filter(|first| most >= 1.0 && !std::ptr::eq(&***first, server)) {
+                Some(first) => first.use_again(),
+                None => return,
+            }
+        }
+        server.eject(now, ejection.time);
+        tracing::warn!(upstream = self.config.name, server = %server.address(), "not used for {:?}: too many failures", ejection.time);
     }
 
     /// A connection to a server: an unused one, or a new one.
@@ -163,11 +202,11 @@ impl Upstream {
         server: &Arc<UpstreamServer>,
         timeouts: &crate::model::Timeouts,
         reuse: Reuse,
-    ) -> Result<Lease, AcquireError> {
+    ) -> Result<sender::Lease, AcquireError> {
         pool::acquire(self, server, timeouts, reuse).await
     }
 
-    fn client_tls(&self) -> Option<&ClientTls> {
+    fn client_tls(&self) -> Option<&Arc<ClientTls>> {
         self.tls.as_ref()
     }
 }
@@ -198,4 +237,70 @@ fn fairness(config: &FairnessConfig) -> Result<FairnessShedder, String> {
 /// An error as `io::Error`, for logs.
 fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::other(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::GatewayConfig;
+
+    fn upstream(servers: usize) -> Upstream {
+        let servers: Vec<String> = (1..=servers).map(|port| format!("127.0.0.1:{port}")).collect();
+        let text = format!(
+            "listen: 127.0.0.1:0\nupstreams: {{app: {{servers: [{}], eject: {{failures: 2, for: 1h, most: 50%}}}}}}\n\
+             routes:\n  - {{name: all, match: \"/*\", upstream: app}}\n",
+            servers.join(", ")
+        );
+        Upstream::new(GatewayConfig::read("gateway.yaml", &text, Path::new("")).unwrap().config.upstreams.remove(0))
+            .unwrap()
+    }
+
+    fn ejected(upstream: &Upstream) -> Vec<usize> {
+        upstream.servers().iter().enumerate().filter(|(_, one)| one.is_ejected_now()).map(|(at, _)| at).collect()
+    }
+
+    fn fail(upstream: &Upstream, server: usize) {
+        // Ejections have an order.
+        let before = server::now();
+        while server::now() == before {}
+        for _ in 0..2 {
+            upstream.failed(&upstream.servers()[server]);
+        }
+    }
+
+    #[test]
+    fn the_server_that_fails_now_is_ejected_rather_than_one_that_failed_before() {
+        let two = upstream(2);
+        fail(&two, 0);
+        assert_eq!(ejected(&two), [0]);
+        fail(&two, 1);
+        assert_eq!(ejected(&two), [1], "one of two");
+        assert_eq!(two.pick(&[]).unwrap().address().to_string(), "127.0.0.1:1");
+        // One whose checks fail would not be used anyway.
+        two.servers()[1].set_healthy(false);
+        fail(&two, 0);
+        assert_eq!(ejected(&two), [1]);
+
+        let four = upstream(4);
+        for server in [2, 0, 3] {
+            fail(&four, server);
+        }
+        assert_eq!(ejected(&four), [0, 3], "two of four");
+        let one = upstream(1);
+        fail(&one, 0);
+        assert!(ejected(&one).is_empty());
+    }
+
+    #[test]
+    fn a_retry_goes_to_a_server_that_is_ejected_rather_than_to_the_one_that_failed() {
+        let two = upstream(2);
+        fail(&two, 0);
+        let usable = two.pick(&[]).unwrap();
+        assert_eq!(usable.address().to_string(), "127.0.0.1:2");
+        assert_eq!(two.pick(std::slice::from_ref(&usable)).unwrap().address().to_string(), "127.0.0.1:1");
+        two.servers()[0].set_healthy(false);
+        assert_eq!(two.pick(&[usable]).unwrap().address().to_string(), "127.0.0.1:2");
+    }
 }

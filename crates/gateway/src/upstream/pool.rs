@@ -1,23 +1,27 @@
 //! The connections to one server.
 //!
 //! Each worker has its own stack of unused connections, last in, first out, because a connection is driven by the worker
-//! that made it. A worker without one uses another worker's only if no more connections may be made.
+//! that made it. A worker without one uses another worker's only if no more connections may be made; one of HTTP/2 serves
+//! requests of several workers then. A worker makes one connection of HTTP/2 at a time, for all requests that need one.
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::sync::Notify;
 
 use super::connect::{self, ConnectError, Connected};
+use super::http1::Http1Connection;
+use super::http2::Multiplexed;
 use super::sender::{Lease, Sender};
 use super::server::{UpstreamServer, now};
 use super::{Upstream, other};
 use crate::forwarded_body::ForwardedBody;
-use crate::model::{ConnectionConfig, Timeouts};
+use crate::model::{ConnectionConfig, Timeouts, UpstreamProtocol};
 
 /// The connections to a server.
 pub(super) struct ConnectionPool {
@@ -27,6 +31,10 @@ pub(super) struct ConnectionPool {
     /// The requests that wait for a connection.
     waiting: AtomicUsize,
     freed: Arc<Notify>,
+    /// Whether the server is known to speak HTTP/2.
+    is_multiplexed: AtomicBool,
+    /// Wakes the requests that wait for a connection of HTTP/2 that is being made.
+    made: Notify,
 }
 
 /// The connections of one worker.
@@ -36,12 +44,13 @@ struct WorkerPool {
     unused: Vec<Unused>,
     /// HTTP/2.
     shared: Vec<Shared>,
+    /// Whether a connection of HTTP/2 is being made.
+    is_making: bool,
 }
 
 struct Unused {
-    sender: http1::SendRequest<ForwardedBody>,
+    connection: Http1Connection,
     /// In microseconds.
-    born: u64,
     since: u64,
 }
 
@@ -50,13 +59,6 @@ struct Shared {
     multiplexed: Arc<Multiplexed>,
     born: u64,
 }
-
-/// The requests of an HTTP/2 connection.
-#[derive(Debug, Default)]
-struct Multiplexed(AtomicUsize);
-
-/// A request on an HTTP/2 connection.
-pub(super) struct OpenStream(Arc<Multiplexed>);
 
 /// Counts a connection as open.
 pub(super) struct CountedConnection {
@@ -85,8 +87,6 @@ pub(crate) enum AcquireError {
 
 /// The number of stacks. Workers beyond it share them.
 const STACKS: usize = 64;
-/// The most requests at the same time on an HTTP/2 connection. If the server allows fewer, h2 lets the others wait.
-const MAX_STREAMS: usize = 100;
 /// How long after its last use a connection counts as alive, in microseconds.
 const RECENT: u64 = 1_000;
 
@@ -112,6 +112,8 @@ impl ConnectionPool {
             open: Arc::default(),
             waiting: AtomicUsize::new(0),
             freed: Arc::default(),
+            is_multiplexed: AtomicBool::new(false),
+            made: Notify::new(),
         }
     }
 
@@ -119,13 +121,17 @@ impl ConnectionPool {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Whether requests share connections, as far as is known.
+    fn is_shared(&self, upstream: &Upstream) -> bool {
+        upstream.config.protocol == UpstreamProtocol::Http2 || self.is_multiplexed.load(Ordering::Relaxed)
+    }
+
     /// An unused connection of a worker.
     fn take_unused(&self, worker: usize) -> Option<Unused> {
         let mut pool = lock(&self.workers[worker]);
         let (now, idle, age) = (now(), micros(self.config.idle), micros(self.config.age));
-        let is_usable = |one: &Unused| {
-            !one.sender.is_closed() && now.saturating_sub(one.since) < idle && now.saturating_sub(one.born) < age
-        };
+        let is_usable =
+            |one: &Unused| now.saturating_sub(one.since) < idle && now.saturating_sub(one.connection.born) < age;
         while let Some(one) = pool.unused.pop() {
             if is_usable(&one) {
                 return Some(one);
@@ -138,15 +144,24 @@ impl ConnectionPool {
         None
     }
 
-    fn take_stream(&self, server: &Arc<UpstreamServer>) -> Option<Lease> {
-        let mut pool = lock(&self.workers[worker()]);
-        let (now, age) = (now(), micros(self.config.age));
-        pool.shared.retain(|one| !one.sender.is_closed() && now.saturating_sub(one.born) < age);
-        pool.shared.iter().find_map(|one| {
+    /// A stream of a connection that was made at this moment or later.
+    fn take_stream(&self, server: &Arc<UpstreamServer>, worker: usize, since: u64) -> Option<Lease> {
+        let mut pool = lock(&self.workers[worker]);
+        let now = now();
+        pool.shared.retain(|one| self.may_share(one, now));
+        pool.shared.iter().filter(|one| one.born >= since).find_map(|one| {
             let stream = one.multiplexed.open()?;
             let sender = Sender::Http2(one.sender.clone(), stream);
-            Some(Lease { server: server.clone(), sender, born: one.born })
+            Some(Lease { server: server.clone(), sender, is_reused: true })
         })
+    }
+
+    /// Whether a connection of HTTP/2 gets further requests.
+    fn may_share(&self, one: &Shared, now: u64) -> bool {
+        let unused = one.multiplexed.unused_since().map_or(0, |since| now.saturating_sub(since));
+        !one.sender.is_closed()
+            && now.saturating_sub(one.born) < micros(self.config.age)
+            && unused < micros(self.config.idle)
     }
 
     fn try_open(&self) -> Option<CountedConnection> {
@@ -157,21 +172,18 @@ impl ConnectionPool {
     }
 
     /// A connection whose response has been read.
-    pub(super) fn put_back(&self, sender: http1::SendRequest<ForwardedBody>, born: u64) {
-        if sender.is_closed() {
-            return;
-        }
-        lock(&self.workers[worker()]).unused.push(Unused { sender, born, since: now() });
+    pub(super) fn put_back(&self, connection: Http1Connection) {
+        lock(&self.workers[worker()]).unused.push(Unused { connection, since: now() });
         self.freed.notify_one();
     }
 
-    /// Closes connections that were not used for too long.
+    /// Closes connections that were not used for too long, or that the server has closed.
     pub(super) fn close_idle(&self) {
         let (now, idle) = (now(), micros(self.config.idle));
         for worker in &self.workers {
             let mut pool = lock(worker);
-            pool.unused.retain(|one| !one.sender.is_closed() && now.saturating_sub(one.since) < idle);
-            pool.shared.retain(|one| !one.sender.is_closed());
+            pool.unused.retain_mut(|one| now.saturating_sub(one.since) < idle && one.connection.is_alive());
+            pool.shared.retain(|one| self.may_share(one, now));
         }
     }
 }
@@ -184,44 +196,108 @@ pub(super) async fn acquire(
     reuse: Reuse,
 ) -> Result<Lease, AcquireError> {
     let pool = &server.pool;
+    if pool.is_shared(upstream) {
+        // One that has just been closed must not be used again.
+        let since = if reuse == Reuse::Never { now() } else { 0 };
+        return match pool.take_stream(server, worker(), since) {
+            Some(lease) => Ok(lease),
+            None => Box::pin(share(upstream, server, timeouts, since)).await,
+        };
+    }
     if reuse != Reuse::Never
-        && let Some(lease) = reused(server, reuse).await
+        && let Some(lease) = lease_unused(server, worker(), reuse)
     {
         return Ok(lease);
     }
     // Both are rare. Boxed, so that the future of a request stays small.
-    if let Some(open) = pool.try_open() {
-        return Box::pin(make(upstream, server, timeouts, open)).await;
-    }
-    Box::pin(wait(upstream, server, timeouts)).await
+    Box::pin(make_or_wait(upstream, server, timeouts, 0)).await
 }
 
-async fn reused(server: &Arc<UpstreamServer>, reuse: Reuse) -> Option<Lease> {
-    if let Some(lease) = server.pool.take_stream(server) {
-        return Some(lease);
+async fn make_or_wait(
+    upstream: &Upstream,
+    server: &Arc<UpstreamServer>,
+    timeouts: &Timeouts,
+    since: u64,
+) -> Result<Lease, AcquireError> {
+    match server.pool.try_open() {
+        Some(open) => make(upstream, server, timeouts, open).await,
+        None => wait(upstream, server, timeouts, since).await,
     }
-    lease(server, server.pool.take_unused(worker())?, reuse).await
 }
 
-/// Waits until hyper has finished with the previous response, which it nearly always has.
-///
-/// The task of the connection gets a turn before that: if the server has closed it, a request that can't be repeated must
-/// not be sent there. One that can be repeated is sent at once on a connection that has just been used.
-async fn lease(server: &Arc<UpstreamServer>, mut unused: Unused, reuse: Reuse) -> Option<Lease> {
-    if reuse != Reuse::Repeatable || now().saturating_sub(unused.since) > RECENT {
-        tokio::task::yield_now().await;
+/// A stream of a connection of HTTP/2 that this worker makes. Of many requests at the same time, one makes it.
+async fn share(
+    upstream: &Upstream,
+    server: &Arc<UpstreamServer>,
+    timeouts: &Timeouts,
+    since: u64,
+) -> Result<Lease, AcquireError> {
+    let pool = &server.pool;
+    // As long as whoever makes it may need: it connects, secures the connection, and exchanges settings.
+    let mut late = pin!(tokio::time::sleep(timeouts.connect * 2 + timeouts.tls));
+    loop {
+        let mut made = pin!(pool.made.notified());
+        // Before it looks, so that one that is made meanwhile is not missed.
+        made.as_mut().enable();
+        if let Some(lease) = pool.take_stream(server, worker(), since) {
+            return Ok(lease);
+        }
+        // The server may have selected HTTP/1.1 meanwhile.
+        if !pool.is_shared(upstream) {
+            return make_or_wait(upstream, server, timeouts, since).await;
+        }
+        if let Some(making) = Making::begin(pool) {
+            let Some(open) = pool.try_open() else {
+                drop(making);
+                return wait(upstream, server, timeouts, since).await;
+            };
+            return make(upstream, server, timeouts, open).await;
+        }
+        let _waiting = WaitingRequest::begin(pool).ok_or(AcquireError::Full)?;
+        tokio::select! {
+            () = made => {}
+            () = late.as_mut() => {
+                let late = ConnectError::TimedOut(other("no connection was made in time"));
+                return Err(AcquireError::Connect(late));
+            }
+        }
     }
-    if unused.sender.is_closed() {
-        return None;
-    }
-    if !unused.sender.is_ready() && unused.sender.ready().await.is_err() {
-        return None;
-    }
-    let sender = Sender::Http1(unused.sender);
-    Some(Lease { server: server.clone(), sender, born: unused.born })
 }
 
-/// Makes a connection. It is driven by a task of this worker.
+/// A connection of HTTP/2 that is being made for a worker. The others wait until it is, or can't be.
+struct Making<'p> {
+    pool: &'p ConnectionPool,
+    worker: usize,
+}
+
+impl<'p> Making<'p> {
+    fn begin(pool: &'p ConnectionPool) -> Option<Making<'p>> {
+        let worker = worker();
+        let was_making = std::mem::replace(&mut lock(&pool.workers[worker]).is_making, true);
+        (!was_making).then(|| Making { pool, worker })
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        lock(&self.pool.workers[self.worker]).is_making = false;
+        self.pool.made.notify_waiters();
+    }
+}
+
+/// An unused connection of a worker. If the server has closed it, a request that can't be repeated must not be sent there. One
+/// that can be repeated is sent at once on a connection that has just been used.
+fn lease_unused(server: &Arc<UpstreamServer>, worker: usize, reuse: Reuse) -> Option<Lease> {
+    loop {
+        let Unused { mut connection, since } = server.pool.take_unused(worker)?;
+        let is_recent = || now().saturating_sub(since) <= RECENT;
+        if (reuse == Reuse::Repeatable && is_recent() && connection.seems_alive()) || connection.is_alive() {
+            return Some(Lease { server: server.clone(), sender: Sender::Http1(connection), is_reused: true });
+        }
+    }
+}
+
+/// Makes a connection. One of HTTP/2 is driven by a task of this worker.
 async fn make(
     upstream: &Upstream,
     server: &Arc<UpstreamServer>,
@@ -231,49 +307,56 @@ async fn make(
     let connected = connect::connect(upstream, server.address(), timeouts).await.map_err(AcquireError::Connect)?;
     let born = now();
     let sender = match connected {
-        Connected::Http1(sender, connection) => {
-            tokio::spawn(async move {
-                let _open = open;
-                let _ = connection.with_upgrades().await;
-            });
-            Sender::Http1(sender)
+        Connected::Http1(stream) => {
+            server.pool.is_multiplexed.store(false, Ordering::Relaxed);
+            Sender::Http1(Http1Connection::new(stream, born, open))
         }
-        Connected::Http2(sender, connection) => {
+        Connected::Http2(sender, driver, allowed) => {
+            server.pool.is_multiplexed.store(true, Ordering::Relaxed);
             tokio::spawn(async move {
                 let _open = open;
-                let _ = connection.await;
+                let _ = driver.await;
             });
-            let multiplexed = Arc::new(Multiplexed::default());
+            let multiplexed = Multiplexed::new(allowed, server.pool.freed.clone());
             let stream = multiplexed.open().ok_or(AcquireError::Full)?;
             let shared = Shared { sender: sender.clone(), multiplexed, born };
             lock(&server.pool.workers[worker()]).shared.push(shared);
+            // It has room for many.
+            server.pool.freed.notify_waiters();
             Sender::Http2(sender, stream)
         }
     };
-    Ok(Lease { server: server.clone(), sender, born })
+    Ok(Lease { server: server.clone(), sender, is_reused: false })
 }
 
 /// Waits for a connection of any worker.
-async fn wait(upstream: &Upstream, server: &Arc<UpstreamServer>, timeouts: &Timeouts) -> Result<Lease, AcquireError> {
+async fn wait(
+    upstream: &Upstream,
+    server: &Arc<UpstreamServer>,
+    timeouts: &Timeouts,
+    since: u64,
+) -> Result<Lease, AcquireError> {
     let pool = &server.pool;
     let _waiting = WaitingRequest::begin(pool).ok_or(AcquireError::Full)?;
     let any = async {
         loop {
-            let freed = pool.freed.notified();
-            for worker in 0..STACKS {
-                if let Some(unused) = pool.take_unused(worker)
-                    && let Some(lease) = lease(server, unused, Reuse::Careful).await
-                {
+            let open = {
+                let mut freed = pin!(pool.freed.notified());
+                // Before it looks, so that nothing that becomes free meanwhile is missed.
+                freed.as_mut().enable();
+                let free = |worker| {
+                    lease_unused(server, worker, Reuse::Careful).or_else(|| pool.take_stream(server, worker, since))
+                };
+                if let Some(lease) = (0..STACKS).find_map(free) {
                     return Ok(lease);
                 }
-            }
-            if let Some(lease) = pool.take_stream(server) {
-                return Ok(lease);
-            }
-            if let Some(open) = pool.try_open() {
-                return make(upstream, server, timeouts, open).await;
-            }
-            freed.await;
+                let Some(open) = pool.try_open() else {
+                    freed.await;
+                    continue;
+                };
+                open
+            };
+            return make(upstream, server, timeouts, open).await;
         }
     };
     let timed_out = || AcquireError::Connect(ConnectError::TimedOut(other("no connection became free")));
@@ -297,23 +380,19 @@ impl Drop for WaitingRequest<'_> {
     }
 }
 
-impl Multiplexed {
-    fn open(self: &Arc<Self>) -> Option<OpenStream> {
-        let stream = OpenStream(self.clone());
-        (self.0.fetch_add(1, Ordering::Relaxed) < MAX_STREAMS).then_some(stream)
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.freed.notify_one();
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AcquireError::Full => f.write_str("too many requests wait for a connection"),
+            AcquireError::Connect(error) => write!(f, "{error}"),
+        }
     }
 }
 

@@ -1,63 +1,124 @@
 //! A connection that is used for one request.
 
+use std::io;
 use std::sync::Arc;
+use std::{error, fmt};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
+use hyper::client::conn::http2;
 
-use super::pool::OpenStream;
+use super::body::UpstreamBody;
+use super::http1::Http1Connection;
+use super::http2::OpenStream;
 use super::server::UpstreamServer;
-use crate::forwarded_body::ForwardedBody;
+use crate::activity::ConnectionState;
+use crate::forwarded_body::{BodyError, ForwardedBody};
 
-/// A connection to a server, for one request. An HTTP/1.1 connection goes back to the pool afterwards.
+/// The head of a request, as an upstream gets it.
+pub(crate) struct RequestHead {
+    pub(crate) method: Method,
+    /// In origin form.
+    pub(crate) target: Uri,
+    /// The host, and its port.
+    pub(crate) authority: HeaderValue,
+    pub(crate) headers: HeaderMap,
+    /// Whether the client used TLS.
+    pub(crate) is_tls: bool,
+    /// The client's connection, if it gets informational responses.
+    pub(crate) interim: Option<Arc<ConnectionState>>,
+}
+
+/// A connection to a server, for one request.
 pub(crate) struct Lease {
     pub(super) server: Arc<UpstreamServer>,
     pub(super) sender: Sender,
-    /// When the connection was made, in microseconds of the pool's clock.
-    pub(super) born: u64,
+    /// Whether the connection was used before.
+    pub(super) is_reused: bool,
 }
 
 pub(super) enum Sender {
-    Http1(http1::SendRequest<ForwardedBody>),
+    Http1(Http1Connection),
     /// The stream counts as open until the end.
-    Http2(http2::SendRequest<ForwardedBody>, #[allow(dead_code, reason = "dropped at the end")] OpenStream),
+    Http2(http2::SendRequest<ForwardedBody>, OpenStream),
 }
 
 /// Why a request got no response.
 pub(crate) struct SendError {
-    pub(crate) error: hyper::Error,
-    /// The request, if nothing of it was sent.
-    pub(crate) unsent: Option<Request<ForwardedBody>>,
+    pub(crate) error: UpstreamError,
+    /// The body, if nothing of the request was sent.
+    pub(crate) unsent: Option<ForwardedBody>,
+    /// Whether the connection had been used before, and was closed before the first byte of the response.
+    pub(crate) is_stale: bool,
+}
+
+/// Why a request got no response, or not all of it.
+#[derive(Debug)]
+pub(crate) enum UpstreamError {
+    Connection(io::Error),
+    /// What is wrong with the response.
+    Response(&'static str),
+    Http2(hyper::Error),
+    /// The client did not send its body as it should.
+    Upload(BodyError),
 }
 
 impl Lease {
-    pub(crate) fn is_http2(&self) -> bool {
-        matches!(self.sender, Sender::Http2(..))
-    }
-
-    /// Sends a request, and returns the head of the response.
-    pub(crate) async fn send(&mut self, request: Request<ForwardedBody>) -> Result<Response<Incoming>, SendError> {
-        let sent = match &mut self.sender {
-            Sender::Http1(sender) => sender.try_send_request(request).await,
-            Sender::Http2(sender, ..) => sender.try_send_request(request).await,
-        };
-        sent.map_err(|mut error| {
-            let unsent = error.take_message();
-            SendError { error: error.into_error(), unsent }
-        })
-    }
-
-    /// The response has been read: the connection may be used again.
-    pub(crate) fn release(self) {
-        if let Sender::Http1(sender) = self.sender {
-            self.server.pool.put_back(sender, self.born);
+    /// Sends a request, and returns the head of the response. An HTTP/1.1 connection goes back to the pool at the end of the
+    /// response's body.
+    pub(crate) async fn send(
+        self,
+        head: &RequestHead,
+        body: ForwardedBody,
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        match self.sender {
+            Sender::Http1(connection) => match connection.send(&self.server, head, body).await {
+                Ok(response) => Ok(response.map(UpstreamBody::Http1)),
+                Err(error) => Err(SendError { is_stale: error.is_stale && self.is_reused, ..error }),
+            },
+            Sender::Http2(mut sender, stream) => match sender.try_send_request(http2_request(head, body)).await {
+                Ok(response) => Ok(response.map(|body| UpstreamBody::Http2(body, stream))),
+                Err(mut error) => {
+                    let unsent = error.take_message().map(Request::into_body);
+                    Err(SendError { error: UpstreamError::Http2(error.into_error()), unsent, is_stale: false })
+                }
+            },
         }
     }
 }
 
-impl std::fmt::Debug for Lease {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// A request with the fields of HTTP/2.
+pub(super) fn http2_request(head: &RequestHead, body: ForwardedBody) -> Request<ForwardedBody> {
+    let mut request = Request::new(body);
+    *request.version_mut() = Version::HTTP_2;
+    *request.method_mut() = head.method.clone();
+    *request.headers_mut() = head.headers.clone();
+    request.headers_mut().remove(header::HOST);
+    request.headers_mut().remove(header::TRANSFER_ENCODING);
+    let mut parts = head.target.clone().into_parts();
+    parts.scheme = Some(if head.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = head.authority.to_str().ok().and_then(|authority| authority.parse().ok());
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("server", self.server.address()).finish()
     }
 }
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpstreamError::Connection(error) => write!(f, "{error}"),
+            UpstreamError::Response(why) => f.write_str(why),
+            UpstreamError::Http2(error) => write!(f, "{error}"),
+            UpstreamError::Upload(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl error::Error for UpstreamError {}

@@ -94,6 +94,15 @@ impl UpstreamServer {
         }
     }
 
+    pub(super) fn ejected_until(&self) -> u64 {
+        self.ejected_until.load(Ordering::Relaxed)
+    }
+
+    /// Ends an ejection early.
+    pub(super) fn use_again(&self) {
+        self.ejected_until.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn eject(&self, now: u64, time: Duration) {
         self.failures.store(0, Ordering::Relaxed);
         let until = now.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::support::{App, NO_RULES, TestGateway, everything_to, read_message, scripted};
@@ -34,9 +34,7 @@ async fn closing_after(responses: usize, pause: Duration) -> (std::net::SocketAd
 #[tokio::test]
 async fn connections_that_close_when_they_are_used_fail_no_get() {
     let (address, requests) = closing_after(1, Duration::from_millis(3)).await;
-    // A third of the requests are repeated: more than the budget allows by default.
-    let config = everything_to(&[address]).replace("upstream: app}", "upstream: app, retries: {budget: 100%}}");
-    let gateway = TestGateway::start(&config, NO_RULES).await;
+    let gateway = TestGateway::to(&[address]).await;
     let mut client = gateway.connect().await;
     for number in 0..60 {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -176,6 +174,30 @@ async fn a_server_that_fails_is_replaced_by_another_and_ejected() {
 }
 
 #[tokio::test]
+async fn a_server_that_answers_errors_at_once_does_not_attract_all_requests() {
+    let broken = scripted(async |mut stream, _| {
+        while !read_message(&mut stream).await.is_empty() {
+            let _ = stream.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let app = App::start().await;
+    for (eject, is_ejected) in [("{failures: 3}", true), ("{failures: 3, statuses: []}", false)] {
+        let config = everything_to(&[broken, app.address]).replace("servers:", &format!("eject: {eject}, servers:"));
+        let gateway = TestGateway::start(&config, NO_RULES).await;
+        let mut errors = 0;
+        for _ in 0..60 {
+            errors += usize::from(gateway.get("/").await.starts_with("HTTP/1.1 500 "));
+        }
+        let status = gateway.gateway.status();
+        let ejected = status.upstreams[0].servers.iter().filter(|server| server.is_ejected);
+        let ejected: Vec<_> = ejected.map(|server| server.address.clone()).collect();
+        let expected = if is_ejected { vec![broken.to_string()] } else { vec![] };
+        assert_eq!((ejected, errors == 3), (expected, is_ejected), "{eject}: {errors} errors");
+    }
+}
+
+#[tokio::test]
 async fn a_silent_server_is_ejected_within_three_tries_and_fails_no_get() {
     let tries = Arc::<AtomicUsize>::default();
     let counted = tries.clone();
@@ -275,7 +297,7 @@ async fn requests_in_flight_are_answered_when_the_gateway_reloads_or_stops() {
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     let app = App::start().await;
-    gateway.reload(&everything_to(&[app.address]));
+    gateway.reload(&everything_to(&[app.address])).await;
     let stopped = tokio::spawn(gateway.stop());
     for mut client in clients {
         let response = client.response().await;
@@ -312,4 +334,37 @@ async fn a_bound_on_connections_lets_requests_wait_and_then_refuses_them() {
     }
     statuses.sort();
     assert_eq!(statuses, ["200", "200", "200", "503", "503", "503"]);
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_408() {
+    let app = App::start().await;
+    let gateway = TestGateway::to(&[app.address]).await;
+    // The second request of a connection as well as the first.
+    for before in ["", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"] {
+        let mut client = gateway.connect().await;
+        if !before.is_empty() {
+            client.send(before).await;
+            assert!(client.response().await.starts_with("HTTP/1.1 200 "));
+        }
+        client.send("GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
+        // Time passes when nothing else happens.
+        tokio::time::pause();
+        let mut answer = String::new();
+        client.0.read_to_string(&mut answer).await.unwrap();
+        tokio::time::resume();
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("head_timeout"), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_is_sent_ends_without_an_answer() {
+    let app = App::start().await;
+    let gateway = TestGateway::to(&[app.address]).await;
+    let mut client = gateway.connect().await;
+    tokio::time::pause();
+    let mut answer = String::new();
+    client.0.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "");
 }

@@ -73,6 +73,17 @@ async fn methods_of_a_route_are_listed_in_405() {
 }
 
 #[tokio::test]
+async fn methods_that_no_path_accepts_are_405_with_those_that_may_be() {
+    let app = App::start().await;
+    let gateway = TestGateway::to(&[app.address]).await;
+    for request in ["TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n"] {
+        let response = gateway.request(request).await;
+        assert!(response.starts_with("HTTP/1.1 405 ") && response.contains("\r\nallow: GET, HEAD, POST"), "{response}");
+    }
+    assert!(app.seen().is_empty());
+}
+
+#[tokio::test]
 async fn http2_arrives_as_http1_and_the_other_way_round() {
     let app = App::start().await;
     let gateway = TestGateway::to(&[app.address]).await;

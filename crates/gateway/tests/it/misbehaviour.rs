@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
 use crate::recorder::Recorder;
-use crate::support::{App, NO_RULES, TestGateway, everything_to, read_message, scripted, within};
+use crate::support::{App, Frames, NO_RULES, TestGateway, everything_to, read_message, scripted, within};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -113,8 +113,8 @@ async fn informational_responses_are_not_the_answer() {
         let _ = stream.write_all(OK).await;
     })
     .await;
-    let response = TestGateway::to(&[upstream]).await.get("/").await;
-    assert!(response.ends_with("\r\n\r\nok"), "{response}");
+    let response = TestGateway::to(&[upstream]).await.request("GET / HTTP/1.0\r\nHost: x\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "{response}");
     let endless = scripted(async |mut stream, _| {
         read_message(&mut stream).await;
         while stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok() {
@@ -122,9 +122,8 @@ async fn informational_responses_are_not_the_answer() {
         }
     })
     .await;
-    let config = everything_to(&[endless]).replace("upstream: app}", "upstream: app, timeouts: {response: 200ms}}");
-    let response = TestGateway::start(&config, NO_RULES).await.get("/").await;
-    assert!(response.starts_with("HTTP/1.1 504 "), "{response}");
+    let response = TestGateway::to(&[endless]).await.get("/").await;
+    assert!(response.starts_with("HTTP/1.1 502 ") && response.contains("upstream_broken"), "{response}");
 }
 
 #[tokio::test]
@@ -235,21 +234,6 @@ async fn chunks_of_a_get_are_forwarded() {
         assert!(gateway.request(&request).await.starts_with("HTTP/1.1 200 "));
         let recorded = recorder.take();
         assert_eq!(recorded[0].request().unwrap().body, b"hello", "{recorded:?}");
-    }
-}
-
-/// A body of these frames.
-struct Frames(std::collections::VecDeque<http_body::Frame<bytes::Bytes>>);
-
-impl http_body::Body for Frames {
-    type Data = bytes::Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
-        std::task::Poll::Ready(self.get_mut().0.pop_front().map(Ok))
     }
 }
 

@@ -29,6 +29,9 @@ pub(crate) struct Outcome {
 pub(crate) const HASTY: Duration = Duration::from_millis(100);
 pub(crate) const PATIENT: Duration = Duration::from_secs(3);
 
+/// How long nothing comes of an earlier try, when it is over.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
@@ -54,6 +57,9 @@ impl Lane {
 
     /// Sends these parts on a connection of their own, and waits until the proxy closes it or is silent.
     pub(crate) async fn send(&self, parts: &[&[u8]], patience: Duration) -> Outcome {
+        if patience > HASTY {
+            self.settle().await;
+        }
         self.recorder.take();
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -78,6 +84,19 @@ impl Lane {
         // Bodies of errors do not begin a line like this.
         let statuses = text.split("HTTP/1.").skip(1).filter_map(|one| one.get(2..5)).map(str::to_owned).collect();
         Outcome { statuses, recorded: self.recorder.take() }
+    }
+}
+
+impl Lane {
+    /// Waits until nothing comes any more of what was sent with less patience.
+    async fn settle(&self) {
+        loop {
+            let before = self.recorder.count();
+            tokio::time::sleep(QUIET).await;
+            if self.recorder.count() == before {
+                return;
+            }
+        }
     }
 }
 

@@ -1,14 +1,18 @@
 //! A gateway on a free port, upstreams that a test scripts, and a client that writes raw bytes.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -24,7 +28,7 @@ use tollgate_http::response::ResponseStyle;
 use tollgate_net::Address;
 use tollgate_net::closing::Closer;
 use tollgate_net::listener::Listener;
-use tollgate_net::workers::Endpoint;
+use tollgate_net::workers::{BusyTimes, Endpoint};
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_wire::Gate;
 
@@ -38,6 +42,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 pub(crate) struct TestGateway {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) limiter: Arc<Limiter<Counters>>,
     closer: Closer,
     ended: mpsc::Receiver<()>,
 }
@@ -47,10 +52,13 @@ impl TestGateway {
     pub(crate) async fn start(config: &str, rules: &str) -> TestGateway {
         let (rules, _) = Ruleset::from_text(rules, 1).unwrap();
         let limiter = Arc::new(Limiter::new(rules, Counters::Memory(MemoryConfig::default().build())));
-        let gate = Gate::new(limiter, false, 10_000, Metrics::new().wire("gateway"));
+        let gate = Gate::new(limiter.clone(), false, 10_000, Metrics::new().wire("gateway"));
         let style = ResponseStyle::default();
-        let parts = GatewayParts { gate: Arc::new(gate), style, normalization: PathNormalization::default() };
-        let gateway = Arc::new(Gateway::new(parts, plan(config, None)));
+        let (normalization, workers) = (PathNormalization::default(), BusyTimes::default());
+        let parts = GatewayParts { gate: Arc::new(gate), style, normalization, workers };
+        let plan = plan(config, None);
+        plan.load_keys().await;
+        let gateway = Arc::new(Gateway::new(parts, plan));
         tokio::spawn(gateway.clone().run());
         let listener = Listener::bind(&"127.0.0.1:0".parse::<Address>().unwrap()).unwrap().unwrap();
         let address = listener.to_string().parse().unwrap();
@@ -65,7 +73,7 @@ impl TestGateway {
         let (closer, closing) = Closer::new();
         let (alive, ended) = mpsc::channel(1);
         tokio::spawn(endpoint.run(None, closing, alive));
-        TestGateway { address, gateway, closer, ended }
+        TestGateway { address, gateway, limiter, closer, ended }
     }
 
     /// A gateway that forwards everything to these servers.
@@ -74,8 +82,10 @@ impl TestGateway {
     }
 
     /// Puts another configuration in force.
-    pub(crate) fn reload(&self, config: &str) {
-        self.gateway.install(plan(config, Some(&self.gateway.plan())));
+    pub(crate) async fn reload(&self, config: &str) {
+        let plan = plan(config, Some(&self.gateway.plan()));
+        plan.load_keys().await;
+        self.gateway.install(plan);
     }
 
     /// Stops accepting, and waits for all connections.
@@ -107,6 +117,19 @@ pub(crate) fn everything_to(servers: &[SocketAddr]) -> String {
     format!(
         "listen: [{{address: 127.0.0.1:8000}}]\nupstreams:\n  app: {{servers: [{servers}]}}\nroutes:\n  - {{name: all, match: {{path: /*}}, upstream: app}}\n"
     )
+}
+
+/// An HTTP/2 connection to a gateway.
+pub(crate) async fn http2<B>(gateway: &TestGateway) -> hyper::client::conn::http2::SendRequest<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync,
+{
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    sender
 }
 
 fn plan(config: &str, before: Option<&GatewayPlan>) -> GatewayPlan {
@@ -270,4 +293,16 @@ async fn describe(
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
     Ok(response)
+}
+
+/// A body of these frames.
+pub(crate) struct Frames(pub(crate) VecDeque<Frame<Bytes>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.get_mut().0.pop_front().map(Ok))
+    }
 }

@@ -6,7 +6,7 @@ use http::HeaderName;
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 use tollgate_core::calendar::CalendarUnit;
-use tollgate_core::{Algorithm, Limit, Reading, Request, Source, Timestamp, Wait};
+use tollgate_core::{Algorithm, Limit, Reading, RegionLink, Request, Source, Timestamp, Wait};
 use tollgate_rules::model::Headers;
 
 use super::{Dialects, Jitter, display, shed};
@@ -30,6 +30,8 @@ pub(super) struct Denial<'d> {
     pub(super) by: Option<Outcome<'d>>,
     /// Seconds with jitter; `None` if no wait helps.
     pub(super) retry_after: Option<u64>,
+    /// How other regions are doing.
+    pub(super) link: RegionLink,
 }
 
 /// The largest number of policies in `RateLimit-Policy`; the tightest is always included.
@@ -86,7 +88,7 @@ impl<'d> Denial<'d> {
             Wait::None => Some(with_jitter(1, jitter, |most| fastrand::u64(0..=most))),
             Wait::Forever => None,
         };
-        Some(Denial { by, retry_after })
+        Some(Denial { by, retry_after, link: decision.region_link() })
     }
 
     /// Whether the counters are unknown: the server refused to protect itself.
@@ -198,11 +200,12 @@ pub fn signals(decision: &Decision) -> impl Iterator<Item = &str> {
 }
 
 fn write_x_ratelimit(writer: &mut ResponseWriter, dialects: Dialects, decision: &Decision, one: &Outcome<'_>) {
-    let (quota, remaining) = (one.limit.quota(), one.reading.remaining);
+    // The policy is that of all regions together; what is used and left is counted here.
+    let (quota, remaining) = (one.whole_limit.quota(), one.reading.remaining);
     if dialects.x_ratelimit {
         writer.field(&LIMIT, |out| number(out, quota));
         writer.field(&REMAINING, |out| number(out, remaining));
-        writer.field(&USED, |out| number(out, quota.saturating_sub(remaining)));
+        writer.field(&USED, |out| number(out, one.used()));
         if let Some(at) = reset_at(one.reading, decision.at()) {
             writer.field(&RESET, |out| number(out, at));
         }
@@ -237,9 +240,9 @@ fn write_standard(
     writer.field(&POLICY, |out| {
         write_policy(out, tightest);
         let mut listed: SmallVec<[(usize, u64); MAX_POLICIES]> = SmallVec::new();
-        listed.push((tightest.rule.number(), tightest.limit.quota()));
+        listed.push((tightest.rule.number(), tightest.whole_limit.quota()));
         for other in decision.outcomes().filter(Outcome::is_enforced) {
-            let same = (other.rule.number(), other.limit.quota());
+            let same = (other.rule.number(), other.whole_limit.quota());
             if listed.len() < MAX_POLICIES && other.rule.headers() != Headers::Hidden && !listed.contains(&same) {
                 listed.push(same);
                 out.extend_from_slice(b", ");
@@ -277,7 +280,7 @@ fn write_partition(out: &mut Vec<u8>, request: &Request<'_>, one: &Outcome<'_>) 
 
 fn write_policy(out: &mut Vec<u8>, one: &Outcome<'_>) {
     field_text(out, one.rule.name());
-    write_parameter(out, b";q=", Some(one.limit.quota()));
+    write_parameter(out, b";q=", Some(one.whole_limit.quota()));
     if one.limit.algorithm() == Algorithm::Concurrency {
         out.extend_from_slice(b";qu=\"concurrent-requests\"");
     }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use smallvec::SmallVec;
-use tollgate_core::{Replay, Request, Source};
+use tollgate_core::{RegionLink, Replay, Request, Source};
 use tollgate_rules::model::Headers;
 
 use super::blocked;
@@ -10,7 +10,7 @@ use super::display;
 use super::headers::{self, Denial, VisibleLimits};
 use super::shed;
 use super::{JSON, REPLAYED, ResponseStyle, ScopeValues, SignedReceipt};
-use crate::problem::PROBLEM_JSON;
+use crate::problem::{PROBLEM_JSON, REDUCED_CAPACITY};
 use crate::writer::{ResponseWriter, WrittenResponse, json_part, json_text, member, number, number_member};
 use tollgate::{Decision, Outcome};
 
@@ -47,7 +47,6 @@ const MAX_VIOLATED: usize = 16;
 /// The first members of a problem.
 const QUOTA_EXCEEDED: &[u8] =
     br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded""#;
-pub(super) const REDUCED_CAPACITY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity""#;
 
 /// The response to a decided request.
 pub fn respond(
@@ -106,10 +105,10 @@ fn allowed(
         numbers(out, decision, one);
         member(out, "rule", one.rule.name());
         member(out, "resolved_by", one.resolved_by.name());
-        number_member(out, "burst", one.limit.quota());
+        number_member(out, "burst", one.whole_limit.quota());
     }
     match decision.outcomes().next() {
-        Some(_) => source(out, decision.source(), context.level),
+        Some(_) => source(out, decision.source(), context.level, decision.region_link()),
         None if decision.unlimited().next().is_some() => out.extend_from_slice(br#","unlimited":true"#),
         None => {}
     }
@@ -182,7 +181,7 @@ fn refused(
     write_message(out, request, denial);
     retry_after(out, denial);
     if let Some(by) = denial.shown() {
-        number_member(out, "limit", by.limit.quota());
+        number_member(out, "limit", by.whole_limit.quota());
         member(out, "window", &display::window(by.limit));
         out.extend_from_slice(br#","scope":"#);
         scope(out, values, request, by);
@@ -217,14 +216,17 @@ fn write_common(out: &mut Vec<u8>, denial: &Denial<'_>, level: StoreLevel) {
     if let Some(label) = denial.label() {
         member(out, "denied_by", label);
     }
-    source(out, denial.source(), level);
+    source(out, denial.source(), level, denial.link);
 }
 
-/// Writes the source of the decision, and the level of the store.
-fn source(out: &mut Vec<u8>, source: Source, level: StoreLevel) {
+/// Writes the source of the decision, the level of the store, and how other regions are doing.
+fn source(out: &mut Vec<u8>, source: Source, level: StoreLevel, link: RegionLink) {
     member(out, "source", source.name());
     if let Some(level) = level {
         member(out, "level", level);
+    }
+    if link != RegionLink::Together {
+        member(out, "regions", link.name());
     }
 }
 
@@ -235,7 +237,7 @@ fn retry_after(out: &mut Vec<u8>, denial: &Denial<'_>) {
 }
 
 fn numbers(out: &mut Vec<u8>, decision: &Decision, one: &Outcome<'_>) {
-    number_member(out, "limit", one.limit.quota());
+    number_member(out, "limit", one.whole_limit.quota());
     number_member(out, "remaining", one.reading.remaining);
     if let Some(at) = headers::reset_at(one.reading, decision.at()) {
         number_member(out, "reset_at", at);

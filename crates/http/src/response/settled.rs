@@ -1,7 +1,6 @@
 //! Responses to settlements.
 
 use http::StatusCode;
-use tollgate_core::Source;
 use tollgate_rules::model::Headers;
 
 use super::respond::signed_receipt;
@@ -53,7 +52,7 @@ fn rules(out: &mut Vec<u8>, settled: &SettledReceipt) {
 }
 
 fn rule(out: &mut Vec<u8>, one: &SettledRule<'_>) {
-    if one.reading.source != Source::Store {
+    if !one.reading.source.is_recorded() {
         return bool_member(out, "deferred", true);
     }
     match one.change {

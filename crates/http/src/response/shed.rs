@@ -6,7 +6,8 @@ use tollgate_shed::{RetryAfter, Shedder};
 
 use super::Jitter;
 use super::headers::{Denial, RETRY_AFTER};
-use super::respond::{REDUCED_CAPACITY, write_problem};
+use super::respond::write_problem;
+use crate::problem::REDUCED_CAPACITY;
 use crate::writer::{ResponseWriter, json_text, member, number, number_member};
 
 /// Names the shedder that refused a request, so that nobody takes the response for the upstream's.

@@ -1,7 +1,8 @@
 //! Layers that shed load: an adaptive cap on the requests inside a service, and a shedder for a process that is overloaded.
 //!
 //! Both refuse with 503, `Retry-After` and a problem document, the least important requests first. 429 is a caller over its
-//! limit, and comes from [`TollgateLayer`](super::TollgateLayer).
+//! limit, and comes from [`TollgateLayer`](super::TollgateLayer). A gRPC call gets the status UNAVAILABLE. A shedder that panics
+//! refuses nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -11,17 +12,19 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 use tollgate_shed::{
     AdaptiveCap, Admission, Begun, Class, Monotonic, RequestEnd, RetryAfter, Shedder, WorkerShedder, WorkerVerdict,
+    guarded,
 };
 use tollgate_store::{Clock as _, SystemClock};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::responses::{grpc as grpc_refusal, is_failure, is_grpc};
 use crate::problem::Problem;
 use crate::response::SHED;
 
@@ -30,7 +33,8 @@ type ClassFn = dyn Fn(&Parts) -> Class + Send + Sync;
 
 /// Limits the requests inside a service by an [`AdaptiveCap`], which follows the latency of the service.
 ///
-/// A request counts until the head of its response; its latency is a sample if the status is below 500.
+/// A request counts until the head of its response; its latency is a sample if that is no failure: no status of 500 or above, and no
+/// gRPC status that is the fault of the server.
 #[derive(Clone)]
 pub struct AdaptiveLayer {
     cap: Arc<AdaptiveCap>,
@@ -79,7 +83,7 @@ pin_project! {
 pin_project! {
     #[project = ShedStateProjection]
     enum ShedState<F> {
-        Refused { by: Shedder },
+        Refused { by: Shedder, is_grpc: bool },
         // The future is dropped before the slot.
         Inside { #[pin] inner: F, slot: Option<CapSlot> },
     }
@@ -113,14 +117,16 @@ impl AdaptiveLayer {
         self
     }
 
+    /// `None` if the request is refused.
     fn acquire(&self, class: Class) -> Option<CapSlot> {
         let (cap, clock) = (self.cap.clone(), self.common.clock.clone());
-        match cap.try_acquire(class, moment(&clock)) {
-            Admission::Admitted(begun) | Admission::WouldRefuse(begun) => {
-                Some(CapSlot { cap, clock, begun: Some(begun), end: RequestEnd::Unsampled })
-            }
-            Admission::Refused => None,
-        }
+        // A request that no cap counts has no slot to release.
+        let begun = match guarded(|| Some(cap.try_acquire(class, moment(&clock))), None) {
+            Some(Admission::Admitted(begun) | Admission::WouldRefuse(begun)) => Some(begun),
+            Some(Admission::Refused) => return None,
+            None => None,
+        };
+        Some(CapSlot { cap, clock, begun, end: RequestEnd::Unsampled })
     }
 }
 
@@ -171,7 +177,7 @@ where
         let (head, body) = request.into_parts();
         match self.layer.acquire((self.layer.common.class)(&head)) {
             Some(slot) => ShedFuture::inside(self.inner.call(Request::from_parts(head, body)), Some(slot)),
-            None => ShedFuture { state: ShedState::Refused { by: Shedder::Adaptive } },
+            None => ShedFuture::refused(Shedder::Adaptive, &head),
         }
     }
 }
@@ -191,8 +197,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
-        match self.layer.shedder.admit((self.layer.common.class)(&head), fastrand::u32(..)) {
-            WorkerVerdict::Refused => ShedFuture { state: ShedState::Refused { by: Shedder::Worker } },
+        let class = (self.layer.common.class)(&head);
+        match guarded(|| self.layer.shedder.admit(class, fastrand::u32(..)), WorkerVerdict::Admitted) {
+            WorkerVerdict::Refused => ShedFuture::refused(Shedder::Worker, &head),
             WorkerVerdict::Admitted | WorkerVerdict::WouldRefuse => {
                 ShedFuture::inside(self.inner.call(Request::from_parts(head, body)), None)
             }
@@ -201,6 +208,10 @@ where
 }
 
 impl<F> ShedFuture<F> {
+    fn refused(by: Shedder, head: &Parts) -> ShedFuture<F> {
+        ShedFuture { state: ShedState::Refused { by, is_grpc: is_grpc(&head.headers) } }
+    }
+
     fn inside(inner: F, slot: Option<CapSlot>) -> ShedFuture<F> {
         ShedFuture { state: ShedState::Inside { inner, slot } }
     }
@@ -215,11 +226,19 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            ShedStateProjection::Refused { by } => Poll::Ready(Ok(refusal(*by).map(Either::Right))),
+            ShedStateProjection::Refused { by, is_grpc } => {
+                let refusal = refusal(*by);
+                // A gRPC response has no body.
+                let refusal = match *is_grpc {
+                    true => grpc_refusal(refusal.map(|_| Bytes::new())).map(Full::new),
+                    false => refusal,
+                };
+                Poll::Ready(Ok(refusal.map(Either::Right)))
+            }
             ShedStateProjection::Inside { inner, slot } => {
                 let answer = ready!(inner.poll(context));
                 if let (Some(slot), Ok(response)) = (slot.as_mut(), &answer)
-                    && !response.status().is_server_error()
+                    && !is_failure(response)
                 {
                     slot.end = RequestEnd::Answered;
                 }
@@ -233,7 +252,7 @@ where
 impl Drop for CapSlot {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            self.cap.release(begun, moment(&self.clock), self.end);
+            guarded(|| self.cap.release(begun, moment(&self.clock), self.end), ());
         }
     }
 }
@@ -243,9 +262,8 @@ fn moment(clock: &SystemClock) -> Monotonic {
 }
 
 fn refusal(by: Shedder) -> Response<Full<Bytes>> {
-    let detail = "The service is under too much load to answer this request now.";
-    let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shed", detail).into_response();
     let seconds = RetryAfter::default().draw_seconds(fastrand::u64(..));
+    let mut response = Problem::shed(by, seconds).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response.headers_mut().insert(&SHED, HeaderValue::from_static(by.name()));
     response
@@ -291,11 +309,14 @@ mod tests {
     use std::convert::Infallible;
     use std::time::Duration;
 
+    use http::{HeaderName, StatusCode};
     use tollgate::poll_once;
     use tollgate_shed::{CapSettings, ShedMode};
     use tower::service_fn;
 
     type Answer = Result<Response<Full<Bytes>>, Infallible>;
+
+    const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
     fn cap(max: u32) -> Arc<AdaptiveCap> {
         let settings = CapSettings { mode: ShedMode::Enforce, min: 1, max, initial: max, ..CapSettings::default() };
@@ -320,9 +341,47 @@ mod tests {
         assert_eq!(refused.status(), 503);
         assert_eq!(refused.headers()["x-tollgate-shed"], "adaptive");
         assert!(refused.headers().contains_key("retry-after"));
+        let Either::Right(body) = refused.into_body() else { panic!("it is not the service's") };
+        let body = poll_once(http_body_util::BodyExt::collect(body)).unwrap().unwrap().to_bytes();
+        assert!(body.windows(27).any(|part| part == b"temporary-reduced-capacity\""), "{body:?}");
         drop(waiting);
         assert_eq!(poll_once(fast.call(Request::new(()))).unwrap().unwrap().status(), 200);
         assert_eq!(cap.status().in_flight, 0);
+    }
+
+    #[test]
+    fn a_grpc_call_is_unavailable() {
+        let layer = AdaptiveLayer::new(cap(1));
+        let (mut slow, mut fast) = (layer.layer(service_fn(never)), layer.layer(service_fn(well)));
+        let _waiting = slow.call(Request::new(()));
+        let call = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+        let refused = poll_once(fast.call(call)).unwrap().unwrap();
+        assert_eq!((refused.status(), &refused.headers()["grpc-status"]), (StatusCode::OK, &"14".parse().unwrap()));
+        assert_eq!(refused.headers()["x-tollgate-shed"], "adaptive");
+        let Either::Right(body) = refused.into_body() else { panic!("it is not the service's") };
+        assert!(poll_once(http_body_util::BodyExt::collect(body)).unwrap().unwrap().to_bytes().is_empty());
+    }
+
+    #[test]
+    fn a_failure_that_comes_at_once_is_no_sample() {
+        async fn fails(request: Request<()>) -> Answer {
+            let mut response = Response::new(Full::new(Bytes::new()));
+            response.headers_mut().extend(request.headers().get("grpc-status").map(|code| (GRPC_STATUS, code.clone())));
+            Ok(response)
+        }
+        for (code, is_sample) in [("14", false), ("5", true)] {
+            let cap = cap(10);
+            let mut service = AdaptiveLayer::new(cap.clone()).layer(service_fn(fails));
+            let (clock, mut calls) = (SystemClock::default(), 0);
+            let begun = clock.steady();
+            // For longer than a window.
+            while calls < 100 || clock.steady().since(begun).as_micros() < 300_000 {
+                let call = Request::builder().header("grpc-status", code).body(()).unwrap();
+                poll_once(service.call(call)).unwrap().unwrap();
+                calls += 1;
+            }
+            assert_eq!(cap.status().sample_rtt.is_some(), is_sample, "{code}");
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! Reads the subject alternative names from the DER of a certificate that has been verified.
+//! Reads names from the DER of a certificate that has been verified.
 
 /// An element: its tag, and its content.
-struct Element<'d> {
-    tag: u8,
-    content: &'d [u8],
+pub(super) struct Element<'d> {
+    pub(super) tag: u8,
+    pub(super) content: &'d [u8],
 }
+
+/// A part of a distinguished name: the types and the values of its attributes, mostly one.
+pub(super) type NamePart<'d> = Vec<(&'d [u8], Element<'d>)>;
 
 /// The elements of some content, until the first malformed one.
 struct Elements<'d> {
@@ -15,6 +18,8 @@ struct Elements<'d> {
 const OCTET_STRING: u8 = 0x04;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
+/// The version of a certificate: `[0] EXPLICIT`.
+const VERSION: u8 = 0xa0;
 /// The extensions of a certificate: `[3] EXPLICIT`.
 const EXTENSIONS: u8 = 0xa3;
 /// `id-ce-subjectAltName`, 2.5.29.17.
@@ -42,6 +47,24 @@ pub(super) fn subject_alt_names(certificate: &[u8]) -> Option<Vec<(u8, &[u8])>> 
         }
     }
     Some(names.into_iter().flatten().map(|name| (name.tag, name.content)).collect())
+}
+
+/// The subject: its parts from the most general one on. `None` if the certificate is malformed.
+pub(super) fn subject(certificate: &[u8]) -> Option<Vec<NamePart<'_>>> {
+    let (certificate, _) = read(certificate).filter(|(element, _)| element.tag == SEQUENCE)?;
+    let (signed, _) = read(certificate.content).filter(|(element, _)| element.tag == SEQUENCE)?;
+    // After the version, which the first one lacks: number, algorithm, issuer, validity, subject.
+    let fields = all(signed.content)?.into_iter().filter(|element| element.tag != VERSION);
+    let subject = fields.skip(4).find(|_| true).filter(|element| element.tag == SEQUENCE)?;
+    let parts = all(subject.content)?.into_iter().map(|part| {
+        let attributes = all(part.content)?.into_iter().map(|attribute| {
+            let mut both = all(attribute.content)?.into_iter();
+            let (kind, value) = (both.next()?, both.next()?);
+            (kind.tag == OBJECT_IDENTIFIER && both.next().is_none()).then_some((kind.content, value))
+        });
+        attributes.collect::<Option<Vec<_>>>()
+    });
+    parts.collect()
 }
 
 /// All elements; `None` if one is malformed.

@@ -128,9 +128,10 @@ impl FileContents {
                 .add(certificate)
                 .map_err(|error| TlsErrorReason::UnusableCertificate(error.to_string()).in_file(file))?;
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(|error| TlsErrorReason::UnusableCertificate(error.to_string()).in_file(file))?;
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let builder = if files.are_clients_optional { builder.allow_unauthenticated() } else { builder };
+        let verifier =
+            builder.build().map_err(|error| TlsErrorReason::UnusableCertificate(error.to_string()).in_file(file))?;
         Ok(Some(match files.client_sans.as_slice() {
             [] => verifier,
             names => Arc::new(SanVerifier::new(verifier, names)),

@@ -92,6 +92,7 @@ impl Folder {
             cert: self.path("cert.pem"),
             key: self.path("key.pem"),
             client_ca: ca.exists().then_some(ca),
+            are_clients_optional: false,
             client_sans: client_sans.iter().map(|&name| name.to_owned()).collect(),
         }
     }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use tollgate::{Algorithm, DecisionEvent, Descriptor, LimitEvent, Mode, Replay, Source, Span, Timestamp, Wait};
+use tollgate::{
+    Algorithm, DecisionEvent, Descriptor, LimitEvent, Mode, RegionLink, Replay, Source, Span, Timestamp, Wait,
+};
 use tollgate_core::KeySecret;
 use tollgate_rules::tenants::BlockAction;
 use tollgate_rules::{AppliedTerms, Domain, ResolvedBy};
@@ -35,6 +37,8 @@ pub struct DecisionEntry {
     pub outcome: DecisionOutcome,
     /// The source of the decision.
     pub source: Source,
+    /// How other regions were doing, if units of its limits are debited there.
+    pub link: RegionLink,
     /// Whether it repeats an earlier decision with the same idempotency key.
     pub is_replay: bool,
     /// When the caller may retry.
@@ -95,6 +99,8 @@ pub struct EntryLimit {
     pub admits: bool,
     /// The values that identify the counter. Empty if all callers share one.
     pub key: String,
+    /// The region that owns the counter, if one of them does.
+    pub region: Option<String>,
 }
 
 /// Limits of an entry.
@@ -140,6 +146,7 @@ impl DecisionEntry {
             cost: event.request.cost,
             outcome: result.outcome,
             source: event.verdict.source,
+            link: event.settlement.link,
             is_replay: matches!(event.settlement.replay, Replay::Again { .. }),
             wait: event.verdict.wait,
             rules_generation: event.rules.generation(),
@@ -163,7 +170,10 @@ impl DecisionEntry {
         let pairs: usize = pairs.map(|(key, value)| PAIR_SIZE + key.len() + value.len()).sum();
         let limits = self.limits.iter();
         let limits: usize = limits
-            .map(|one| size_of::<EntryLimit>() + one.rule.len() + one.tier.len() + one.period.len() + one.key.len())
+            .map(|one| {
+                let region = one.region.as_ref().map_or(0, String::len);
+                size_of::<EntryLimit>() + one.rule.len() + one.tier.len() + one.period.len() + one.key.len() + region
+            })
             .sum();
         let descriptors = self.descriptors.len() * size_of::<EntryDescriptor>();
         let shed = self.shed.as_ref().map_or(0, |shed| {
@@ -196,25 +206,26 @@ impl EntryLimit {
                 _ => display::period(terms.period()),
             },
             units: limit.charge.units,
-            used: quota.saturating_sub(reading.remaining),
+            used: limit.quota.saturating_sub(reading.remaining),
             remaining: reading.remaining,
             reset: reading.reset_after,
             wait: reading.wait,
             admits: reading.admits,
             key: key(limit, secret),
+            region: limit.rule.owner(limit.charge.key.region()).map(str::to_owned),
         }
     }
 }
 
 /// Masks the values of private attributes.
-pub(super) struct AttributeMask<'s> {
-    pub(super) domain: &'s Domain,
+pub(crate) struct AttributeMask<'s> {
+    pub(crate) domain: &'s Domain,
     /// `None` masks nothing.
-    pub(super) secret: Option<KeySecret>,
+    pub(crate) secret: Option<KeySecret>,
 }
 
 impl AttributeMask<'_> {
-    pub(super) fn value<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
+    pub(crate) fn value<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
         match self.secret.filter(|_| self.domain.is_private(attribute)) {
             Some(secret) => secret.mask(value).to_string().into(),
             None => value.into(),
@@ -224,7 +235,7 @@ impl AttributeMask<'_> {
 
 /// The value of the domain's `entity` in a request, in any descriptor.
 #[inline]
-pub(super) fn caller<'s>(event: &DecisionEvent<'s, '_>) -> Option<&'s str> {
+pub(crate) fn caller<'s>(event: &DecisionEvent<'s, '_>) -> Option<&'s str> {
     let entity = event.domain().entity()?;
     let entries = event.request.descriptors.iter().flat_map(|descriptor| descriptor.entries);
     entries.into_iter().find(|(name, _)| *name == entity).map(|(_, value)| *value)
@@ -257,6 +268,11 @@ fn tier<'s>(event: &DecisionEvent<'s, '_>, limit: &LimitEvent<'s, '_>) -> &'s st
     }
 }
 
+/// The name or the value of an attribute, truncated as entries and records have it.
+pub fn truncate_attribute(value: &str) -> String {
+    truncate_to(value, MAX_VALUE_BYTES)
+}
+
 /// The values of a counter's key, separated by commas.
 fn key(limit: &LimitEvent<'_, '_>, secret: Option<KeySecret>) -> String {
     let (mut key, private) = (String::new(), limit.charge.key.scope().private());
@@ -282,8 +298,7 @@ pub(super) fn copy_descriptors(
     for descriptor in descriptors {
         let mut copy = EntryDescriptor { entries: Vec::with_capacity(descriptor.entries.len()), hits: descriptor.hits };
         for (name, value) in descriptor.entries {
-            let (name, value) =
-                (truncate_to(name, MAX_VALUE_BYTES), truncate_to(&mask.value(name, value), MAX_VALUE_BYTES));
+            let (name, value) = (truncate_attribute(name), truncate_attribute(&mask.value(name, value)));
             match left.checked_sub(name.len() + value.len()) {
                 Some(rest) => left = rest,
                 None => {

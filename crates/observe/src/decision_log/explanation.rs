@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use tollgate::{Mode, Source, Span, Wait};
+use tollgate::{Mode, RegionLink, Source, Span, Wait};
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
 
@@ -37,6 +37,13 @@ impl DecisionEntry {
             }
             DecisionOutcome::Allow => self.passed(&mut text),
         }
+        text.push_str(match self.link {
+            RegionLink::Together => "",
+            RegionLink::Lagging => {
+                "; other regions heard of units too late, so limits that count in all of them were lowered"
+            }
+            RegionLink::Apart => "; another region could not be reached, and what it admitted was not counted",
+        });
         if self.is_replay {
             text.push_str("; it repeats the decision about the same request, by its idempotency key");
         }
@@ -79,7 +86,9 @@ impl DecisionEntry {
         let reason = match self.source {
             Source::Assumed => "the store could not answer",
             Source::Shed => "too many checks were in flight to ask the store",
-            Source::Store | Source::Lease | Source::Cache | Source::Local => return self.by_limit(text, ": ", limit),
+            Source::Store | Source::Lease | Source::Cache | Source::Summed | Source::Local => {
+                return self.by_limit(text, ": ", limit);
+            }
         };
         add(text, format_args!(": {reason}, and {} ({}) refuses then", limit.rule, limit.allows()));
     }
@@ -91,6 +100,10 @@ impl DecisionEntry {
             ("adaptive", Some(upstream), _) => add(
                 text,
                 format_args!(": the upstream {upstream} had as many requests in flight as it answers without a queue"),
+            ),
+            ("fairness", Some(upstream), _) => add(
+                text,
+                format_args!(": the upstream {upstream} was overloaded, and the caller sent more than its fair rate"),
             ),
             ("worker", ..) => text.push_str(": this server had been overloaded for long"),
             (_, _, Some(limit)) => self.by_limit(text, " to protect the service: ", limit),
@@ -179,9 +192,13 @@ impl DecisionEntry {
             key if self.caller.as_deref() == Some(key) => "it",
             key => key,
         };
-        match limit.is_concurrency() {
+        let used = match limit.is_concurrency() {
             true => format!("{who} had {used} of {quota} in flight"),
             false => format!("{who} had used {used} of {quota}"),
+        };
+        match &limit.region {
+            Some(region) => format!("{used} (counted in {region})"),
+            None => used,
         }
     }
 
@@ -189,7 +206,7 @@ impl DecisionEntry {
         text.push_str(match self.source {
             Source::Cache => " (from the deny cache)",
             Source::Local => " (counted by this server alone while the store was unavailable or full)",
-            Source::Store | Source::Lease | Source::Assumed | Source::Shed => "",
+            Source::Store | Source::Lease | Source::Summed | Source::Assumed | Source::Shed => "",
         });
     }
 }

@@ -30,6 +30,10 @@ pub use sample::SampleRate;
 pub use shed::{EntryShed, ShedRequest};
 pub use truncate::{MAX_TEXT_BYTES, truncate};
 
+pub use entry::truncate_attribute;
+pub(crate) use entry::{AttributeMask, caller};
+pub(crate) use sample::{local_caller_digest, random};
+
 /// Configuration of the decision log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {

@@ -1,6 +1,6 @@
 //! Requests that were refused to protect the service: by a gateway before their limits were checked, or by a rule.
 
-use tollgate::{DecisionEvent, Descriptor, Source, Span, Timestamp, Wait};
+use tollgate::{DecisionEvent, Descriptor, RegionLink, Source, Span, Timestamp, Wait};
 use tollgate_core::KeySecret;
 use tollgate_rules::Domain;
 
@@ -98,6 +98,7 @@ impl ShedRequest<'_> {
             cost: 1,
             outcome: DecisionOutcome::Deny,
             source: Source::Shed,
+            link: RegionLink::Together,
             is_replay: false,
             wait: Wait::For(self.wait),
             rules_generation: self.rules_generation,

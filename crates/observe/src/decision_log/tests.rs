@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Mode, Request, Ruleset, Source, Span, Timestamp, Wait,
+    Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Mode, RegionLink, Request, Ruleset, Source, Span,
+    Timestamp, Wait,
 };
 use tollgate_rules::ResolvedBy;
 use tollgate_rules::tenants::BlockAction;
@@ -11,6 +12,7 @@ use tollgate_rules::tenants::BlockAction;
 use super::*;
 use crate::{Observer, ObserverConfig};
 
+mod regions;
 mod shed_requests;
 
 const RULES: &str = "
@@ -135,6 +137,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
         wait: Wait::Forever,
         admits: false,
         key: "ann".to_owned(),
+        region: None,
     };
     let expected = DecisionEntry {
         at: Timestamp::from_secs(1_800_000_000),
@@ -148,6 +151,7 @@ fn an_entry_says_all_that_led_to_a_decision() {
         cost: 4,
         outcome: DecisionOutcome::Deny,
         source: Source::Store,
+        link: RegionLink::Together,
         is_replay: false,
         wait: Wait::Forever,
         rules_generation: 7,
@@ -368,6 +372,7 @@ fn entry() -> DecisionEntry {
         wait: Wait::For(Span::from_micros(12_500_000)),
         admits: false,
         key: "user_7".to_owned(),
+        region: None,
     };
     DecisionEntry {
         at: Timestamp::from_secs(1_800_000_000),
@@ -378,6 +383,7 @@ fn entry() -> DecisionEntry {
         cost: 1,
         outcome: DecisionOutcome::Deny,
         source: Source::Store,
+        link: RegionLink::Together,
         is_replay: false,
         wait: limit.wait,
         rules_generation: 7,
@@ -397,10 +403,14 @@ fn shed(by: &str) -> EntryShed {
 #[test]
 fn why_in_a_sentence() {
     type Change = fn(&mut DecisionEntry);
-    let rows: [(Change, &str); 30] = [
+    let rows: [(Change, &str); 31] = [
         (
             |entry| entry.shed = Some(EntryShed { upstream: Some("orders".to_owned()), ..shed("adaptive") }),
             "user_7 was shed (503): the upstream orders had as many requests in flight as it answers without a queue; it was of the class get and the route list.",
+        ),
+        (
+            |entry| entry.shed = Some(EntryShed { upstream: Some("orders".to_owned()), ..shed("fairness") }),
+            "user_7 was shed (503): the upstream orders was overloaded, and the caller sent more than its fair rate; it was of the class get and the route list.",
         ),
         (
             |entry| entry.shed = Some(shed("worker")),

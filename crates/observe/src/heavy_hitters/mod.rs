@@ -246,7 +246,7 @@ fn observe<'s, 'a>(limit: &LimitEvent<'s, 'a>, domain: &'s Domain, refused: bool
     let reading = limit.reading;
     let used = match reading.source {
         Source::Assumed | Source::Shed => None,
-        _ => Some(u32::try_from(used(limit.limit().quota(), reading.remaining)).unwrap_or(u32::MAX)),
+        _ => Some(u32::try_from(used(limit.quota, reading.remaining)).unwrap_or(u32::MAX)),
     };
     let over = if reading.admits { 0 } else { limit.charge.units };
     Observation { charge: limit.charge, rule: limit.rule.name(), refused, over, used, tier: tier(limit, domain) }

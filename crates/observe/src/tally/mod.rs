@@ -70,7 +70,7 @@ impl Tally {
                 row::count_decision(numbers, result.outcome);
                 is_counted = true;
             }
-            row.count_limit(numbers, charge, reading, event.settlement.at);
+            row.count_limit(numbers, charge, reading, event.settlement);
         }
         if !is_counted {
             let is_blocked = event.matched.block.is_some() && !event.verdict.allowed;

@@ -4,6 +4,7 @@ use std::ops::Index;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{Ask, Charge, Mode, Reading, Source, Span, Timestamp};
+use tollgate_core::Settlement;
 
 use crate::outcome::DecisionOutcome;
 use crate::stripe::{LocalStripe, StripedCounters};
@@ -135,7 +136,7 @@ impl TallyRow {
         numbers: LocalStripe<'_, NUMBERS>,
         charge: &Charge<'_>,
         reading: &Reading,
-        at: Timestamp,
+        settlement: &Settlement,
     ) {
         if charge.ask != Ask::Exactly {
             return;
@@ -143,7 +144,7 @@ impl TallyRow {
         let units = charge.units;
         numbers.add(CountKind::Evaluated.number(), 1);
         numbers.add(CountKind::Hits.number(), units);
-        let quota = charge.limit.quota();
+        let quota = settlement.counted_quota(charge);
         if reading.admits {
             let near = near(quota, reading.remaining, units);
             if near > 0 {
@@ -164,7 +165,7 @@ impl TallyRow {
             }
         }
         if !matches!(reading.source, Source::Assumed | Source::Shed) {
-            let window = window(at);
+            let window = window(settlement.at);
             let is_less = raise_peak(&self.left, window, LEFT_BITS, MAX_LEFT - reading.remaining.min(MAX_LEFT));
             // With one limit for all, utilisation only rises when fewer units remain: this saves the division.
             if is_less || !self.is_uniform {

@@ -3,13 +3,18 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::control::{Controls, Record, RecordKind};
 use tollgate::{
-    Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset, Span, Timestamp, poll_once,
+    Claim, Descriptor, KnownRegions, Layer, Limiter, LoadOptions, ManualClock, MemoryConfig, MemoryStore, RegionId,
+    RegionNames, Request, RuleFiles, Ruleset, Span, Timestamp, poll_once,
 };
-use tollgate_observe::{Observer, ObserverConfig};
-use tollgate_store::{Clock as _, LeaseConfig, Leased, Store};
+use tollgate_observe::{Observer, ObserverConfig, TrafficConfig};
+use tollgate_rules::RuleFile;
+use tollgate_store::debits::Routes;
+use tollgate_store::sharded::{Failure, ShardId};
+use tollgate_store::{Clock as _, Courier, DebitConfig, DebitOutbox, LeaseConfig, Leased, Store};
 
 use super::Iteration;
 
@@ -31,6 +36,14 @@ rules:
   - {name: b, key: [api_key], limit: 1000000/hour, algorithm: sliding_window}
   - {name: c, key: [api_key], limit: 5000000/week, algorithm: fixed_window}
   - {name: d, key: [api_key], limit: 2000000/hour, algorithm: token_bucket}
+";
+
+/// The same as one limit, in all regions.
+const ONE_GLOBAL_LIMIT: &str = "
+domain: api
+entity: api_key
+rules:
+  - {name: a, key: [api_key], limit: 1000000/day, algorithm: gcra, region: {global: {debit_threshold: 0%}}}
 ";
 
 const REFUSING: &str = "
@@ -64,6 +77,46 @@ pub(super) fn four_limits() -> Iteration {
     checks(limiter(FOUR_LIMITS))
 }
 
+/// What debits for two other regions add to a decision. What is sent is sent elsewhere.
+pub(super) fn one_global_limit() -> Iteration {
+    let clock = ManualClock::at(Timestamp::from_secs(1_800_000_000));
+    let Ok(names) = RegionNames::new("a", ["b", "c"]) else { unreachable!("the names are sound") };
+    let others = names.others().map(|(id, name)| (id, name.to_owned())).collect();
+    let options = LoadOptions { regions: KnownRegions::All(names), ..LoadOptions::default() };
+    let file = RuleFile { name: "rules".to_owned(), text: ONE_GLOBAL_LIMIT.to_owned() };
+    let files = RuleFiles::from_files(vec![file]);
+    let rules = match Ruleset::load_with_layer(files, &options, &Layer::default(), 1) {
+        Ok((rules, _)) => rules,
+        Err(problems) => unreachable!("the rules are sound: {problems:?}"),
+    };
+    let store = MemoryConfig::default().build_with(clock.clone());
+    let store = DebitOutbox::with_clock(store, Nowhere, DebitConfig::default(), others, clock.clone());
+    checks(Limiter::new(rules, store).with_clock(clock))
+}
+
+/// Other regions that are never called.
+struct Nowhere;
+
+impl Routes for Nowhere {
+    fn is_whole(&self, _: RegionId) -> bool {
+        true
+    }
+
+    fn shard(&self, key: &tollgate::Key<'_>) -> ShardId {
+        ShardId(0).at(key.region())
+    }
+
+    fn is_reachable(&self, _: ShardId) -> bool {
+        true
+    }
+}
+
+impl Courier for Nowhere {
+    async fn deliver(&self, _: RegionId, _: &Claim<'_>, _: Duration) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
 pub(super) fn refused() -> Iteration {
     checks(limiter(REFUSING))
 }
@@ -78,6 +131,12 @@ pub(super) fn own_override() -> Iteration {
 
 pub(super) fn counted() -> Iteration {
     checks(witnessed(ONE_LIMIT, ObserverConfig { keys: false, ..ObserverConfig::default() }))
+}
+
+/// With a sample of requests that hardly any caller is in: what most decisions pay for it.
+pub(super) fn sampled() -> Iteration {
+    let traffic = TrafficConfig { on: true, max_callers_bps: 1, ..TrafficConfig::default() };
+    checks(witnessed(ONE_LIMIT, ObserverConfig { keys: false, traffic, ..ObserverConfig::default() }))
 }
 
 pub(super) fn observed() -> Iteration {
@@ -174,7 +233,7 @@ pub(crate) fn new_keys(keys: usize) -> Iteration {
 }
 
 /// A check for each caller in turn, as a wire makes it.
-fn checks(limiter: Limiter<MemoryStore<ManualClock>>) -> Iteration {
+fn checks<S: Store + 'static>(limiter: Limiter<S>) -> Iteration {
     let (callers, mut next) = (callers(), 0);
     Box::new(move || {
         next = (next + 1) % callers.len();

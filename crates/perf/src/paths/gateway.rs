@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tollgate_gateway::model::GatewayConfig;
 use tollgate_gateway::{Gateway, GatewayParts, GatewayPlan};
 use tollgate_http::request_target::PathNormalization;
+use tollgate_net::workers::BusyTimes;
 
 use super::Iteration;
 use super::decisions::callers;
@@ -87,7 +88,8 @@ fn gateway(server: &Server, rules: &str) -> Arc<Gateway> {
          \x20 - {{name: orders, match: \"/v1/*\", upstream: app}}\n"
     );
     let gate = gate_with("gateway", rules);
-    let parts = GatewayParts { gate, style: style(), normalization: PathNormalization::default() };
+    let (normalization, workers) = (PathNormalization::default(), BusyTimes::default());
+    let parts = GatewayParts { gate, style: style(), normalization, workers };
     Arc::new(Gateway::new(parts, plan(&config)))
 }
 

@@ -38,6 +38,7 @@ pub(crate) const ALL: &[MeasuredPath] = &[
         prepare: decisions::own_override,
     },
     MeasuredPath { name: "decide, one limit, metrics", iterations: 5_000, prepare: decisions::counted },
+    MeasuredPath { name: "decide, one limit, metrics and traffic", iterations: 5_000, prepare: decisions::sampled },
     MeasuredPath {
         name: "decide, one limit, metrics and heaviest keys",
         iterations: 5_000,
@@ -48,6 +49,7 @@ pub(crate) const ALL: &[MeasuredPath] = &[
         iterations: 5_000,
         prepare: decisions::four_observed,
     },
+    MeasuredPath { name: "decide, one global limit", iterations: 5_000, prepare: decisions::one_global_limit },
     MeasuredPath { name: "decide, rare key, leases off", iterations: 5_000, prepare: decisions::rare_unleased },
     MeasuredPath { name: "decide, rare key, leases", iterations: 5_000, prepare: decisions::rare },
     MeasuredPath { name: "decide, busy key, leases", iterations: 5_000, prepare: decisions::busy },

@@ -9,6 +9,7 @@ mod emergency;
 mod limit_terms;
 mod quota;
 mod rule;
+mod shares;
 mod switch;
 
 pub use block::BlockDocument;
@@ -16,6 +17,7 @@ pub use emergency::EmergencyDocument;
 pub use limit_terms::{BillingAnchor, LimitTerms};
 pub use quota::{OverrideDocument, QuotaDocument};
 pub use rule::{RuleDocument, RuleState};
+pub use shares::SharesDocument;
 pub use switch::{SwitchDocument, SwitchMode};
 
 use std::fmt;

@@ -14,6 +14,10 @@ pub struct QuotaDocument {
     /// The caller's tier; by default the one that it has without a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// The region that owns the caller's counters, for rules with `region: home`; by default one that is derived from the
+    /// caller. Counters begin anew in another region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
     /// Limits that replace those of rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideDocument>,
@@ -85,6 +89,7 @@ impl QuotaDocument {
 
     fn to_stage(&self, at: &str, faults: &mut FieldFaults) -> QuotaStage {
         faults.check_length(&format!("{at}tier"), self.tier.as_deref());
+        faults.check_length(&format!("{at}home"), self.home.as_deref());
         let own = faults.during(at, self.effective_at, self.expires_at);
         if self.overrides.len() > MAX_OVERRIDES {
             faults.add(format!("{at}overrides"), format!("there are more than {MAX_OVERRIDES}"));
@@ -104,7 +109,7 @@ impl QuotaDocument {
                 faults.add(at.trim_end_matches('.'), "another override says the same of the same rules");
             }
         }
-        QuotaStage { during: own, tier: self.tier.clone(), overrides }
+        QuotaStage { during: own, tier: self.tier.clone(), home: self.home.clone(), overrides }
     }
 
     /// Whether one of its limits is `unlimited` or 0: for many callers, that is a kill switch or a block.

@@ -50,6 +50,24 @@ fn rules_and_switches_make_a_layer() {
 }
 
 #[test]
+fn shares_are_a_part_of_the_layer_with_the_generation_of_their_write() {
+    let mut controls = Controls::default();
+    let mut apply =
+        |generation, document| controls.apply(&record(generation, RecordKind::Shares, "api", "r", document));
+    assert_eq!(apply(7, Some(r#"{"shares": {"a": 2500, "b": 5000}, "held": {"a": 5000}}"#)), Ok(Effect::Layer));
+    assert!(apply(8, Some(r#"{"shares": {"a": "half"}}"#)).is_err(), "it changes nothing");
+    let layer = controls.layer(START);
+    let [shares] = &layer.shares[..] else { panic!("{layer:?}") };
+    assert_eq!((&*shares.domain, &*shares.rule, shares.generation), ("api", "r", 7));
+    assert_eq!(controls.shares("api", "r"), Some(&(7, shares.shares.clone())));
+    let a = shares.shares.0["a"];
+    assert_eq!((a.share, a.held, layer.are_shares_unknown), (2_500, 5_000, false));
+    assert_eq!([true, true, false].map(|unknown| controls.set_shares_unknown(unknown)), [true, false, true]);
+    assert_eq!(controls.apply(&record(9, RecordKind::Shares, "api", "r", None)), Ok(Effect::Layer));
+    assert!(controls.layer(START).shares.is_empty());
+}
+
+#[test]
 fn records_of_other_kinds_change_nothing() {
     let mut controls = Controls::default();
     for (generation, kind) in (1..).zip(["novelty", "unknown", "token", "rule-version", "counter"]) {

@@ -44,7 +44,7 @@ fn all_faults_of_a_document_are_reported() {
 #[test]
 fn an_unknown_field_is_reported_with_its_position_and_the_fields_that_exist() {
     for (text, expected) in [
-        (r#"{"tier": "pro", "teir": 1}"#, "unknown field `teir`, expected one of `tier`, `overrides`"),
+        (r#"{"tier": "pro", "teir": 1}"#, "unknown field `teir`, expected one of `tier`, `home`, `overrides`"),
         (
             r#"{"overrides": [{"rule": "a", "limt": "1/m"}]}"#,
             "unknown field `limt`, expected one of `descriptor`, `rule`",

@@ -82,6 +82,7 @@ fn a_kind_knows_its_name_and_what_it_is_for() {
         ("switch", true, true),
         ("emergency", true, true),
         ("block", true, true),
+        ("shares", true, true),
         ("token", false, true),
         ("counter", false, false),
         ("lease", false, false),

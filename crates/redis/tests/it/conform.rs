@@ -58,8 +58,12 @@ impl Subject for Guard {
 impl Guard {
     /// A store with this prefix.
     fn at(url: &str, prefix: String, runtime: &Handle) -> Guard {
+        Guard::with(RedisConfig { prefix, ..config(url) }, runtime)
+    }
+
+    fn with(config: RedisConfig, runtime: &Handle) -> Guard {
         let _entered = runtime.enter();
-        let running = RunningStore::new(RedisConfig { prefix, ..config(url) });
+        let running = RunningStore::new(config);
         // A busy machine is not a failure.
         let config = GuardConfig { deadline: Duration::from_secs(60), ..GuardConfig::default() };
         let clock = ManualClock::default();
@@ -102,6 +106,17 @@ fn ends_alike(url: &str, cases: u32, play: fn(u64, u64) -> Play) {
 #[test]
 fn slow_the_guarded_store_conforms_on_one_server() {
     run(&Redis::start().url());
+}
+
+#[test]
+fn slow_the_guarded_store_conforms_with_several_round_trips_at_a_time() {
+    let (redis, runtime, stores) = (Redis::start(), runtime(), Cell::new(0));
+    conformance::run(|| {
+        stores.set(stores.get() + 1);
+        let prefix = format!("t{}:", stores.get());
+        let far = RedisConfig { prefix, round_trips: RedisConfig::MAX_ROUND_TRIPS, ..config(&redis.url()) };
+        Guard::with(far, runtime.handle())
+    });
 }
 
 #[test]

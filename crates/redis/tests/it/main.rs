@@ -8,6 +8,8 @@ mod agreement;
 mod bulletin;
 mod cluster;
 mod conform;
+mod debits;
+mod far;
 mod moving;
 mod one;
 mod outages;
@@ -16,6 +18,7 @@ mod records;
 mod refunds;
 mod sentinel;
 mod settles;
+mod summed;
 
 use std::future::Future;
 use std::time::Duration;

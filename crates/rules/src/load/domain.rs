@@ -8,10 +8,11 @@ use crate::load::overlay::Overlay;
 use crate::load::partitions;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::{ALGORITHMS, LEASES};
-use crate::load::{rules_form, tree_form};
+use crate::load::{rules_form, signals, tree_form};
 use crate::model::{Counting, Domain, Lease, Node, Rule, SourceLocation, Tier};
 use crate::private::PrivateAttributes;
 use crate::problem::{Problems, TextFault, choose, quoted};
+use crate::regions::KnownRegions;
 use crate::yaml::{Yaml, YamlEntry};
 
 /// One document of a file.
@@ -28,6 +29,7 @@ pub(super) struct DomainSettings {
     pub(super) default_tier: usize,
     pub(super) default_algorithm: Counting,
     pub(super) default_lease: Lease,
+    pub(super) regions: KnownRegions,
     entity: Option<String>,
     entity_at: Option<SourceLocation>,
     private: PrivateAttributes,
@@ -65,12 +67,13 @@ impl<'y> DomainDocument<'y> {
 /// The domain of these documents with a layer. There is at least one document.
 pub(super) fn read(
     documents: &[DomainDocument<'_>],
+    regions: &KnownRegions,
     overlay: &mut Overlay<'_>,
     problems: &mut Problems,
 ) -> Option<Domain> {
     let first = documents.first()?;
-    let settings = DomainSettings::read(documents, problems);
-    let (mut rules, mut tree) = (Vec::new(), Vec::new());
+    let settings = DomainSettings::read(documents, regions, problems);
+    let (mut rules, mut tree, mut watched) = (Vec::new(), Vec::new(), Vec::new());
     for document in documents {
         let mut reader = document.reader(problems);
         if let Some(list) = document.fields.get_given("rules") {
@@ -78,6 +81,9 @@ pub(super) fn read(
         }
         if let Some(list) = document.fields.get_given("descriptors") {
             tree.extend(tree_form::read(list, &settings, &mut reader));
+        }
+        if let Some(list) = document.fields.get_given("signals") {
+            signals::read(list, &mut watched, &mut reader);
         }
     }
     refuse_twin_rules(&rules, &tree, problems);
@@ -96,9 +102,11 @@ pub(super) fn read(
         default_rule: settings.default_rule.as_ref().map(|(name, _)| name.clone()),
         rules,
         tree,
+        signals: watched,
         match_parents: settings.match_parents,
         default_algorithm: settings.default_algorithm,
         default_lease: settings.default_lease,
+        regions: settings.regions,
         at: first.at.clone(),
     };
     if let Some((name, at)) = &settings.default_rule {
@@ -112,7 +120,7 @@ pub(super) fn read(
 // === impl Settings ===
 
 impl DomainSettings {
-    fn read(documents: &[DomainDocument<'_>], problems: &mut Problems) -> DomainSettings {
+    fn read(documents: &[DomainDocument<'_>], regions: &KnownRegions, problems: &mut Problems) -> DomainSettings {
         let mut setting = |key: &str| -> Option<(&Yaml, &DomainDocument<'_>)> { sole(documents, key, problems) };
         let [entity, private, tiers, default_tier, tier_from, default_rule, default_algorithm, lease, match_parents] = [
             setting("entity"),
@@ -129,6 +137,7 @@ impl DomainSettings {
             .and_then(|(value, document)| read_tiers(value, &mut document.reader(problems)))
             .unwrap_or_else(usual_tiers);
         DomainSettings {
+            regions: regions.clone(),
             default_tier: default_tier
                 .and_then(|(value, document)| read_default_tier(value, &tiers, &mut document.reader(problems)))
                 .unwrap_or(0),

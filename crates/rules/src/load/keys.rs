@@ -31,9 +31,22 @@ pub(super) static DOMAIN: Section = Section {
         "match_parents",
         "rules",
         "descriptors",
+        "signals",
     ]],
     instead: &[("algorithm", "write `default_algorithm` here, or `algorithm` in a rule")],
-    others: &[&RULE, &DESCRIPTOR, &RATE_LIMIT, &TIER],
+    others: &[&RULE, &DESCRIPTOR, &RATE_LIMIT, &TIER, &SIGNAL],
+};
+
+pub(super) static SIGNAL: Section = Section {
+    name: "a signal",
+    keys: &[&["name", "distinct", "per", "match", "threshold", "window", "ipv6_prefix"]],
+    instead: &[
+        ("key", "write `per: [attribute]`"),
+        ("count", "write `distinct: attribute`"),
+        ("limit", "write `threshold: NUMBER` and `window: 1h`"),
+        ("when", CONDITIONS),
+    ],
+    others: &[&RULE, &DOMAIN],
 };
 
 pub(super) static TIER: Section =
@@ -59,6 +72,7 @@ const TERMS: &[&str] = &[
     "hold",
     "lease",
     "ahead",
+    "region",
 ];
 
 /// The remedy for other names of `match`.
@@ -66,7 +80,7 @@ const CONDITIONS: &str = "write the conditions as `match: {attribute: value}`";
 
 pub(super) static RULE: Section = Section {
     name: "a rule",
-    keys: &[&["name", "key", "match", "limit", "limit_by", "cost"], TERMS],
+    keys: &[&["name", "key", "match", "limit", "limit_by", "count", "cost"], TERMS],
     instead: &[
         ("unlimited", "write `limit: unlimited`"),
         ("shadow_mode", "write `mode: shadow`"),
@@ -115,6 +129,9 @@ pub(super) static RATE_LIMIT: Section = Section {
 
 pub(super) static REPLACED: Section =
     Section { name: "an entry of replaces", keys: &[&["name"]], instead: &[], others: &[&RATE_LIMIT, &DESCRIPTOR] };
+
+pub(super) static GLOBAL: Section =
+    Section { name: "global", keys: &[&["apart", "debit_threshold"]], instead: &[], others: &[&RULE, &DESCRIPTOR] };
 
 pub(super) static TEST: Section =
     Section { name: "a condition of match", keys: &[&["not", "cidr"]], instead: &[], others: &[] };

@@ -1,6 +1,7 @@
 //! Loads rule files into the [`model`](crate::model). Reports all problems at once, or returns valid rules.
 
 mod clauses;
+mod count;
 mod domain;
 mod files;
 mod foreign;
@@ -10,8 +11,10 @@ mod limit_by;
 mod overlay;
 mod partitions;
 mod reader;
+mod region;
 mod rules_form;
 mod shed;
+mod signals;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -27,6 +30,7 @@ use crate::load::overlay::Overlay;
 use crate::load::reader::FileReader;
 use crate::model::{Domain, RuleOrigin};
 use crate::problem::{Problems, RuleProblem, TextFault, quoted};
+use crate::regions::KnownRegions;
 use crate::yaml::{self, Yaml};
 
 pub(crate) use terms::ALGORITHMS;
@@ -51,12 +55,14 @@ pub struct LoadedRules {
 }
 
 /// How files are read together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Merges files of the same domain (envoyproxy/ratelimit's `MERGE_DOMAIN_CONFIG`); otherwise they are an error.
     pub merge_domains: bool,
     /// Reads every file of a directory, not only those whose names end in `.yaml` or `.yml`.
     pub every_file: bool,
+    /// The regions that rules may name.
+    pub regions: KnownRegions,
 }
 
 /// The maximum length of a rule file, in bytes.
@@ -148,7 +154,7 @@ fn load(
     let mut overlay = Overlay::read(layer, &mut problems);
     let domains: Vec<Domain> = by_domain(found, options, &mut problems)
         .into_iter()
-        .filter_map(|documents| domain::read(&documents, &mut overlay, &mut problems))
+        .filter_map(|documents| domain::read(&documents, &options.regions, &mut overlay, &mut problems))
         .collect();
     let names: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
     overlay.finish(&names, all_read, &mut problems);

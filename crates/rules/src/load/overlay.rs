@@ -3,12 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::layer::{Layer, LayerMode, LayerRule, Switch};
+use tollgate_core::RegionShare;
+
+use crate::layer::{Layer, LayerMode, LayerRule, LayerShares, Switch};
 use crate::load::domain::{DomainSettings, visit};
 use crate::load::reader::FileReader;
 use crate::load::rules_form;
 use crate::model::{Node, Rule, RuleMode, RuleOrigin, SourceLocation};
 use crate::problem::{Problems, TextFault, quoted};
+use crate::regions::{KnownRegions, MovingOrigin, RegionMode, Split};
+use crate::shares::MovingShares;
 use crate::yaml::{self, Yaml, YamlKind, json};
 
 /// A layer that is applied to one domain after the other.
@@ -16,6 +20,7 @@ pub(super) struct Overlay<'l> {
     /// By domain, until they are applied.
     rules: HashMap<&'l str, Vec<OverlayRule<'l>>>,
     switches: Switches<'l>,
+    shares: Shares<'l>,
 }
 
 /// A rule of the layer.
@@ -24,6 +29,12 @@ struct OverlayRule<'l> {
     file: Arc<RuleOrigin>,
     /// The parsed text, if it is valid YAML or JSON.
     value: Option<Yaml>,
+}
+
+/// The shares that follow demand, by domain and rule.
+struct Shares<'l> {
+    of_rules: HashMap<(&'l str, &'l str), &'l LayerShares>,
+    are_unknown: bool,
 }
 
 /// The switches by scope.
@@ -52,7 +63,7 @@ impl<'l> Overlay<'l> {
             let value = with_severity(rule, problems, |problems| read_text(rule, &file, problems));
             rules.entry(&rule.domain).or_default().push(OverlayRule { rule, file, value });
         }
-        Overlay { rules, switches: Switches::new(&layer.switches) }
+        Overlay { rules, switches: Switches::new(&layer.switches), shares: Shares::new(layer) }
     }
 
     /// Adds a domain's rules and sets its switches. Returns the names of the layer's rules in this domain, valid or
@@ -72,6 +83,7 @@ impl<'l> Overlay<'l> {
         if !self.switches.all.is_empty() {
             self.switches.set(domain, &own, rules, tree);
         }
+        self.shares.set(domain, &settings.regions, rules, tree);
         own.iter().map(|overlaid| overlaid.rule.name.as_str()).collect()
     }
 
@@ -248,6 +260,47 @@ impl OverlayRule<'_> {
             (Some(LayerMode::Shadow), _) => RuleMode::Shadow,
         };
         rule
+    }
+}
+
+// === impl Shares ===
+
+impl<'l> Shares<'l> {
+    fn new(layer: &'l Layer) -> Shares<'l> {
+        let named = layer.shares.iter().map(|one| ((&*one.domain, &*one.rule), one));
+        Shares { of_rules: named.collect(), are_unknown: layer.are_shares_unknown }
+    }
+
+    fn set(&self, domain: &str, regions: &KnownRegions, rules: &mut [Rule], tree: &mut [Node]) {
+        let Some(names) = regions.all() else { return };
+        for rule in rules {
+            self.set_one(domain, &rule.name, names.here(), &mut rule.terms.region);
+        }
+        self.set_tree(domain, names.here(), tree);
+    }
+
+    fn set_tree(&self, domain: &str, here: &str, nodes: &mut [Node]) {
+        for node in nodes {
+            if let Some(limit) = &mut node.limit {
+                self.set_one(domain, &limit.name, here, &mut limit.terms.region);
+            }
+            self.set_tree(domain, here, &mut node.children);
+        }
+    }
+
+    fn set_one(&self, domain: &str, name: &str, here: &str, region: &mut RegionMode) {
+        let RegionMode::Split(Split { shares: crate::regions::Shares::Moving(origin), here: share }) = region else {
+            return;
+        };
+        if let Some(written) = self.of_rules.get(&(domain, name)) {
+            // A region that is new gets a share with the next write.
+            let bps = written.shares.0.get(here).map_or(0, |at| at.share);
+            (*origin, *share) = (MovingOrigin::Written(written.generation), Some(RegionShare::of_bps(bps)));
+        }
+        if self.are_unknown {
+            let least = share.map_or(0, |share| share.parts).min(MovingShares::LEAST);
+            (*origin, *share) = (MovingOrigin::Unknown, Some(RegionShare::of_bps(least)));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::limit_text::{self, LimitText};
 use crate::load::clauses;
+use crate::load::count;
 use crate::load::domain::DomainSettings;
 use crate::load::foreign;
 use crate::load::keys;
@@ -79,7 +80,9 @@ pub(super) fn read_rule(
 
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
     refuse_never(&fields, &key, &clauses, &cost, reader);
-    Some(Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line), version: None })
+    let rule = Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line), version: None };
+    let line = fields.get("count").map_or(fields.line, |count| count.line);
+    count::has_few_counters(&rule, line, reader).then_some(rule)
 }
 
 fn given_name(fields: &Fields<'_>, given: &str, reader: &mut FileReader<'_>) -> Option<String> {

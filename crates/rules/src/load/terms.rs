@@ -7,11 +7,14 @@ use tollgate_core::{Algorithm, Limit, OnFailure, Period, Span};
 use crate::address::IPV6_PREFIX;
 use crate::lease::{self, NotLeased};
 use crate::limit_text::{self, Burst, LimitText};
+use crate::load::count;
 use crate::load::domain::DomainSettings;
 use crate::load::limit_by::ValueLimits;
 use crate::load::reader::{Fields, FileReader};
+use crate::load::region::{self, RegionText};
 use crate::load::shed::Shed;
-use crate::model::{Cap, Counting, EndTerms, Headers, Lease, Policy, RuleMode, Terms, Tier};
+use crate::model::{Cap, Counting, EndTerms, Headers, HoldCounting, Lease, Policy, RuleMode, Terms, Tier};
+use crate::regions::RegionMode;
 use crate::yaml::Yaml;
 
 pub(crate) const ALGORITHMS: &[(&str, Counting)] = &[
@@ -68,11 +71,15 @@ pub(super) struct LimitKeys {
     burst: Option<WithLine<Burst>>,
     sub_windows: Option<WithLine<u16>>,
     hold: Option<WithLine<Span>>,
+    count: Option<WithLine<HoldCounting>>,
     settle: Option<WithLine<bool>>,
     refund: Option<WithLine<bool>>,
     reserve_max: Option<WithLine<u16>>,
     lease: Option<WithLine<Lease>>,
     ahead: Option<WithLine<u16>>,
+    region: Option<WithLine<RegionText>>,
+    /// `region` is invalid.
+    region_unknown: bool,
     policy: Option<Policy>,
     on_failure: Option<OnFailure>,
     pub(super) mode: RuleMode,
@@ -101,7 +108,10 @@ impl LimitKeys {
     pub(super) fn read(reader: &mut FileReader<'_>, fields: &Fields<'_>) -> LimitKeys {
         let ipv6_prefix = fields.get("ipv6_prefix").and_then(|value| reader.number(value, "ipv6_prefix", 1..=128));
         let algorithm = with_line(fields, "algorithm", |value| reader.word(value, "algorithm", ALGORITHMS));
+        let region = fields.get("region").and_then(|value| region::read(value, reader));
         LimitKeys {
+            region_unknown: fields.get("region").is_some() && region.is_none(),
+            region,
             algorithm_unknown: fields.get("algorithm").is_some() && algorithm.is_none(),
             algorithm,
             burst: with_line(fields, "burst", |value| {
@@ -116,6 +126,7 @@ impl LimitKeys {
                 let text = reader.text(value, "hold")?;
                 reader.sound(value.line, "hold", limit_text::duration(text))
             }),
+            count: count::read(reader, fields),
             settle: with_line(fields, "settle", |value| reader.boolean(value, "settle")),
             refund: with_line(fields, "refund", |value| reader.word(value, "refund", REFUNDS)),
             reserve_max: with_line(fields, "reserve_max", |value| {
@@ -163,6 +174,18 @@ impl LimitKeys {
         if !self.lease_is_possible(policy, &caps, reader) || !self.ahead_is_possible(policy, &caps, settings, reader) {
             return None;
         }
+        if self.count.is_some_and(|count| !count::is_possible(count, policy, self.on_failure, reader)) {
+            return None;
+        }
+        let region = region::mode(self.region.as_ref(), policy, limits(&caps), &settings.regions, reader)?;
+        if self.region_unknown || !self.count.is_none_or(|count| count::fits_region(count, &region, reader)) {
+            return None;
+        }
+        if !self.ahead_fits_region(&region, reader) {
+            return None;
+        }
+        // Without its home nobody knows what is left. A rule that sheds must not refuse for that.
+        let fails_closed = region.is_home() && self.shed.is_none();
         let by_value = match &quotas.by_value {
             Some(values) => Some(values.caps(&caps, reader)?),
             None => None,
@@ -175,15 +198,21 @@ impl LimitKeys {
             on_failure: settings
                 .tiers
                 .iter()
-                .map(|tier| self.on_failure.unwrap_or_else(|| policy.for_tier(tier)))
+                .map(|tier| match self.on_failure {
+                    Some(given) => given,
+                    None if fails_closed => OnFailure::Deny,
+                    None => policy.for_tier(tier),
+                })
                 .collect(),
             policy,
             ipv6_prefix: self.ipv6_prefix.unwrap_or(IPV6_PREFIX),
             ipv6_prefix_given: self.ipv6_prefix.is_some(),
             headers: if self.shed.is_some() { Headers::Hidden } else { self.headers },
             ending: self.ending(),
+            count: self.count.map_or(HoldCounting::Exact, |given| given.value),
             lease: self.lease.map_or(settings.default_lease, |given| given.value),
             ahead: self.ahead.map(|given| given.value),
+            region,
             denied_by_label: self.denied_by_label,
         })
     }
@@ -250,6 +279,18 @@ impl LimitKeys {
         false
     }
 
+    /// Whether servers of several regions would not admit the part of the limit each region for itself.
+    fn ahead_fits_region(&self, region: &RegionMode, reader: &mut FileReader<'_>) -> bool {
+        let Some(given) = self.ahead.filter(|_| region.is_home()) else { return true };
+        reader.error(
+            given.line,
+            "`ahead` shares a part of the limit among the servers of one region, and those of all regions admit units of a \
+             counter that one region owns",
+            "remove it; leases save most calls for busy keys; or write another `region`",
+        );
+        false
+    }
+
     /// Why one of the limits can't be leased, whatever the rule says.
     fn why_never_leased(&self, policy: Policy, caps: &[Option<Cap>]) -> Option<NotLeased> {
         let ends = self.settles() || self.refunds();
@@ -298,6 +339,10 @@ impl LimitKeys {
                 let remedy =
                     "remove it, or write `settle: true`, `refund: on_failure` or a limit such as `20 concurrent`";
                 ineffective.push((hold.line, "`hold`", remedy));
+            }
+            if let Some(count) = self.count {
+                let remedy = "remove it; it is for limits such as `2000 concurrent`";
+                ineffective.push((count.line, "`count`", remedy));
             }
             if let Some(most) = self.reserve_max.filter(|_| !self.settles()) {
                 ineffective.push((most.line, "`reserve_max`", "add `settle: true`, or remove it"));
@@ -377,7 +422,7 @@ fn with_line<T>(fields: &Fields<'_>, key: &str, read: impl FnOnce(&Yaml) -> Opti
     read(value).map(|read| WithLine { value: read, line: value.line })
 }
 
-fn limits(caps: &[Option<Cap>]) -> impl Iterator<Item = &Limit> {
+fn limits(caps: &[Option<Cap>]) -> impl Iterator<Item = &Limit> + Clone {
     caps.iter().flatten().filter_map(|cap| match cap {
         Cap::Limit(limit) => Some(limit),
         Cap::Unlimited => None,

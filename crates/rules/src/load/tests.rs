@@ -6,6 +6,7 @@ mod bounds;
 mod files;
 mod forms;
 mod random;
+mod regions;
 
 use super::{LoadOptions, LoadedRules, RuleFile, load_sources};
 use crate::model::Domain;

@@ -26,7 +26,7 @@ impl OtherScopes {
             let other = slot.get_or_init(|| {
                 let (algorithm, period) = (limit.algorithm(), limit.period().clone());
                 let scope = Scope::new(own.domain(), own.rule(), algorithm, &period, own.home());
-                let scope = scope.with_private(own.private());
+                let scope = scope.with_private(own.private()).with_global(own.global()).with_owner(own.is_owned());
                 Box::new(OtherScope { algorithm, period, scope, next: OnceLock::new() })
             });
             if same_states(other.algorithm, limit.algorithm()) && other.period == *limit.period() {

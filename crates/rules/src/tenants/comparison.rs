@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn quota(amount: u64) -> Quota {
-        let stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, overrides: vec![limited(amount)] };
+        let stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, home: None, overrides: vec![limited(amount)] };
         Quota { stages: vec![stage] }
     }
 

@@ -46,6 +46,7 @@ pub(crate) struct ExtendedEntry {
 pub(crate) struct StoredStage {
     pub(super) during: TimeRange,
     pub(super) tier: Option<NonZeroU64>,
+    pub(super) home: Option<NonZeroU64>,
     pub(super) overrides: Box<[StoredOverride]>,
 }
 
@@ -91,7 +92,8 @@ impl TenantEntry {
                     let PlainLimit { selector, number, terms } = limit;
                     StoredOverride { selector, number, terms, during }
                 };
-                vec![StoredStage { during, tier, overrides: limit.into_iter().map(limited).collect() }]
+                let overrides = limit.into_iter().map(limited).collect();
+                vec![StoredStage { during, tier, home: None, overrides }]
             }
             TenantEntry::Extended(more) => more.stages,
         }
@@ -100,7 +102,7 @@ impl TenantEntry {
     fn new(stages: Vec<StoredStage>, block: Option<Block>) -> TenantEntry {
         match (&stages[..], block) {
             ([], None) => TenantEntry::Nothing,
-            ([StoredStage { during, tier, overrides }], None)
+            ([StoredStage { during, tier, home: None, overrides }], None)
                 if overrides.len() <= 1
                     && overrides.iter().all(|one| one.during == *during || one.during.is_always()) =>
             {
@@ -156,6 +158,14 @@ impl<'t> ActiveSettings<'t> {
             ActiveSettings::Plain(TenantEntry::Plain { tier, .. }) => *tier,
             ActiveSettings::Plain(_) => None,
             ActiveSettings::Stage(stage) => stage.tier,
+        }
+    }
+
+    /// The digest of the name of the caller's region.
+    pub(super) fn home(self) -> Option<NonZeroU64> {
+        match self {
+            ActiveSettings::Plain(_) => None,
+            ActiveSettings::Stage(stage) => stage.home,
         }
     }
 

@@ -76,6 +76,8 @@ pub struct QuotaStage {
     pub during: TimeRange,
     /// The name of the tier. `None`: as if the caller had no entry.
     pub tier: Option<String>,
+    /// The region that owns the caller's counters. `None`: as if the caller had no entry.
+    pub home: Option<String>,
     /// The caller's own limits.
     pub overrides: Vec<Override>,
 }
@@ -236,7 +238,7 @@ fn non_zero(hash: u64) -> NonZeroU64 {
     NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN)
 }
 
-/// A digest of the name of a domain or a tier.
+/// A digest of the name of a domain, a tier or a region.
 pub(crate) fn name_digest(name: &str) -> NonZeroU64 {
     digest(NAMES, 0, name)
 }
@@ -469,6 +471,7 @@ fn intern(stage: &QuotaStage, interned: &mut Interned) -> entry::StoredStage {
     entry::StoredStage {
         during: stage.during,
         tier: stage.tier.as_deref().map(name_digest),
+        home: stage.home.as_deref().map(name_digest),
         overrides: stage.overrides.iter().map(|one| intern_override(one, interned)).collect(),
     }
 }

@@ -97,6 +97,15 @@ impl<'t> Tenant<'t> {
         })
     }
 
+    /// The digest of the name of the region that owns the caller's counters.
+    pub(crate) fn home(&self) -> Option<NonZeroU64> {
+        let own = self.own().and_then(ActiveSettings::home);
+        own.or_else(|| {
+            let mut quotas = self.wildcards.as_ref()?.quotas(self.domain, self.caller?, self.now);
+            quotas.find_map(|(stage, _)| stage.home)
+        })
+    }
+
     /// The limit that takes precedence over a rule's own, for a rule with these selectors.
     pub(crate) fn limit(&self, names: &[Selector]) -> Option<(OverrideRef<'_>, ResolvedBy)> {
         let wildcards = self.wildcards.as_deref();

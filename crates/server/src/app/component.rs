@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tollgate_admin::data_dir::DataDir;
 use tollgate_net::Closing;
+use tollgate_net::workers::BusyTimes;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
 
@@ -19,6 +20,8 @@ pub(super) struct Foundation<'s> {
     pub(super) settings: &'s ServerSettings,
     pub(super) metrics: Arc<Metrics>,
     pub(super) health: Arc<Health>,
+    /// Of the workers, once they run.
+    pub(super) busy: BusyTimes,
     /// Locked for this process, if there is one.
     pub(super) data: Option<Arc<DataDir>>,
 }

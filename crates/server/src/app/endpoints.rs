@@ -21,8 +21,9 @@ pub(super) struct EndpointBuilder<'f> {
 }
 
 impl<'f> EndpointBuilder<'f> {
-    pub(super) fn new(foundation: &'f Foundation<'f>) -> EndpointBuilder<'f> {
-        let share = share(foundation.settings);
+    /// `of_gateway`: the connections that the listeners of the gateway allow.
+    pub(super) fn new(foundation: &'f Foundation<'f>, of_gateway: usize) -> EndpointBuilder<'f> {
+        let share = share(foundation.settings, of_gateway);
         EndpointBuilder { foundation, addresses: Vec::new(), errors: Vec::new(), secured: Vec::new(), share }
     }
 
@@ -51,7 +52,10 @@ impl<'f> EndpointBuilder<'f> {
             }
             Err(error) => {
                 let address = &listen.address;
-                let remedy = format!("stop the program that listens there, or choose another address with --{name}");
+                // A gateway's listeners are in its file.
+                let setting =
+                    if name == "gateway" { "`listen` of the gateway's file".to_owned() } else { format!("--{name}") };
+                let remedy = format!("stop the program that listens there, or choose another address with {setting}");
                 self.errors.push(format!("{name} can't listen on {address}: {error}; {remedy}"));
                 None
             }
@@ -72,7 +76,7 @@ impl<'f> EndpointBuilder<'f> {
 }
 
 /// Raises the limit on open files, and returns the share of gateways and applications in it.
-fn share(settings: &ServerSettings) -> ConnectionShare {
+fn share(settings: &ServerSettings, of_gateway: usize) -> ConnectionShare {
     let connections = |listen: &ListenSettings| match listen.address {
         Address::Off => 0,
         _ => listen.max_connections,
@@ -80,11 +84,11 @@ fn share(settings: &ServerSettings) -> ConnectionShare {
     let limit = descriptors::raise_limit();
     let share = ConnectionShare::new(limit, connections(&settings.admin.listen));
     let data = [&settings.grpc.listen, &settings.http.listen, &settings.resp.listen];
-    let requested = data.into_iter().map(connections).fold(0, usize::saturating_add);
+    let requested = data.into_iter().map(connections).fold(of_gateway, usize::saturating_add);
     if requested > share.max() {
         tracing::warn!(
-            "this process may have {limit} open files: of the {requested} connections that grpc_max_connections, http_max_connections \
-             and resp_max_connections allow, {} can be open at a time, as others are reserved for the admin listener, rules and \
+            "this process may have {limit} open files: of the {requested} connections that grpc_max_connections, http_max_connections, \
+             resp_max_connections and max_connections of the gateway's listeners allow, {} can be open at a time, as others are reserved for the admin listener, rules and \
              databases; raise the hard limit (LimitNOFILE, ulimit -Hn), or lower these settings",
             share.max()
         );
@@ -98,6 +102,7 @@ fn tls_files(tls: &config::TlsSettings) -> TlsFiles {
         cert: tls.cert.clone(),
         key: tls.key.clone(),
         client_ca: clients.map(|clients| clients.ca.clone()),
+        are_clients_optional: clients.is_some_and(|clients| clients.is_optional),
         client_sans: clients.map(|clients| clients.sans.clone()).unwrap_or_default(),
     }
 }

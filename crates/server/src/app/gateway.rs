@@ -34,7 +34,8 @@ impl GatewayListeners {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let listeners = plan.listeners().to_vec();
         let normalization = foundation.settings.http.normalization;
-        let gateway = Arc::new(Gateway::new(GatewayParts { gate: gate(), style, normalization }, plan));
+        let parts = GatewayParts { gate: gate(), style, normalization, workers: foundation.busy.clone() };
+        let gateway = Arc::new(Gateway::new(parts, plan));
         let (running, followed, health) = (gateway.clone(), gateway.clone(), foundation.health.clone());
         let (watched, watching) = (gateway.clone(), health.clone());
         tasks.add(move |closing| tollgate_admin::gateway::follow_health(watched, watching, closing));
@@ -53,13 +54,22 @@ impl GatewayListeners {
         self.gateway.clone()
     }
 
+    /// The connections that all listeners together allow.
+    pub(super) fn max_connections(&self) -> usize {
+        self.listeners.iter().map(|listener| listener.max_connections).fold(0, usize::saturating_add)
+    }
+
     /// Binds all listeners.
     pub(super) fn bind(self, endpoints: &mut EndpointBuilder<'_>) -> Vec<Endpoint> {
         let bound = self.listeners.iter().map(|listener| {
             let tls = listener.tls.as_ref().map(|files| TlsSettings {
                 cert: files.cert.clone(),
                 key: files.key.clone(),
-                clients: files.client_ca.clone().map(|ca| ClientAuthSettings { ca, sans: files.client_sans.clone() }),
+                clients: files.client_ca.clone().map(|ca| ClientAuthSettings {
+                    ca,
+                    sans: files.client_sans.clone(),
+                    is_optional: files.are_clients_optional,
+                }),
             });
             let listen =
                 ListenSettings { address: listener.address.clone(), tls, max_connections: listener.max_connections };

@@ -15,7 +15,7 @@ use tollgate_admin::decisions::{DecisionSink, FilesConfig};
 use tollgate_admin::observe::history_file::HistoryFile;
 use tollgate_admin::observe::{Observability, ObservabilityConfig, fleet, sampler};
 use tollgate_admin::store_of_record::ControlPlane;
-use tollgate_observe::{LogConfig, SampleRate};
+use tollgate_observe::{LogConfig, SampleRate, TrafficConfig};
 
 /// The directory of the log's files within the data directory.
 const DIRECTORY: &str = "decisions";
@@ -58,7 +58,10 @@ pub(super) fn run(
         tasks.add(move |closing| file.save_periodically(saved, health, closing));
     }
     let (shared, sharer) = (observability.clone(), control.clone());
-    tasks.add(move |closing| fleet::run(shared, sharer, closing));
+    // Without regions there are no such shares.
+    let share_interval = foundation.settings.regions.as_ref().map(|regions| regions.share_interval);
+    let share_interval = share_interval.unwrap_or(fleet::REPORT_INTERVAL);
+    tasks.add(move |closing| fleet::run(shared, sharer, share_interval, closing));
     let (decisions, health) = (observability.decisions.clone(), foundation.health.clone());
     tasks.add(move |closing| async move { decisions.run(health, SystemClock::default(), closing).await });
     Box::pin(fleet::leave(observability.clone(), control.clone()))
@@ -74,10 +77,16 @@ fn config(settings: &ServerSettings, key_privacy: Arc<KeyPrivacy>, waits: bool) 
         max_single: observe.decisions.repeats,
         ..LogConfig::default()
     };
+    let traffic = TrafficConfig {
+        on: observe.traffic.on,
+        max_bytes: usize::try_from(observe.traffic.size).unwrap_or(usize::MAX),
+        max_callers_bps: observe.traffic.callers.bps,
+    };
     ObservabilityConfig {
         server_name: observe.server_name.clone(),
         region: observe.region.clone(),
         log,
+        traffic,
         keep: Span::from_micros(u64::try_from(observe.decisions.keep.as_micros()).unwrap_or(u64::MAX)),
         max_rows: observe.decisions.max,
         max_bytes: observe.decisions.max_size,

@@ -12,7 +12,7 @@ use tollgate_admin::observe::history_file::HistoryFile;
 use tollgate_admin::observe::{Observability, fleet};
 use tollgate_admin::rule_source::LayerHandle;
 use tollgate_admin::{Admin, metrics};
-use tollgate_net::workers::Endpoint;
+use tollgate_net::workers::{BusyTimes, Endpoint};
 use tollgate_store::{Counters, SharedStore, Store as _};
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
@@ -42,6 +42,8 @@ pub(super) struct Components {
     pub(super) addresses: Vec<(&'static str, String)>,
     pub(super) rules: RulesFollower,
     pub(super) health: Arc<Health>,
+    /// How long the workers have been busy.
+    pub(super) busy: BusyTimes,
     pub(super) tasks: Tasks,
     /// Removes this server from the list of servers, at the end.
     pub(super) deregistration: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -80,7 +82,8 @@ impl Components {
     ) -> Result<Components, Vec<String>> {
         let one = |reason: String| vec![reason];
         let data = data_dir(&settings.data).map_err(one)?.map(Arc::new);
-        let foundation = Foundation { settings, metrics: registry, health: Arc::default(), data };
+        let (health, busy) = (Arc::default(), BusyTimes::default());
+        let foundation = Foundation { settings, metrics: registry, health, busy, data };
         let mut tasks = Tasks::default();
 
         let loaded = control::load(&foundation, runtime).map_err(one)?;
@@ -94,6 +97,9 @@ impl Components {
         }
         let waits = !counters.never_waits();
         let observability = observability::build(&foundation, loaded.db.as_ref(), privacy, waits).map_err(one)?;
+        if let Some(db) = &loaded.db {
+            runtime.block_on(fleet::agree_early(&observability, db));
+        }
         let keep_once = Span::from_micros(u64::try_from(settings.idempotency.ttl.as_micros()).unwrap_or(u64::MAX));
         let limiter =
             Limiter::new(ruleset, counters).with_once_retention(keep_once).with_witness(observability.observer.clone());
@@ -117,6 +123,9 @@ impl Components {
         let deps = DataPlaneDeps { limiter: &limiter, observability: &observability, receipts, keys: &keys };
         let DataPlane { grpc, http, resp, gateway, traces } = DataPlane::build(&foundation, deps, &mut tasks)?;
         let served = gateway.as_ref().map(GatewayListeners::gateway);
+        if let Some(served) = &served {
+            runtime.block_on(served.plan().load_keys());
+        }
         metrics::register_gateway(&foundation.metrics, served.clone());
         let admin = Admin::new(
             foundation.metrics.clone(),
@@ -128,7 +137,8 @@ impl Components {
         );
 
         let history = observability::history_file(&foundation);
-        let mut endpoints = EndpointBuilder::new(&foundation);
+        let mut endpoints =
+            EndpointBuilder::new(&foundation, gateway.as_ref().map_or(0, GatewayListeners::max_connections));
         let grpc = endpoints.bind("grpc", &settings.grpc.listen, grpc);
         let http = endpoints.bind("http", &settings.http.listen, http);
         let admin = endpoints.bind("admin", &settings.admin.listen, admin);
@@ -142,6 +152,7 @@ impl Components {
             addresses,
             rules: rules.follow(&foundation, limiter.clone()),
             health: foundation.health,
+            busy: foundation.busy,
             tasks,
             deregistration,
             saved: SavedCounters {

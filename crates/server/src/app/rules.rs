@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tollgate::{Limiter, LoadOptions, RuleProblem, Ruleset};
+use tollgate::{KnownRegions, Limiter, LoadOptions, RuleProblem, Ruleset};
 use tollgate_admin::rule_source::{self, LastGood, LayerHandle, RuleReloader, RuleSource, SourceState, Waker};
 use tollgate_store::Counters;
 
@@ -66,8 +66,18 @@ fn source(settings: &ServerSettings, layer: LayerHandle) -> RuleSource {
     if paths.is_empty() {
         tracing::warn!("no rules are set: using the built-in example; set your own with --rules PATH");
     }
-    let options = LoadOptions { merge_domains: *merge_domains, every_file: *every_file };
+    let options =
+        LoadOptions { merge_domains: *merge_domains, every_file: *every_file, regions: known_regions(settings) };
     RuleSource::new(paths.clone(), options, layer)
+}
+
+/// The regions that rules may name.
+fn known_regions(settings: &ServerSettings) -> KnownRegions {
+    match (&settings.regions, &settings.observe.region) {
+        (Some(regions), _) => KnownRegions::All(regions.names.clone()),
+        (None, Some(here)) => KnownRegions::Here(here.clone()),
+        (None, None) => KnownRegions::None,
+    }
 }
 
 fn start_errors(problems: &[RuleProblem]) -> Vec<String> {

@@ -9,7 +9,7 @@ use tollgate::{KeyPrivacy, Limiter, MemoryConfig};
 use tollgate_store::{Counters, SavedGuard, SharedStore};
 
 use super::component::{Foundation, Tasks};
-use crate::config::{DataSettings, RedisSettings, StoreSettings};
+use crate::config::{DataSettings, RedisSettings, RegionSettings, StoreSettings};
 use crate::outage_state::OutageState;
 use crate::snapshots::{SnapshotReporter, Snapshots};
 use crate::{memory_health, store_health};
@@ -61,7 +61,7 @@ impl CounterStore {
                 }
                 let outage = data.as_ref().map(|data| OutageState::in_directory(data.path()));
                 let saved = outage.as_ref().and_then(OutageState::load);
-                let shared = open_redis(redis, privacy, saved.as_ref())?;
+                let shared = open_redis(redis, settings.regions.as_ref(), privacy, saved.as_ref())?;
                 let (watched, watched_health) = (shared.clone(), health.clone());
                 tasks.add(move |closing| store_health::watch(watched, watched_health, closing));
                 if let Some(outage) = outage.clone() {
@@ -78,14 +78,20 @@ impl CounterStore {
 #[cfg(feature = "redis")]
 fn open_redis(
     settings: &RedisSettings,
+    regions: Option<&RegionSettings>,
     privacy: &Arc<KeyPrivacy>,
     saved: Option<&SavedGuard>,
 ) -> Result<Arc<dyn SharedStore>, String> {
-    Ok(Arc::new(super::redis::open(settings, privacy, saved)?))
+    Ok(Arc::new(super::redis::open(settings, regions, privacy, saved)?))
 }
 
 #[cfg(not(feature = "redis"))]
-fn open_redis(_: &RedisSettings, _: &Arc<KeyPrivacy>, _: Option<&SavedGuard>) -> Result<Arc<dyn SharedStore>, String> {
+fn open_redis(
+    _: &RedisSettings,
+    _: Option<&RegionSettings>,
+    _: &Arc<KeyPrivacy>,
+    _: Option<&SavedGuard>,
+) -> Result<Arc<dyn SharedStore>, String> {
     Err("store: this binary was built without Redis; write memory, or build it with the feature `redis`".to_owned())
 }
 
@@ -137,7 +143,7 @@ mod tests {
             local_keys: 1,
             leases: crate::config::LeaseSettings { is_enabled: true, time: std::time::Duration::from_secs(5), keys: 1 },
         };
-        let error = open_redis(&settings, &Arc::default(), None).unwrap_err();
+        let error = open_redis(&settings, None, &Arc::default(), None).unwrap_err();
         assert!(error.contains("write memory") && error.contains("the feature `redis`"), "{error}");
     }
 }

@@ -38,6 +38,7 @@ impl SettingsReader<'_> {
             resp: self.resp(),
             gateway: self.or("gateway", "none", |text, _| Ok(PathBuf::from(text))),
             store: self.store(),
+            regions: self.regions(),
             max_keys: self.count("max_keys"),
             max_keys_per_rule: self.percent("max_keys_per_rule"),
             data: self.data(),
@@ -224,7 +225,7 @@ impl SettingsReader<'_> {
         if !incomplete.is_empty() {
             return None;
         }
-        let clients = at_ca.map(|ca| ClientAuthSettings { ca, sans: at_sans });
+        let clients = at_ca.map(|ca| ClientAuthSettings { ca, sans: at_sans, is_optional: false });
         Some(at_cert.zip(at_key).map(|(cert, key)| TlsSettings { cert, key, clients }))
     }
 

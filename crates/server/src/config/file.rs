@@ -96,6 +96,17 @@ fn text(setting: &Setting, entry: &YamlEntry) -> Result<String, TextFault> {
             let pair = |entry: &YamlEntry| Ok(format!("{}={}", entry.key.text, item_text(&entry.value, setting)?));
             joined(entries.iter().map(pair), name)
         }
+        YamlKind::Map(entries) if setting.kind == SettingKind::Regions => {
+            // The URL of a cluster has commas.
+            let pair = |entry: &YamlEntry| match &entry.value.kind {
+                YamlKind::Scalar(scalar) if !scalar.is_null() => Ok(format!("{}={}", entry.key.text, scalar.text)),
+                _ => Err(TextFault::new(
+                    "a region has no URL",
+                    "write for instance `us-west: rediss://redis.us-west:6379`",
+                )),
+            };
+            joined(entries.iter().map(pair), name)
+        }
         YamlKind::List(_) | YamlKind::Map(_) => {
             let remedy = if setting.kind.is_list() {
                 "write a list, or values separated by commas"

@@ -19,6 +19,7 @@ mod read;
 mod receipts;
 #[cfg(test)]
 mod reference;
+mod regions;
 mod settings;
 mod store;
 mod table;
@@ -48,8 +49,8 @@ use settings::{
 };
 pub use settings::{
     ClientAuthSettings, ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, LeaseSettings,
-    ListenSettings, LogFormat, ObserveSettings, PasswordSource, ReceiptKeySource, RedisAccess, RedisSettings,
-    RulesSettings, ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
+    ListenSettings, LogFormat, ObserveSettings, OtherRegion, PasswordSource, ReceiptKeySource, RedisAccess,
+    RedisSettings, RegionSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
 };
 
 /// The settings at the start.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::read::SettingsReader;
-use super::settings::{DecisionLogPlace, DecisionLogSettings, LogFormat, ObserveSettings, Url};
+use super::settings::{DecisionLogPlace, DecisionLogSettings, LogFormat, ObserveSettings, TrafficSettings, Url};
 use super::table::{DECISION_LOGS, LOG_FORMATS, LOG_LEVELS};
 use super::text;
 
@@ -18,6 +18,7 @@ impl SettingsReader<'_> {
         let region = self.or("region", "none", |text, _| Ok(text.to_owned()));
         let metrics_show_keys = self.switch("metrics_show_keys");
         let decisions = self.decision_log();
+        let traffic = self.traffic();
         Some(ObserveSettings {
             log_level: log_level?,
             log_format: log_format?,
@@ -28,7 +29,15 @@ impl SettingsReader<'_> {
             region: region?,
             metrics_show_keys: metrics_show_keys?,
             decisions: decisions?,
+            traffic: traffic?,
         })
+    }
+
+    fn traffic(&mut self) -> Option<TrafficSettings> {
+        let on = self.switch("traffic_sample");
+        let size = self.count("traffic_sample_size");
+        let callers = self.percent("traffic_sample_callers");
+        Some(TrafficSettings { on: on?, size: size?, callers: callers? })
     }
 
     fn decision_log(&mut self) -> Option<DecisionLogSettings> {

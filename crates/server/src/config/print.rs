@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::origin::SettingValue;
-use super::table::{Secrecy, Setting, SettingScope};
-use super::text::{HIDDEN, without_password};
+use super::table::{Secrecy, Setting, SettingKind, SettingScope};
+use super::text::{HIDDEN, regions_without_passwords, without_password};
 use super::values::Values;
 
 /// The widest value with which comments are aligned.
@@ -32,6 +32,7 @@ pub(super) fn print(values: &Values) -> String {
 fn shown(setting: &Setting, value: &SettingValue) -> String {
     let text = value.text.as_deref().unwrap_or_default().trim();
     match setting.secret {
+        Secrecy::Password if setting.kind == SettingKind::Regions => regions_without_passwords(text),
         Secrecy::Password => without_password(text),
         Secrecy::Everything if text != setting.default => HIDDEN.to_owned(),
         Secrecy::Everything | Secrecy::Nothing => text.to_owned(),

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::PrivacySetting;
+use tollgate::{PrivacySetting, RegionNames};
 use tollgate_redis_address::{Address as RedisAddress, Password};
 
 use tollgate_admin::auth::Identity;
@@ -34,6 +34,8 @@ pub struct ServerSettings {
     /// The file of the gateway; `None` means no gateway.
     pub gateway: Option<PathBuf>,
     pub store: StoreSettings,
+    /// The other regions, if there are any.
+    pub regions: Option<RegionSettings>,
     /// The maximum number of counters in memory.
     pub max_keys: usize,
     /// The part of them that one rule can have at the expense of others.
@@ -96,6 +98,8 @@ pub struct ClientAuthSettings {
     pub ca: PathBuf,
     /// The allowed names; empty means all.
     pub sans: Vec<String>,
+    /// Whether clients may have no certificate.
+    pub is_optional: bool,
 }
 
 /// Envoy's protocol over gRPC.
@@ -214,6 +218,31 @@ pub struct RedisSettings {
     pub local_keys: usize,
     /// Units that are taken ahead of requests.
     pub leases: LeaseSettings,
+}
+
+/// The regions, each with a Redis of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSettings {
+    /// This region and the others.
+    pub names: RegionNames,
+    /// The others, in the order of their names.
+    pub others: Vec<OtherRegion>,
+    /// Authentication with the Redis of other regions.
+    pub access: RedisAccess,
+    /// How long a check waits for another region.
+    pub deadline: Duration,
+    /// The interval at which units are debited in other regions.
+    pub beat: Duration,
+    /// The interval at which shares that follow demand are planned.
+    pub share_interval: Duration,
+}
+
+/// Another region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherRegion {
+    pub name: String,
+    /// Its Redis. May contain a user and a password; `Display` hides them.
+    pub address: RedisAddress,
 }
 
 /// Units that are taken from Redis ahead of requests.
@@ -336,6 +365,17 @@ pub struct ObserveSettings {
     /// Whether callers' keys may be labels of metrics.
     pub metrics_show_keys: bool,
     pub decisions: DecisionLogSettings,
+    pub traffic: TrafficSettings,
+}
+
+/// The sample of recent requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficSettings {
+    pub on: bool,
+    /// The maximum memory, in bytes.
+    pub size: u64,
+    /// The share of callers that are recorded, at most.
+    pub callers: Percent,
 }
 
 /// The decision log.

@@ -84,6 +84,8 @@ pub(super) enum SettingKind {
     Control,
     /// The prefix of keys
     Prefix,
+    /// `region=URL` pairs, or `none`
+    Regions,
     /// A number per second, or `off`
     Rate {
         max: u64,
@@ -191,6 +193,7 @@ impl SettingKind {
             SettingKind::Store => "memory|URL,…",
             SettingKind::Control => "auto|off|URL",
             SettingKind::Prefix => "TEXT",
+            SettingKind::Regions => "REGION=URL,…",
             SettingKind::Rate { .. } => "N/second",
             SettingKind::Directory => "DIR",
             SettingKind::LogLevel => "LEVEL",
@@ -207,6 +210,7 @@ impl SettingKind {
                 | SettingKind::Texts
                 | SettingKind::Words(_)
                 | SettingKind::Attributes
+                | SettingKind::Regions
                 | SettingKind::Store
         )
     }

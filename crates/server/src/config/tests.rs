@@ -4,6 +4,7 @@ mod envoy;
 mod errors;
 mod print;
 mod random;
+mod regions;
 mod sources;
 mod store;
 

@@ -221,6 +221,33 @@ pub(super) fn without_password(text: &str) -> String {
     }
 }
 
+/// The names and URLs of `us-west=redis://a,eu-west=redis://b:7001,c:7001`: an item without a name continues the URL of
+/// the one before, which is that of a cluster.
+pub(super) fn regions(text: &str) -> Vec<(String, String)> {
+    let mut regions: Vec<(String, String)> = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        let named = item.split_once('=').filter(|(name, _)| !name.contains([':', '/', '@']));
+        match (named, regions.last_mut()) {
+            (Some((name, url)), _) => regions.push((name.trim().to_owned(), url.trim().to_owned())),
+            (None, Some((_, url))) => {
+                url.push(',');
+                url.push_str(item);
+            }
+            (None, None) => regions.push((String::new(), item.to_owned())),
+        }
+    }
+    regions
+}
+
+/// Regions with `***` for the passwords of their URLs.
+pub(super) fn regions_without_passwords(text: &str) -> String {
+    let shown = regions(text).into_iter().map(|(name, url)| match name.as_str() {
+        "" => without_password(&url),
+        name => format!("{name}={}", without_password(&url)),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
 /// A rate: `100/second`.
 pub(super) fn rate(text: &str, max: u64) -> Result<u64, TextFault> {
     let count = text.strip_suffix("/second").or_else(|| text.strip_suffix("/s"));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{http, new_server, repository_path};
 use serde_json::{Value, json};
-use tollgate_testing::{Redis, Server, eventually, programs};
+use tollgate_testing::{Redis, Relay, Server, eventually, programs};
 
 /// A few rules of every mode, for the traffic of the tests. Logs have no windows that could end meanwhile.
 const RULES: &str = "
@@ -160,6 +160,22 @@ fn a_gateway_is_shown_and_its_shedding_is_switched() {
     let mut node = node("gateway.mjs", &server);
     node.env("GATEWAY", server.url("gateway", "")).env("APP_SOCKET", &socket);
     assert_success(node);
+}
+
+/// A server in one of two regions; the other has no Redis.
+#[test]
+fn other_regions_are_shown_with_what_it_means_for_rules() {
+    let rules = "domain: api\nentity: user_id\nrules:\n\
+        - {name: search, key: [user_id], limit: 600/hour, algorithm: sliding_log, region: {global: {debit_threshold: 0%}}}\n\
+        - {name: signups, key: [user_id], limit: 50/hour, algorithm: sliding_log, region: {home: us-east}}\n";
+    let (redis, far) = (Redis::start(), Redis::start());
+    let relay = Relay::to(far.port());
+    let regions = format!("eu-west=redis://127.0.0.1:{}", relay.port());
+    let args = ["--store", &redis.url(), "--region", "us-east", "--regions", &regions, "--store-deadline", "1s"];
+    let server = new_server().rules(rules).listen(&["http", "admin"]).args(&args).start();
+    assert_success(node("regions.mjs", &server));
+    relay.stall();
+    assert_success(node("regions_apart.mjs", &server));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod fleet;
 mod gateway;
 mod http;
 mod observability;
+mod regions;
 mod serve;
 mod settle;
 mod timing;

@@ -62,14 +62,14 @@ fn reserves(seeds: &[u64]) {
                     median(&runs, |run| run.p99(|own| flow.is_none_or(|flow| flow == own)) / mix.idle_p99())
                 };
                 println!(
-                    "| {} | {} | {servers} | {} |{} {:.3} | {:.2} | {:.2} |",
+                    "| {} | {} | {servers} | {} |{} {:.3} | {} | {} |",
                     scene.name,
                     name(mix),
                     kind.name(),
                     passed.collect::<String>(),
                     least(&runs, |run| run.goodput),
-                    tail(None),
-                    tail(Some(2))
+                    shown(tail(None)),
+                    shown(tail(Some(2)))
                 );
             }
         }
@@ -152,6 +152,11 @@ fn median(runs: &[Outcomes], figure: impl Fn(&Outcomes) -> f64) -> f64 {
     let mut values: Vec<_> = runs.iter().map(figure).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// A tail. Nothing if the flow has no requests.
+fn shown(tail: f64) -> String {
+    if tail.is_nan() { String::new() } else { format!("{tail:.2}") }
 }
 
 fn name(mix: Mix) -> String {

@@ -133,6 +133,11 @@ impl Control {
         matches!(self.phase, Phase::Settling(_) | Phase::Measuring(_))
     }
 
+    /// Whether the limit follows the latency.
+    pub(super) fn is_steady(&self) -> bool {
+        matches!(self.phase, Phase::Steady)
+    }
+
     /// The queue that the limit allows in any case.
     pub(super) fn queue(&self) -> f64 {
         self.settings.policy.queue + self.settings.policy.root_queue * self.limit.sqrt()

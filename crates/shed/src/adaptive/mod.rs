@@ -3,6 +3,7 @@
 //! Requests take atomic operations only. What a window of requests showed is evaluated by the request that ends the
 //! window, behind a lock that no request waits for.
 
+mod burst;
 mod control;
 mod reserved;
 mod samples;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
+use burst::Burst;
 use control::{Control, Next, Observed};
 use reserved::{ClassPart, Holder, Reserved};
 use samples::Samples;
@@ -29,7 +31,9 @@ use crate::time::{Monotonic, nanos};
 
 /// An adaptive limit on the requests in flight to one upstream.
 pub struct AdaptiveCap {
+    /// Without those of a burst.
     in_flight: Padded<AtomicU32>,
+    burst: Padded<Burst>,
     /// What requests read, and what only the end of a window writes.
     current: Padded<Current>,
     /// What requests write, other than the number in flight.
@@ -65,6 +69,10 @@ pub struct Begun {
     at: Monotonic,
     /// Whether so few others were in flight that it meets no queue.
     is_idle: bool,
+    /// Whether it was admitted above the limit, as a part of a burst.
+    is_burst: bool,
+    /// Whether it waits for its client and is not in flight meanwhile.
+    is_paused: bool,
     holder: Holder,
 }
 
@@ -110,6 +118,7 @@ impl AdaptiveCap {
             .then(|| Box::new(Reserved::new(settings.reserves, settings.policy.reserve_rule, limit)));
         Ok(AdaptiveCap {
             in_flight: Padded(AtomicU32::new(0)),
+            burst: Padded(Burst::new(&settings.policy)),
             current: Padded(Current {
                 ceilings,
                 idle_ceiling: AtomicU32::new(1),
@@ -151,7 +160,8 @@ impl AdaptiveCap {
             Ok(before) => {
                 let in_flight = before.saturating_add(1);
                 self.raise_peak(in_flight);
-                let is_idle = in_flight <= self.current.0.idle_ceiling.load(Ordering::Relaxed);
+                let all = in_flight.saturating_add(self.burst.0.in_flight());
+                let is_idle = all <= self.current.0.idle_ceiling.load(Ordering::Relaxed);
                 Admission::Admitted(self.begin(now, is_idle, holder))
             }
             Err(_) => self.refuse(class, holder, mode, now),
@@ -171,16 +181,51 @@ impl AdaptiveCap {
             return true;
         }
         self.end_window(now);
-        self.in_flight.0.load(Ordering::Relaxed) < self.ceiling(Holder::new(reserve), class)
+        self.in_flight.0.load(Ordering::Relaxed) < self.ceiling(Holder::new(reserve), class) || self.burst.0.has_room()
+    }
+
+    /// The upstream waits for the client's part of a request, so that the request is not in flight until it is
+    /// [resumed](Self::resume): slow clients must not use up the limit.
+    pub fn pause(&self, begun: &mut Begun) {
+        if !begun.is_paused {
+            self.leave(begun);
+            (begun.is_paused, begun.is_burst) = (true, false);
+        }
+    }
+
+    /// The upstream has all that it needs of a request now: its latency begins. One that was paused is in flight again, whether
+    /// or not there is room: it has been admitted.
+    pub fn resume(&self, begun: &mut Begun, now: Monotonic) {
+        begun.at = now;
+        if begun.is_paused {
+            if let Some(reserved) = &self.reserved {
+                reserved.begin(begun.holder);
+            }
+            let before = self.in_flight.0.fetch_add(1, Ordering::Relaxed);
+            self.raise_peak(before.saturating_add(1));
+            // It may meet a queue of others that were admitted meanwhile.
+            (begun.is_paused, begun.is_idle) = (false, false);
+        }
+    }
+
+    /// A request is not in flight any more.
+    #[inline]
+    fn leave(&self, begun: &Begun) {
+        if let Some(reserved) = &self.reserved {
+            reserved.end(begun.holder);
+        }
+        match begun.is_burst {
+            true => self.burst.0.end(),
+            false => _ = self.in_flight.0.fetch_sub(1, Ordering::Relaxed),
+        }
     }
 
     /// Ends a request.
     #[inline]
     pub fn release(&self, begun: Begun, now: Monotonic, end: RequestEnd) {
-        if let Some(reserved) = &self.reserved {
-            reserved.end(begun.holder);
+        if !begun.is_paused {
+            self.leave(&begun);
         }
-        self.in_flight.0.fetch_sub(1, Ordering::Relaxed);
         if self.current.0.mode.get() == ShedMode::Off {
             return;
         }
@@ -226,17 +271,25 @@ impl AdaptiveCap {
         if let Some(reserved) = &self.reserved {
             reserved.begin(holder);
         }
-        Begun { at, is_idle, holder }
+        Begun { at, is_idle, is_burst: false, is_paused: false, holder }
     }
 
     #[cold]
     fn refuse(&self, class: Class, holder: Holder, mode: ShedMode, now: Monotonic) -> Admission {
+        let is_enforced = mode == ShedMode::Enforce;
+        // The limit follows what is above it, whether or not that is admitted.
         self.window.0.refused.fetch_add(1, Ordering::Relaxed);
+        if self.burst.0.take(is_enforced) {
+            if !is_enforced {
+                self.in_flight.0.fetch_add(1, Ordering::Relaxed);
+            }
+            return Admission::Admitted(Begun { is_burst: is_enforced, ..self.begin(now, false, holder) });
+        }
         self.refused[class].fetch_add(1, Ordering::Relaxed);
         if let Some(reserved) = &self.reserved {
             reserved.refuse(holder);
         }
-        if mode == ShedMode::Enforce {
+        if is_enforced {
             return Admission::Refused;
         }
         let before = self.in_flight.0.fetch_add(1, Ordering::Relaxed);
@@ -289,6 +342,7 @@ impl AdaptiveCap {
             refused: self.window.0.refused.swap(0, Ordering::Relaxed),
             is_enforced: self.mode() == ShedMode::Enforce,
         };
+        self.burst.0.refill(&observed, control);
         let following = control.end_window(&observed);
         *next = Some(following);
         self.install(&following);

@@ -76,6 +76,10 @@ pub struct CapPolicy {
     pub start_rise: f64,
     /// At the start a limit that is halved is halved again while the latency falls to less than this share.
     pub start_fall: f64,
+    /// How many requests a burst may have above the limit, as a share of the limit …
+    pub burst: f64,
+    /// … after this time without a refusal.
+    pub burst_refill: Duration,
     /// What a reserve means.
     pub reserve_rule: ReserveRule,
 }
@@ -141,6 +145,8 @@ impl Default for CapPolicy {
             early_fall: 0.65,
             start_rise: 1.3,
             start_fall: 0.6,
+            burst: 0.5,
+            burst_refill: Duration::from_secs(1),
             reserve_rule: ReserveRule::AboveLimit,
         }
     }

@@ -45,7 +45,7 @@ impl AdaptiveCap {
         let limit = state.next.map_or(control.limit(), |next| next.limit);
         CapStatus {
             mode: self.mode(),
-            in_flight: self.in_flight.0.load(Ordering::Relaxed),
+            in_flight: self.in_flight.0.load(Ordering::Relaxed).saturating_add(self.burst.0.in_flight()),
             concurrency_limit: limit.round() as u32,
             gradient: control.gradient(),
             burst_queue_size: control.queue(),

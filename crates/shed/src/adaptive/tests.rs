@@ -69,6 +69,56 @@ fn no_class_starves_on_an_idle_upstream() {
     }
 }
 
+/// A cap of 20 that has refused nothing for a while: its requests met no queue, so that it follows the latency.
+fn rested() -> (AdaptiveCap, u64) {
+    let cap = fixed(20);
+    let now = serve(&cap, 0, 60, 4, 50, RequestEnd::Answered);
+    assert_eq!(cap.status().rq_blocked, 0);
+    (cap, now)
+}
+
+#[test]
+fn a_burst_is_admitted_above_the_limit_once() {
+    let (cap, now) = rested();
+    let begun: Vec<_> = (0..50).filter_map(|_| begin(&cap, Class::Critical, at(now))).collect();
+    assert_eq!((begun.len(), cap.status().in_flight), (30, 30));
+    assert!(!cap.has_room(Class::Critical, at(now)));
+    begun.into_iter().for_each(|begun| cap.release(begun, at(now + 1), RequestEnd::Answered));
+    assert_eq!(cap.status().in_flight, 0);
+    let begun: Vec<_> = (0..50).filter_map(|_| begin(&cap, Class::Critical, at(now + 1))).collect();
+    assert_eq!(begun.len(), 20);
+}
+
+#[test]
+fn what_a_burst_uses_leaves_the_shares_of_classes_as_they_are() {
+    let (cap, now) = rested();
+    let gets: Vec<_> = (0..50).filter_map(|_| begin(&cap, Class::Get, at(now))).collect();
+    let others: Vec<_> = (0..50).filter_map(|_| begin(&cap, Class::Critical, at(now))).collect();
+    assert_eq!((gets.len(), others.len()), (16 + 10, 4));
+}
+
+#[test]
+fn while_requests_are_refused_no_burst_is_admitted() {
+    let (cap, mut now) = rested();
+    for _ in 0..40 {
+        let begun: Vec<_> = (0..40).filter_map(|_| begin(&cap, Class::Critical, at(now))).collect();
+        now += 50;
+        begun.into_iter().for_each(|begun| cap.release(begun, at(now), RequestEnd::Answered));
+    }
+    let refused = cap.status().rq_blocked;
+    assert_eq!(refused, 40 * 20 - 10, "the burst is used up once");
+}
+
+#[test]
+fn shadow_does_not_count_a_burst_as_refused() {
+    let (cap, now) = rested();
+    cap.set_mode(ShedMode::Shadow);
+    let begun: Vec<_> = (0..50).filter_map(|_| begin(&cap, Class::Critical, at(now))).collect();
+    assert_eq!((begun.len(), cap.status().in_flight, cap.status().rq_blocked), (50, 50, 20));
+    begun.into_iter().for_each(|begun| cap.release(begun, at(now + 1), RequestEnd::Answered));
+    assert_eq!(cap.status().in_flight, 0);
+}
+
 /// A cap of 100 with reserves of 20 and 30.
 fn reserving(rule: ReserveRule) -> AdaptiveCap {
     cap(CapSettings {
@@ -342,7 +392,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_class_is_admitted_above_its_part_of_the_limit(steps in prop::collection::vec(step(), 1..2_000)) {
+    fn no_class_is_admitted_above_its_part_of_the_limit_but_in_bursts(steps in prop::collection::vec(step(), 1..2_000)) {
         let settings = CapSettings { min: 2, initial: 6, max: 40, ..CapSettings::default() };
         let shares = settings.shares;
         let cap = cap(settings);
@@ -350,11 +400,12 @@ proptest! {
         for step in steps {
             match step {
                 Step::Begin(class) => {
-                    let before = running.len() as u32;
+                    let before = running.iter().filter(|begun: &&Begun| !begun.is_burst).count() as u32;
                     if let Some(begun) = begin(&cap, class, at(now)) {
                         // The limit after the request: a window that ends with it ends before it is decided.
                         let limit = cap.control.lock().unwrap().next.unwrap().limit;
-                        prop_assert!(before < shares.ceilings(limit)[class], "{class} at {before} of {limit}");
+                        let is_within = before < shares.ceilings(limit)[class];
+                        prop_assert!(begun.is_burst != is_within, "{class} at {before} of {limit}");
                         running.push(begun);
                     }
                 }
@@ -368,6 +419,50 @@ proptest! {
             let status = cap.status();
             prop_assert_eq!(status.in_flight as usize, running.len());
             prop_assert!((1..=40).contains(&status.concurrency_limit), "{:?}", status);
+            prop_assert!(cap.burst.0.in_flight() <= 20, "at most half of the greatest limit");
         }
     }
+}
+
+#[test]
+fn a_request_that_waits_for_its_client_is_not_in_flight() {
+    let cap = fixed(2);
+    let mut first = begin(&cap, Class::Critical, at(0)).unwrap();
+    let second = begin(&cap, Class::Critical, at(0)).unwrap();
+    assert!(begin(&cap, Class::Critical, at(0)).is_none());
+    cap.pause(&mut first);
+    cap.pause(&mut first);
+    assert_eq!(cap.status().in_flight, 1);
+    let third = begin(&cap, Class::Critical, at(1)).unwrap();
+    // It has been admitted, so it goes on above the limit.
+    cap.resume(&mut first, at(5));
+    cap.resume(&mut first, at(6));
+    assert_eq!(cap.status().in_flight, 3);
+    assert!(begin(&cap, Class::Critical, at(6)).is_none());
+    for begun in [first, second, third] {
+        cap.release(begun, at(7), RequestEnd::Unsampled);
+    }
+    let mut paused = begin(&cap, Class::Critical, at(8)).unwrap();
+    cap.pause(&mut paused);
+    cap.release(paused, at(9), RequestEnd::Unsampled);
+    assert_eq!(cap.status().in_flight, 0);
+}
+
+#[test]
+fn the_latency_begins_when_the_upstream_has_the_request() {
+    let latency = |uploads: bool| {
+        let cap = cap(CapSettings::default());
+        let mut now = 0;
+        for _ in 0..200 {
+            let mut begun = begin(&cap, Class::Critical, at(now)).unwrap();
+            if uploads {
+                cap.resume(&mut begun, at(now + 40));
+            }
+            now += 50;
+            cap.release(begun, at(now), RequestEnd::Answered);
+        }
+        cap.status().sample_rtt.unwrap().as_millis()
+    };
+    assert!((48..=52).contains(&latency(false)));
+    assert!((9..=11).contains(&latency(true)), "the time of an upload is the client's");
 }

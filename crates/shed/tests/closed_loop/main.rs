@@ -27,7 +27,10 @@ fn ours() -> Kind {
 
 /// What each figure must be in front of upstreams of several servers, of any mix; none where the goals are those of the
 /// table.
-fn bound(column: Column, mix: Mix) -> Option<f64> {
+fn bound(column: Column, mix: Mix, servers: usize) -> Option<f64> {
+    if servers == 4 {
+        return bound_of_four(column, mix);
+    }
     match (column.figure, column.phase) {
         // Constant times have no tail in which a queue could hide.
         (Figure::Tail, "overload 2x") if mix == Mix::Constant => Some(1.75),
@@ -41,9 +44,44 @@ fn bound(column: Column, mix: Mix) -> Option<f64> {
     }
 }
 
+/// The same for 4 servers. One slow request is a quarter of them, so that chance decides more: `docs/shedding.md` lists the goals
+/// that are missed.
+fn bound_of_four(column: Column, mix: Mix) -> Option<f64> {
+    let is_constant = mix == Mix::Constant;
+    let bound = match (column.figure, column.phase) {
+        (Figure::Tail, "overload 2x") => {
+            if is_constant {
+                3.2
+            } else {
+                1.7
+            }
+        }
+        (Figure::Tail, "half the servers") => {
+            if is_constant {
+                10.0
+            } else {
+                3.2
+            }
+        }
+        (Figure::Tail, _) => {
+            if is_constant {
+                5.5
+            } else {
+                2.3
+            }
+        }
+        (Figure::Refused, "fast again at 0.9") => 0.13,
+        (Figure::Refused, _) => 0.004,
+        (Figure::Goodput, "1.5x slower at 0.9" | "overload 1.2x") => 0.91,
+        (Figure::Goodput, "half the servers") => 0.94,
+        (Figure::Goodput, _) => 0.965,
+    };
+    Some(bound)
+}
+
 fn check(mix: Mix, servers: usize, seeds: &[u64]) {
     for (column, value) in COLUMNS.into_iter().zip(figures(&ours(), mix, servers, seeds)) {
-        let bounded = Column { goal: bound(column, mix), ..column };
+        let bounded = Column { goal: bound(column, mix, servers), ..column };
         assert!(bounded.is_met(value), "{mix:?}, {servers} servers, {column:?}: {value}");
     }
 }
@@ -52,6 +90,12 @@ fn check(mix: Mix, servers: usize, seeds: &[u64]) {
 fn a_life_of_an_upstream_with_16_servers() {
     check(Mix::Lognormal, 16, &JUDGING_SEEDS[..1]);
     check(Mix::Exponential, 16, &JUDGING_SEEDS[..1]);
+}
+
+#[test]
+fn a_life_of_an_upstream_with_4_servers() {
+    check(Mix::Exponential, 4, &JUDGING_SEEDS[..1]);
+    check(Mix::Bimodal, 4, &JUDGING_SEEDS[..1]);
 }
 
 #[test]
@@ -89,7 +133,7 @@ fn the_whole_limit_is_for_a_single_class_too() {
 #[ignore = "takes half a minute: make test-long"]
 fn all_mixes_and_seeds() {
     for mix in Mix::ALL {
-        for servers in SERVERS.into_iter().filter(|servers| *servers > 4) {
+        for servers in SERVERS {
             check(mix, servers, &JUDGING_SEEDS);
         }
     }

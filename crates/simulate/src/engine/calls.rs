@@ -2,11 +2,13 @@
 
 use tollgate_core::{Ask, Charge, Claim, Reading, Settlement, Source, Timestamp};
 use tollgate_store::Steady;
+use tollgate_store::debits::LoweredLimits;
 use tollgate_store::leased::{Call, Errand};
 
 use super::{Engine, Event, START};
-use crate::counters::{Arrival, claim_of, counter_of, passes};
+use crate::counters::{Arrival, claim_of, counter_of, passes, region_of};
 use crate::random::mix;
+use crate::scenario::Lost;
 
 /// The time that the store works on a claim, in nanoseconds, as measured in docs/benchmarks.md …
 pub(crate) const CLAIM_COST: u64 = 5_500;
@@ -29,6 +31,10 @@ pub(super) struct InFlight<'w> {
     arrival: Arrival,
     is_measured: bool,
     kind: CallKind<'w>,
+    /// The region whose store settles it.
+    to: usize,
+    /// The limits on which it was settled, if others may apply.
+    lowered: Option<LoweredLimits>,
     answer: Settlement,
     /// The store has settled it, or will never see it.
     is_settled: bool,
@@ -52,7 +58,7 @@ pub(super) enum CallKind<'w> {
 }
 
 impl<'w> Engine<'w> {
-    fn one_way(&mut self) -> u64 {
+    pub(super) fn one_way(&mut self) -> u64 {
         let (least, most) = self.scenario.network.round_trip;
         self.network.between(least.as_micros() * 500, most.as_micros() * 500)
     }
@@ -62,8 +68,11 @@ impl<'w> Engine<'w> {
             self.in_flight.push(None);
             (self.in_flight.len() - 1) as u32
         });
+        let from = self.servers[server as usize].region;
+        let to = self.region_of(&kind, arrival, from);
         let is_lost = self.network.chance(self.scenario.network.drops)
-            || self.servers[server as usize].requests_lost_until > self.now;
+            || self.servers[server as usize].requests_lost_until > self.now
+            || self.is_separated(from, to, Lost::Requests);
         let is_measured = self.is_measured();
         self.moment(self.now).calls += 1;
         self.in_flight[call as usize] = Some(InFlight {
@@ -74,6 +83,8 @@ impl<'w> Engine<'w> {
             arrival,
             is_measured,
             kind,
+            to,
+            lowered: None,
             answer: Settlement::default(),
             is_settled: is_lost,
             has_timeout: is_lost,
@@ -82,9 +93,25 @@ impl<'w> Engine<'w> {
         match is_lost {
             true => self.schedule(self.now + self.deadline(), Event::Timeout(call)),
             false => {
-                let way = self.one_way();
+                let way = self.way(from, to);
                 self.schedule(self.now + way, Event::Reach(call));
             }
+        }
+    }
+
+    /// The region whose store settles a call of a server in this region.
+    fn region_of(&self, kind: &CallKind<'w>, arrival: Arrival, from: usize) -> usize {
+        let regions = self.scenario.region_count();
+        if regions == 1 {
+            return 0;
+        }
+        let limits = &self.world.limits;
+        match kind {
+            CallKind::Whole => region_of(limits, &claim_of(limits, arrival), from, regions),
+            CallKind::Call(call) => region_of(limits, call.claim(), from, regions),
+            CallKind::Errand(errand) => region_of(limits, &errand.claim(Default::default()), from, regions),
+            CallKind::Alone(claim) => region_of(limits, claim, from, regions),
+            CallKind::Over => from,
         }
     }
 
@@ -113,7 +140,11 @@ impl<'w> Engine<'w> {
     }
 
     pub(super) fn reach(&mut self, call: u32) {
-        let Some((shard, cost)) = self.with_claim(call, |engine, claim, _| engine.work_of(claim)) else { return };
+        let work = self.with_claim(call, |engine, claim, in_flight| {
+            let (shard, cost) = engine.work_of(claim);
+            (shard + in_flight.to * engine.scenario.shards as usize, cost)
+        });
+        let Some((shard, cost)) = work else { return };
         let free_at = self.shards[shard].free_at.max(self.stalled_until);
         self.shards[shard].free_at = free_at.max(self.now) + cost;
         match free_at > self.now {
@@ -131,7 +162,7 @@ impl<'w> Engine<'w> {
     pub(super) fn shard_of(&self, claim: &Claim<'_>) -> usize {
         let shard = claim.charges.first().map_or(0, |charge| {
             let counter = counter_of(charge);
-            mix(counter.limit as u64 ^ mix(u64::from(counter.key))) % self.shards.len() as u64
+            mix(counter.limit as u64 ^ mix(u64::from(counter.key))) % u64::from(self.scenario.shards)
         });
         shard as usize
     }
@@ -157,18 +188,28 @@ impl<'w> Engine<'w> {
         let now = self.now;
         let cost = self.with_claim(call, |engine, claim, in_flight| {
             let mut undo = Vec::new();
-            engine.counters.settle(claim, at, &mut in_flight.answer, is_undone.then_some(&mut undo));
+            let region = engine.servers[in_flight.server as usize].region;
+            in_flight.lowered = engine.lowered(in_flight.tables, claim);
+            let (undone, to, answer) = (is_undone.then_some(&mut undo), in_flight.to, &mut in_flight.answer);
+            match &in_flight.lowered {
+                Some(lowered) => engine.counters.settle(&lowered.claim(claim), to, at, answer, undone),
+                None => engine.counters.settle(claim, to, at, answer, undone),
+            }
             engine.undo.extend(undo.into_iter().map(|undo| (now, undo)));
             if passes(claim, &in_flight.answer) {
                 let taken = claim.charges.iter().zip(&in_flight.answer.readings);
                 for (charge, _) in taken.filter(|(charge, reading)| charge.ask == Ask::Exactly && reading.taken > 0) {
-                    engine.spend(charge);
+                    engine.spend(charge, region);
                 }
             }
             engine.work_of(claim).1
         });
-        let (Some(cost), way, deadline) = (cost, self.one_way(), self.deadline()) else { return };
-        let is_lost = self.network.chance(self.scenario.network.drops);
+        let Some((from, to)) = self.in_flight[call as usize].as_ref().map(|sent| (sent.server, sent.to)) else {
+            return;
+        };
+        let from = self.servers[from as usize].region;
+        let (Some(cost), way, deadline) = (cost, self.way(to, from), self.deadline()) else { return };
+        let is_lost = self.network.chance(self.scenario.network.drops) || self.is_separated(from, to, Lost::Answers);
         let Some(in_flight) = &mut self.in_flight[call as usize] else { return };
         in_flight.is_settled = true;
         if in_flight.is_abandoned {
@@ -230,8 +271,13 @@ impl<'w> Engine<'w> {
         let random = 0.5 + self.policy.unit();
         let mut settlement = std::mem::take(&mut self.settlement);
         let claim = claim_of(&self.world.limits, arrival);
+        let lowered = in_flight.lowered.as_ref().filter(|_| is_answered);
+        let region = self.servers[number as usize].region;
         let has_passed = match kind {
             CallKind::Whole => {
+                if is_answered {
+                    self.record_debits(number, &claim, lowered, &in_flight.answer);
+                }
                 settlement.clone_from(&in_flight.answer);
                 if !is_answered {
                     assume(&claim, &mut settlement);
@@ -241,26 +287,29 @@ impl<'w> Engine<'w> {
             }
             CallKind::Call(call) => {
                 let mut answer = in_flight.answer.clone();
-                if !is_answered {
-                    assume(call.claim(), &mut answer);
+                match is_answered {
+                    true => self.record_debits(number, call.claim(), lowered, &answer),
+                    false => assume(call.claim(), &mut answer),
                 }
                 let held = held_charges(&claim, &call).cloned().collect::<Vec<_>>();
-                call.end(&answer, random, &mut settlement);
+                call.end(&answer, self.steady(number), random, &mut settlement);
                 let has_passed = passes(&claim, &settlement);
                 if !has_passed {
                     let (sent, now) = (self.time_at(in_flight.sent), self.store_time());
                     for charge in held {
-                        self.counters.unspend(&charge, sent, now);
+                        self.counters.unspend(&charge, region, sent, now);
                     }
                 }
                 Some(has_passed)
             }
             CallKind::Errand(errand) => {
                 let mut answer = in_flight.answer.clone();
-                if !is_answered {
-                    assume(&errand.claim(Default::default()), &mut answer);
+                match is_answered {
+                    true => self.record_debits(number, &errand.claim(Default::default()), lowered, &answer),
+                    false => assume(&errand.claim(Default::default()), &mut answer),
                 }
-                self.tables(tables).end_errand(&errand, &answer, sent_steady, random);
+                let took = self.steady(number).since(sent_steady);
+                self.tables(tables).end_errand(&errand, &answer, sent_steady, took, random);
                 let server = &mut self.servers[number as usize];
                 server.outstanding -= 1;
                 if server.outstanding == 0 {

@@ -2,6 +2,7 @@
 
 use tollgate_core::Span;
 
+use super::debits::Separation;
 use super::{BEAT, Engine, Event};
 use crate::scenario::{Fault, Lost};
 
@@ -38,6 +39,10 @@ impl Engine<'_> {
                         server.answers_lost_until = until;
                     }
                 }
+            }
+            Fault::Separate { from, to, lasts, lost } => {
+                let until = end(lasts);
+                self.separations.push(Separation { from, to, until, lost });
             }
             Fault::Stall { lasts } => self.stalled_until = self.stalled_until.max(end(lasts)),
             Fault::DataLoss => self.counters.forget(),
@@ -78,6 +83,8 @@ impl Engine<'_> {
         self.next_tables += 1;
         server.beat = server.beat.wrapping_add(1);
         let beat = server.beat;
+        let tables = server.tables as u32;
         self.schedule(self.now + BEAT, Event::Beat { server: number, number: beat });
+        self.schedule(self.now + BEAT, Event::DebitBeat { server: number, tables });
     }
 }

@@ -2,6 +2,7 @@
 
 mod background;
 mod calls;
+mod debits;
 mod faults;
 mod requests;
 
@@ -11,6 +12,7 @@ use std::collections::BinaryHeap;
 
 use tollgate_core::key::HashSecret;
 use tollgate_core::{Settlement, Timestamp};
+use tollgate_store::debits::DebitTables;
 use tollgate_store::leased::Tables;
 use tollgate_store::{LeaseConfig, LeaseCounts, Steady};
 
@@ -23,6 +25,7 @@ use crate::traffic::{Arrivals, SECOND};
 use background::BEAT;
 pub(crate) use calls::{CHARGE_COST, CLAIM_COST};
 use calls::{InFlight, Shard};
+use debits::{SentDebit, Separation};
 use requests::MOMENTS;
 
 /// The store's time at the start, in microseconds: the beginning of an hour.
@@ -47,6 +50,10 @@ pub(crate) struct Engine<'w> {
     network: Generator,
     policy: Generator,
     chaos: Generator,
+    /// By the place of the tables of leases.
+    debits: Vec<Option<DebitTables>>,
+    sent_debits: Vec<SentDebit>,
+    separations: Vec<Separation>,
     counters: CounterTable,
     servers: Vec<SimulatedServer>,
     shards: Vec<Shard>,
@@ -87,6 +94,12 @@ enum Event {
     Timeout(u32),
     /// A server's background work.
     Beat { server: u32, number: u32 },
+    /// A server's beat of debits. Those of tables that it has no longer are outdated.
+    DebitBeat { server: u32, tables: u32 },
+    /// A debit reaches another region.
+    DebitReach(u32),
+    /// The answer to a debit, or the end of the wait for it.
+    DebitEnd { debit: u32, is_answered: bool },
     /// A fault of the scenario.
     Fault(u32),
     /// A server starts again.
@@ -96,6 +109,7 @@ enum Event {
 }
 
 struct SimulatedServer {
+    region: usize,
     /// The place of its tables.
     tables: usize,
     is_up: bool,
@@ -119,7 +133,12 @@ impl World {
         });
         let tables = (scenario.servers + restarts.sum::<u32>()) as usize;
         World {
-            limits: scenario.limits.iter().enumerate().map(|(at, planned)| CountedLimit::new(at, planned)).collect(),
+            limits: scenario
+                .limits
+                .iter()
+                .enumerate()
+                .map(|(at, planned)| CountedLimit::new(at, planned, scenario.region_count()))
+                .collect(),
             tables: (0..tables).map(|_| OnceCell::new()).collect(),
         }
     }
@@ -130,7 +149,12 @@ impl<'w> Engine<'w> {
         let arrivals = Arrivals::new(scenario);
         let mut chaos = Generator::new(scenario.seed, 4);
         let drift = i64::from(scenario.clock_drift);
+        let regions = scenario.regions.as_ref().map_or_else(Vec::new, |planned| {
+            let servers = planned.regions.iter().enumerate();
+            servers.flat_map(|(at, region)| std::iter::repeat_n(at, region.servers as usize)).collect()
+        });
         let servers = (0..scenario.servers).map(|number| SimulatedServer {
+            region: regions.get(number as usize).copied().unwrap_or(0),
             tables: number as usize,
             is_up: true,
             paused_until: 0,
@@ -149,7 +173,7 @@ impl<'w> Engine<'w> {
             }
             _ => None,
         });
-        let counters = CounterTable::new(&world.limits, arrivals.warm_keys());
+        let counters = CounterTable::new(&world.limits, arrivals.warm_keys(), scenario.region_count());
         let mut engine = Engine {
             scenario,
             world,
@@ -159,10 +183,13 @@ impl<'w> Engine<'w> {
             network: Generator::new(scenario.seed, 2),
             policy: Generator::new(scenario.seed, 3),
             chaos,
+            debits: Vec::new(),
+            sent_debits: Vec::new(),
+            separations: Vec::new(),
             counters,
             outcome: Outcome::new(scenario, servers.len(), MOMENTS as usize),
             servers,
-            shards: vec![Shard { free_at: 0 }; scenario.shards as usize],
+            shards: vec![Shard { free_at: 0 }; scenario.shards as usize * scenario.region_count()],
             in_flight: Vec::new(),
             free: Vec::new(),
             next_tables: scenario.servers as usize,
@@ -179,6 +206,10 @@ impl<'w> Engine<'w> {
             // Servers did not start at the same moment.
             let first = engine.policy.below(BEAT);
             engine.schedule(first, Event::Beat { server, number: 0 });
+            if let Some(planned) = &scenario.regions {
+                let first = engine.policy.below(planned.beat.as_micros().max(1) * 1_000);
+                engine.schedule(first, Event::DebitBeat { server, tables: server });
+            }
         }
         for (at, planned) in scenario.faults.iter().enumerate() {
             engine.schedule(planned.at.as_micros() * 1_000, Event::Fault(at as u32));
@@ -274,6 +305,9 @@ impl<'w> Engine<'w> {
                     false => self.wake(server),
                 }
             }
+            Event::DebitBeat { server, tables } => self.beat_debits(server, tables as usize),
+            Event::DebitReach(debit) => self.reach_debit(debit),
+            Event::DebitEnd { debit, is_answered } => self.end_debit(debit, is_answered),
             Event::Fault(fault) => self.fault(self.scenario.faults[fault as usize].fault),
             Event::Restart(server) => self.restart(server),
             Event::Cold => self.cold(),

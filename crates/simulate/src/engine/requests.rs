@@ -30,13 +30,14 @@ impl Engine<'_> {
         let claim = claim_of(&self.world.limits, arrival);
         let (at, steady, is_measured) = (self.store_time(), self.steady(number), self.is_measured());
         let mut settlement = std::mem::take(&mut self.settlement);
-        let is_exact = self.counters.decide_exactly(&claim, at, &mut settlement);
+        let region = self.servers[number as usize].region;
+        let is_exact = self.counters.decide_exactly(&claim, region, at);
         self.record_request(number, arrival, is_exact, is_measured);
         match self.tables(tables).begin(&claim, steady, &mut settlement) {
             LeaseStep::Answered { has_errands } => {
                 if passes(&claim, &settlement) {
                     for charge in &claim.charges {
-                        self.spend(charge);
+                        self.spend(charge, region);
                     }
                     self.record_admitted(number, arrival, self.now, is_measured);
                 }
@@ -51,7 +52,7 @@ impl Engine<'_> {
             }
             LeaseStep::Call(call) => {
                 for charge in held_charges(&claim, &call) {
-                    self.spend(charge);
+                    self.spend(charge, region);
                 }
                 self.outcome.calls.misses += u64::from(is_measured);
                 self.send(number, arrival, CallKind::Call(call));
@@ -60,9 +61,10 @@ impl Engine<'_> {
         self.settlement = settlement;
     }
 
-    pub(super) fn spend(&mut self, charge: &Charge<'_>) {
+    /// Counts units that are admitted in a region.
+    pub(super) fn spend(&mut self, charge: &Charge<'_>, region: usize) {
         let at = self.store_time();
-        let excess = self.counters.spend(charge, at);
+        let excess = self.counters.spend(charge, region, at);
         let allowed = self.scenario.allowed_excess(counter_of(charge).limit);
         if self.scenario.compares_counters && allowed == 0 {
             let (uncovered, counter) = (self.counters.uncovered(charge, at), counter_of(charge));

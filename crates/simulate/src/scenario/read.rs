@@ -1,5 +1,7 @@
 //! Reads scenario files. All errors are reported at once, each with its line and a remedy.
 
+mod regions;
+
 use tollgate_core::{Algorithm, Limit, Span};
 use tollgate_rules::limit_text::{self, LimitText};
 use tollgate_rules::problem::{TextFault, choose};
@@ -7,7 +9,9 @@ use tollgate_rules::quoted;
 use tollgate_rules::yaml::fields::{Faults, Fields, switch, text};
 use tollgate_rules::yaml::{self, Yaml, YamlKind};
 
-use super::{Bursts, Fault, Lost, Network, PlannedFault, PlannedLimit, Routing, Scenario, Traffic};
+use super::{Bursts, Fault, Lost, Network, PlannedFault, PlannedLimit, PlannedMode, Routing, Scenario, Traffic};
+
+use regions::regions;
 
 /// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +63,24 @@ impl Scenario {
 
 fn scenario(name: &str, map: &Fields<'_>) -> Scenario {
     let rate = |value: &Yaml| decimal(value, "a rate of requests a second", 1e-6, Scenario::MAX_RATE);
-    let limits = map.list("limits", Scenario::MAX_LIMITS, limit);
+    let regions = regions(map);
+    let names: Vec<String> =
+        regions.iter().flat_map(|planned| &planned.regions).map(|region| region.name.clone()).collect();
+    let limits = map.list("limits", Scenario::MAX_LIMITS, |map| limit(map, &names));
     let duration = map.read("duration", span).unwrap_or(Span::from_secs(60));
     let servers =
         map.read("servers", |value| count(value, "servers", Scenario::MAX_SERVERS.into())).unwrap_or(1) as u32;
+    let servers = match &regions {
+        Some(planned) => {
+            if map.has("servers") {
+                map.fault_at("servers", "the servers are those of all regions", "remove it");
+            }
+            planned.regions.iter().map(|region| region.servers).sum()
+        }
+        None => servers,
+    };
     let mut scenario = Scenario::without_limits(name);
-    scenario.servers = servers;
+    (scenario.servers, scenario.regions) = (servers, regions);
     scenario.duration = duration;
     if let Some(name) = map.read("name", |value| text(value).map(str::to_owned)) {
         scenario.name = name;
@@ -131,7 +147,7 @@ fn scenario(name: &str, map: &Fields<'_>) -> Scenario {
         }
         network.finish();
     }
-    scenario.faults = map.list("faults", Scenario::MAX_FAULTS, |map| fault(map, servers));
+    scenario.faults = map.list("faults", Scenario::MAX_FAULTS, |map| fault(map, servers, &names));
     scenario.limits = limits;
     match map.entry("limits") {
         None => map.require("limits", "write for instance `limits: [{limit: 1000/minute}]`"),
@@ -179,6 +195,17 @@ fn check(map: &Fields<'_>, scenario: &Scenario) {
     if restarts.sum::<u64>() > MAX_RESTARTS {
         map.fault_at("faults", "too many servers start again", &format!("let at most {MAX_RESTARTS} start again"));
     }
+    let has_home = |planned: &PlannedLimit| matches!(planned.mode, PlannedMode::Home(_));
+    if scenario.limits.iter().any(has_home) && !scenario.limits.iter().all(has_home) {
+        map.fault_at(
+            "limits",
+            "a request with limits of several regions is not simulated",
+            "write `region: home` for all limits, or for none",
+        );
+    }
+    if scenario.limits.iter().any(|planned| has_home(planned) && planned.ahead.is_some()) {
+        map.fault_at("limits", "`ahead` is not for limits that one region owns", "remove `ahead`");
+    }
     if scenario.faults.iter().any(|planned| planned.at >= *duration) {
         map.fault_at(
             "faults",
@@ -188,7 +215,7 @@ fn check(map: &Fields<'_>, scenario: &Scenario) {
     }
 }
 
-fn limit(map: &Fields<'_>) -> Option<PlannedLimit> {
+fn limit(map: &Fields<'_>, regions: &[String]) -> Option<PlannedLimit> {
     let rate = map.read("limit", |value| match limit_text::limit(text(value)?)? {
         LimitText::Rate { amount, period }
             if period.as_calendar().is_none() && period.span().as_micros() <= MAX_TIME =>
@@ -215,6 +242,7 @@ fn limit(map: &Fields<'_>) -> Option<PlannedLimit> {
     let is_global = map.read("global", switch).unwrap_or(false);
     let is_leased = map.read("lease", switch).unwrap_or(true);
     let ahead = map.read("ahead", |value| text(value).and_then(limit_text::percent));
+    let mode = regions::mode(map, regions);
     let line = map.line;
     map.finish();
     let (amount, period) = rate?;
@@ -227,7 +255,7 @@ fn limit(map: &Fields<'_>) -> Option<PlannedLimit> {
         _ => Algorithm::Bucket { burst: burst.map_or(amount, |burst| burst.for_amount(amount)), paced: false },
     };
     match Limit::new(amount, period, algorithm) {
-        Ok(limit) => Some(PlannedLimit { limit, is_global, is_leased, ahead }),
+        Ok(limit) => Some(PlannedLimit { limit, is_global, is_leased, ahead, mode }),
         Err(error) => {
             map.faults().push(line, limit_text::limit_fault(&error));
             None
@@ -235,8 +263,9 @@ fn limit(map: &Fields<'_>) -> Option<PlannedLimit> {
     }
 }
 
-fn fault(map: &Fields<'_>, servers: u32) -> Option<PlannedFault> {
-    const KINDS: [&str; 7] = ["crash", "pause", "partition", "stall", "data_loss", "failover", "clock_step"];
+fn fault(map: &Fields<'_>, servers: u32, regions: &[String]) -> Option<PlannedFault> {
+    const KINDS: [&str; 8] =
+        ["crash", "pause", "partition", "separate", "stall", "data_loss", "failover", "clock_step"];
     let some_servers = |value: &Yaml| count(value, "servers", servers.into()).map(|count| count as u32);
     let at = map.read("at", span_or_zero);
     if at.is_none() {
@@ -249,6 +278,17 @@ fn fault(map: &Fields<'_>, servers: u32) -> Option<PlannedFault> {
         }
         lasts
     };
+    let lost = || {
+        let lost = map.read("lost", |value| match text(value)? {
+            "both" => Ok(Lost::Both),
+            "requests" => Ok(Lost::Requests),
+            "answers" => Ok(Lost::Answers),
+            other => {
+                Err(TextFault::new(format!("{} are no messages", quoted(other)), "write both, requests or answers"))
+            }
+        });
+        lost.unwrap_or(Lost::Both)
+    };
     let found: Vec<_> = KINDS.into_iter().filter(|kind| map.has(kind)).collect();
     let fault = match found.as_slice() {
         ["crash"] => {
@@ -259,20 +299,17 @@ fn fault(map: &Fields<'_>, servers: u32) -> Option<PlannedFault> {
             map.read("pause", some_servers).zip(lasts()).map(|(servers, lasts)| Fault::Pause { servers, lasts })
         }
         ["partition"] => {
-            let lost = map.read("lost", |value| match text(value)? {
-                "both" => Ok(Lost::Both),
-                "requests" => Ok(Lost::Requests),
-                "answers" => Ok(Lost::Answers),
-                other => {
-                    Err(TextFault::new(format!("{} are no messages", quoted(other)), "write both, requests or answers"))
-                }
-            });
-            let lost = lost.unwrap_or(Lost::Both);
+            let lost = lost();
             map.read("partition", some_servers).zip(lasts()).map(|(servers, lasts)| Fault::Partition {
                 servers,
                 lasts,
                 lost,
             })
+        }
+        ["separate"] => {
+            let lost = lost();
+            let way = map.read("separate", |value| regions::way(text(value)?, regions));
+            way.zip(lasts()).map(|((from, to), lasts)| Fault::Separate { from, to, lasts, lost })
         }
         ["stall"] => map.read("stall", span).map(|lasts| Fault::Stall { lasts }),
         ["data_loss"] => map.read("data_loss", switch).map(|_| Fault::DataLoss),

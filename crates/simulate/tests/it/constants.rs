@@ -101,6 +101,13 @@ fn drifting(drift: u32) -> Scenario {
     })
 }
 
+/// The store is in another region.
+fn far(scenario: Scenario) -> Scenario {
+    with(scenario, |scenario| {
+        (scenario.network.round_trip, scenario.network.deadline) = ((millis(40), millis(80)), millis(200));
+    })
+}
+
 /// Requests of many keys, alike.
 fn keys(scenario: Scenario, keys: u64, rate: f64) -> Scenario {
     with(scenario, |scenario| (scenario.traffic.keys, scenario.traffic.rate) = (keys, rate))
@@ -151,7 +158,8 @@ fn rows() -> Vec<Row> {
         row!(pace_share = 0.0, overload(), Calls, 6.0, 40.0),
         row!(fixed_pause = 0.0, fleet(FIXED, 8, 2_000, 20, 3.0), Calls, 2.0, 40.0),
         row!(max_fixed_pause = 1.0, fleet(FIXED, 8, 3_000, 30, 3.0), Calls, 1.2, 1.8),
-        row!(ahead = 0.0, fleet(FIXED, 2, 60_000, 60, 0.5), Waits, 0.06, 0.12),
+        row!(ahead = 0.0, fleet(FIXED, 2, 60_000, 60, 0.5), Waits, 0.06, 0.1),
+        row!(ahead_calls = 0.0, far(fleet(FIXED, 6, 10_000, 60, 0.9)), Waits, 1.0, 2.0),
         row!(min_ahead = 0.0, fleet(FIXED, 8, 3_000, 60, 0.1), Calls, 28.0, 30.0),
         row!(idle_gaps = 0.0, keys(fleet(FIXED, 2, 3_000, 60, 0.5), 50, 50.0), Calls, 35.0, 90.0),
         row!(idle_gaps = 1e9, moving(fleet(FIXED, 8, 3_000, 20, 1.0), 4_000), Missing, 1.0, 6.0),
@@ -203,6 +211,7 @@ fn all_constants_have_a_row() {
         fixed_pause,
         max_fixed_pause,
         ahead,
+        ahead_calls,
         min_ahead,
         idle_gaps,
         min_idle,

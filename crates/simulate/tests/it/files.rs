@@ -1,7 +1,7 @@
 //! Scenario files.
 
-use tollgate_core::{Algorithm, Span};
-use tollgate_simulate::{Fault, Lost, Routing, Scenario};
+use tollgate_core::{Algorithm, Apart, GlobalTerms, Span};
+use tollgate_simulate::{Fault, Lost, PlannedMode, Routing, Scenario};
 
 const FULL: &str = "
 name: everything
@@ -60,6 +60,35 @@ fn every_setting_is_read() {
     assert_eq!(faults.len(), 7);
     assert!(matches!(faults[2], Fault::Partition { servers: 4, lost: Lost::Answers, .. }));
     assert_eq!(faults[6], Fault::ClockStep { by: -2_000_000 });
+}
+
+#[test]
+fn regions_are_read() {
+    let scenario = Scenario::read(
+        "file",
+        "
+regions:
+  - {name: us, servers: 3, share: 2}
+  - {name: eu, servers: 2}
+region_delay: 30ms
+region_ways: [{from: us eu, delay: 80ms}]
+region_beat: 200ms
+limits:
+  - {limit: 10/s, region: global, apart: share, debit_threshold: 1%}
+  - {limit: 10/s, region: split}
+traffic: {rate: 10}
+faults: [{at: 1s, separate: eu us, for: 3s, lost: answers}]
+",
+    )
+    .unwrap();
+    let regions = scenario.regions.as_ref().unwrap();
+    assert_eq!((scenario.servers, scenario.region_count(), regions.regions[0].share), (5, 2, 2.0));
+    let millis = |millis: u64| Span::from_micros(1_000 * millis);
+    assert_eq!((regions.delay(0, 1), regions.delay(1, 0), regions.beat), (millis(80), millis(30), millis(200)));
+    let terms = GlobalTerms { apart: Apart::Share, debit_threshold: 100 };
+    let modes: Vec<PlannedMode> = scenario.limits.iter().map(|planned| planned.mode).collect();
+    assert_eq!(modes, [PlannedMode::Global(terms), PlannedMode::Split]);
+    assert!(matches!(scenario.faults[0].fault, Fault::Separate { from: 1, to: 0, lost: Lost::Answers, .. }));
 }
 
 /// All errors of a file, `line: message; remedy` each.
@@ -121,6 +150,21 @@ fn what_makes_no_sense_together_is_an_error() {
         ("limits: [{limit: 10/s, algorithm: sliding_log}]\ntraffic: {rate: 1}", "there is no algorithm"),
         ("limits: [{limit: 10/s, algorithm: sliding_window, sub_windows: 7}]\ntraffic: {rate: 1}", "can't be parted"),
         ("limits: [{limit: 10/s}]\ntraffic: {rate: nan}", "not a rate"),
+        ("limits: [{limit: 10/s, region: split}]\ntraffic: {rate: 1}", "there are no regions"),
+        ("limits: [{limit: 10/s}]\ntraffic: {rate: 1}\nregions: [{name: a}]", "one region is as none"),
+        ("limits: [{limit: 10/s}]\ntraffic: {rate: 1}\nregion_delay: 10ms", "`regions` is missing"),
+        (
+            "limits: [{limit: 10/s, region: home, home: c}]\ntraffic: {rate: 1}\nregions: [{name: a}, {name: b}]",
+            "there is no region `c`",
+        ),
+        (
+            "limits: [{limit: 10/s, region: home}, {limit: 1/s}]\ntraffic: {rate: 1}\nregions: [{name: a}, {name: b}]",
+            "limits of several regions",
+        ),
+        (
+            "limits: [{limit: 10/s}]\ntraffic: {rate: 1}\nregions: [{name: a}, {name: b}]\nfaults: [{at: 1s, separate: a a, for: 1s}]",
+            "are not two regions",
+        ),
         ("limits: [{limit: 10/s}]\ntraffic: {rate: 1, bursts: {on: 0s, off: 1s}}", "this time is 0"),
         (
             "limits: [{limit: 10/s}]\ntraffic: {rate: 1}\nnetwork: {round_trip: {min: 5ms, max: 1ms}}",

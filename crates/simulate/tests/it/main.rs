@@ -6,6 +6,7 @@ mod constants;
 mod faults;
 mod figures;
 mod files;
+mod regions;
 mod size;
 mod thresholds;
 mod worlds;

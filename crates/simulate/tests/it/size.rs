@@ -59,7 +59,7 @@ fn claims_of_a_fleet_are_close_to_a_simulated_fleet() {
         for _ in 1..traffic.limits {
             // Not the same limit twice, of which both would always be out of units together.
             let limit = minute(90_000, algorithm).unwrap();
-            scenario.limits.push(PlannedLimit { limit, is_global: false, is_leased: true, ahead: None });
+            scenario.limits.push(PlannedLimit::new(limit));
         }
         (scenario.servers, scenario.traffic.rate) = (traffic.servers, traffic.requests);
         (scenario.traffic.keys, scenario.traffic.exponent) = (traffic.keys, traffic.exponent);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tollgate_core::{Claim, Key, OwnedKey, Settlement, Source, Span};
+use tollgate_core::{Claim, Key, OwnedKey, RegionId, RegionLink, RegionShare, Settlement, Source, Span};
 
 use crate::guarded::Level;
 use crate::leased::HotKey;
@@ -26,6 +26,10 @@ pub struct GatedStore {
     /// The agreed value, whatever its name.
     agreed: Mutex<Option<Vec<u8>>>,
     behaviour: Mutex<Behaviour>,
+    /// The region that does not answer.
+    cut_off: Mutex<Option<RegionId>>,
+    /// How other regions are doing, and to what limits are lowered for that.
+    link: Mutex<(RegionLink, RegionShare)>,
     /// The keys that the store reports as leased, a unit of each; `None` if leases are off.
     leased: Mutex<Option<Vec<OwnedKey>>>,
 }
@@ -51,6 +55,8 @@ impl GatedStore {
             status: Mutex::default(),
             agreed: Mutex::default(),
             behaviour: Mutex::default(),
+            cut_off: Mutex::default(),
+            link: Mutex::default(),
             leased: Mutex::default(),
         })
     }
@@ -79,6 +85,17 @@ impl GatedStore {
         *self.behaviour.lock().unwrap() = behaviour;
     }
 
+    /// Sets the region whose counters are unavailable.
+    pub fn set_cut_off(&self, region: Option<RegionId>) {
+        *self.cut_off.lock().unwrap() = region;
+    }
+
+    /// Sets how other regions are doing. Limits of which units are debited there are lowered to this part of them, as far as what
+    /// remains of them goes.
+    pub fn set_link(&self, link: RegionLink, lowered_to: RegionShare) {
+        *self.link.lock().unwrap() = (link, lowered_to);
+    }
+
     /// Sets the keys that are leased, and switches leases on.
     pub fn set_leased(&self, keys: Vec<OwnedKey>) {
         *self.leased.lock().unwrap() = Some(keys);
@@ -100,7 +117,9 @@ impl SharedStore for GatedStore {
     fn settle<'a>(&'a self, claim: &'a Claim<'_>, settlement: &'a mut Settlement) -> Option<SettleFuture<'a>> {
         Some(Box::pin(async move {
             self.timeouts.send_modify(|timeouts| timeouts.push(claim.timeout));
-            let behaviour = *self.behaviour.lock().unwrap();
+            let cut_off = *self.cut_off.lock().unwrap();
+            let is_cut_off = claim.charges.first().is_some_and(|charge| Some(charge.key.region()) == cut_off);
+            let behaviour = if is_cut_off { Behaviour::Unavailable } else { *self.behaviour.lock().unwrap() };
             if behaviour != Behaviour::Normal {
                 self.memory.assume(claim, Source::Assumed, settlement);
                 for reading in settlement.readings.iter_mut().filter(|_| behaviour == Behaviour::Pending) {
@@ -110,6 +129,13 @@ impl SharedStore for GatedStore {
             }
             // Claims are settled in order of arrival: only the answers wait.
             self.memory.settle_into(claim, settlement).await;
+            if claim.charges.iter().any(|charge| charge.is_global()) {
+                (settlement.link, settlement.lowered_to) = *self.link.lock().unwrap();
+            }
+            for at in 0..claim.charges.len() {
+                let lowered = claim.charges[at].limit.quota() - settlement.counted_quota(&claim.charges[at]);
+                settlement.readings[at].remaining = settlement.readings[at].remaining.saturating_sub(lowered);
+            }
             self.open.subscribe().wait_for(|open| *open).await.unwrap();
         }))
     }

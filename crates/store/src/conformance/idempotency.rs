@@ -22,6 +22,7 @@ pub fn run<S: Subject>(make: impl Fn() -> S) {
     one_without_charges_is_recorded(&make);
     settlements_take_effect_once(&make);
     together_they_pay_once(&make);
+    together_they_have_the_first_numbers(&make);
 }
 
 /// While the record lasts, a repetition gets the first answer and takes nothing. After that it is a new claim.
@@ -213,14 +214,24 @@ pub fn together_they_pay_once<S: Subject>(make: impl Fn() -> S) {
     for counter in one_of_each(AMOUNT) {
         let subject = make();
         subject.set_now(START);
-        let first = in_threads(|id| {
-            let settlement = settle(&subject, &once(&counter, id, "order-1", 7));
-            assert_eq!(settlement.readings[0].remaining, AMOUNT - 1, "{}", counter.scope.rule());
-            u64::from(settlement.replay == Replay::First)
-        });
+        let first =
+            in_threads(|id| u64::from(settle(&subject, &once(&counter, id, "order-1", 7)).replay == Replay::First));
         assert_eq!(first, 1, "{}: settled for the first time", counter.scope.rule());
         let left = settle_one(&subject, u128::MAX, counter.take("x", 0)).remaining;
         assert_eq!(left, AMOUNT - 1, "{}: paid more than once", counter.scope.rule());
+    }
+}
+
+/// Claims that are repeated at the same time all have the numbers of the first.
+pub fn together_they_have_the_first_numbers<S: Subject>(make: impl Fn() -> S) {
+    for counter in one_of_each(AMOUNT) {
+        let subject = make();
+        subject.set_now(START);
+        let others = in_threads(|id| {
+            let settlement = settle(&subject, &once(&counter, id, "order-1", 7));
+            u64::from(settlement.readings[0].remaining != AMOUNT - 1)
+        });
+        assert_eq!(others, 0, "{}: other numbers than the first", counter.scope.rule());
     }
 }
 

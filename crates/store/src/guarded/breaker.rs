@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::{RegionId, Span, Timestamp};
 
 use super::status::Circuit;
 use crate::sharded::{Failure, ShardId};
 
-/// The maximum number of shards with a breaker of their own. Further shards share breakers.
+/// The maximum number of shards of this region with a breaker of their own. Further shards share breakers.
 pub(super) const MAX_SHARDS: usize = 1_024;
+/// The same for each other region.
+const MAX_SHARDS_ELSEWHERE: usize = 256;
 /// This number of incidents opens a breaker …
 const INCIDENTS: u32 = 5;
 /// … if they occur within this time, and at least half of the calls since the first of them failed.
@@ -36,7 +38,11 @@ const REASONS: [&str; 4] = ["timeout", "unreachable", "refused", "late"];
 
 /// The breakers of all shards.
 #[derive(Debug)]
-pub(super) struct Breakers(Box<[Breaker]>);
+pub(super) struct Breakers {
+    here: Box<[Breaker]>,
+    /// Those of other regions, one region after the other.
+    elsewhere: Box<[Breaker]>,
+}
 
 /// Whether claims are sent to a shard. In normal operation a claim only reads `circuit`.
 #[derive(Debug, Default)]
@@ -90,16 +96,41 @@ const OPEN: u8 = 2;
 const HALF_OPEN: u8 = 3;
 
 impl Breakers {
-    pub(super) fn new() -> Breakers {
-        Breakers((0..MAX_SHARDS).map(|_| Breaker::default()).collect())
+    /// The breakers of a store in this number of regions.
+    pub(super) fn new(regions: usize) -> Breakers {
+        let breakers = |count: usize| (0..count).map(|_| Breaker::default()).collect();
+        Breakers { here: breakers(MAX_SHARDS), elsewhere: breakers(regions.saturating_sub(1) * MAX_SHARDS_ELSEWHERE) }
     }
 
+    #[inline]
     pub(super) fn for_shard(&self, shard: ShardId) -> &Breaker {
-        &self.0[shard.0 as usize % MAX_SHARDS]
+        let number = shard.in_region().0 as usize;
+        match usize::from(shard.region().number()).checked_sub(1) {
+            Some(region) if !self.elsewhere.is_empty() => {
+                let index = region * MAX_SHARDS_ELSEWHERE + number % MAX_SHARDS_ELSEWHERE;
+                &self.elsewhere[index % self.elsewhere.len()]
+            }
+            _ => &self.here[number % MAX_SHARDS],
+        }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Breaker> {
-        self.0.iter()
+    /// Those of this region.
+    pub(super) fn here(&self) -> impl Iterator<Item = &Breaker> + Clone {
+        self.here.iter()
+    }
+
+    /// Those of other regions.
+    pub(super) fn elsewhere(&self) -> impl Iterator<Item = &Breaker> + Clone {
+        self.elsewhere.iter()
+    }
+
+    /// Those of a region.
+    pub(super) fn of_region(&self, region: RegionId) -> impl Iterator<Item = &Breaker> {
+        let breakers = match usize::from(region.number()).checked_sub(1) {
+            None => &self.here,
+            Some(region) => self.elsewhere.chunks(MAX_SHARDS_ELSEWHERE).nth(region).unwrap_or_default(),
+        };
+        breakers.iter()
     }
 }
 
@@ -264,6 +295,8 @@ pub(super) fn jittered(cool_down: Duration) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::RegionId;
+
     use super::*;
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
@@ -416,9 +449,12 @@ mod tests {
 
     #[test]
     fn shards_past_the_bound_share_breakers() {
-        let breakers = Breakers::new();
+        let breakers = Breakers::new(3);
         assert!(std::ptr::eq(breakers.for_shard(ShardId(3)), breakers.for_shard(ShardId(3 + MAX_SHARDS as u32))));
-        assert_eq!(breakers.all().count(), MAX_SHARDS);
+        assert_eq!(breakers.here().count(), MAX_SHARDS);
+        assert_eq!(breakers.elsewhere().count(), 2 * MAX_SHARDS_ELSEWHERE);
+        let elsewhere = |region| breakers.for_shard(ShardId(3).at(RegionId::new(region)));
+        assert!(!std::ptr::eq(elsewhere(0), elsewhere(1)) && !std::ptr::eq(elsewhere(1), elsewhere(2)));
         breakers.for_shard(ShardId(u32::MAX));
     }
 

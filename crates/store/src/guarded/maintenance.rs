@@ -11,6 +11,7 @@ use super::breaker::{Breaker, jittered};
 use super::deferred::DeferredClaim;
 use super::status::{Circuit, GuardStatus, Level, ShardStatus};
 use crate::clock::Clock;
+use crate::histogram::DurationHistogram;
 use crate::join::join_all;
 use crate::sharded::{HEARTBEAT, ShardId, Sharded};
 
@@ -21,6 +22,8 @@ const MAX_SENDS: usize = 50;
 /// The number of heartbeats whose maximum is the replica count. A store that lost its data hears of one server before
 /// the others; with that count, the server would take more than its share of every limit.
 const HEARTBEAT_HISTORY: usize = 4;
+/// How many deadlines the probe of a shard in another region may take. Nothing waits for it.
+const CALLS_OF_A_PROBE: u32 = 20;
 /// How long the level stays `Open` after a request passed uncounted.
 const OPEN_TIME: Span = Span::from_secs(10);
 
@@ -28,7 +31,8 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// Sends heartbeats, probes failed shards, and sends them what was counted without them. Never returns: the owner
     /// of the store runs it concurrently with the claims.
     pub async fn run(&self) {
-        tokio::join!(self.send_heartbeats(), self.probe_shards(), self.drain_outbox());
+        let (here, elsewhere) = (self.probe_shards(self.breakers.here()), self.probe_shards(self.breakers.elsewhere()));
+        tokio::join!(self.send_heartbeats(), here, elsewhere, self.drain_outbox());
     }
 
     /// The state of the shards, and the number of claims that passed without them.
@@ -36,7 +40,8 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let shard = |info: crate::sharded::ShardInfo| {
             let breaker = self.breakers.for_shard(info.id);
             let (errors, last_error) = breaker.errors();
-            ShardStatus { name: info.name, circuit: breaker.circuit(), errors, last_error, warning: info.warning }
+            let (circuit, region) = (breaker.circuit(), info.id.region());
+            ShardStatus { name: info.name, region, circuit, errors, last_error, warning: info.warning }
         };
         let shards: Vec<ShardStatus> = self.inner.shards().into_iter().map(shard).collect();
         let (local, owed) = self.local.counts();
@@ -56,18 +61,24 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             coarse: self.local.coarse_settled(),
             waiting: self.outbox.len(),
             dropped: self.outbox.dropped(),
+            calls_elsewhere: self.calls_elsewhere.iter().map(DurationHistogram::snapshot).collect(),
         }
     }
 
+    /// How much of the store of this region is available. Without another region, only the limits that it owns follow
+    /// their policies.
     fn level(&self, shards: &[ShardStatus]) -> Level {
-        let unavailable = shards.iter().filter(|shard| shard.circuit != Circuit::Closed).count();
+        let here = || shards.iter().filter(|shard| shard.region.is_here());
+        let unavailable = here().filter(|shard| shard.circuit != Circuit::Closed).count();
         let uncounted_at = Timestamp::from_micros(self.uncounted_at.load(Ordering::Relaxed));
         let is_open = uncounted_at > Timestamp::default() && self.clock.now().since(uncounted_at) < OPEN_TIME;
         match unavailable {
             // A store that has no shards yet has breakers for the locations that it was called with.
-            0 if shards.is_empty() && self.breakers.all().any(|breaker| !breaker.is_closed()) => Level::LocalOnly,
+            0 if here().next().is_none() && self.breakers.here().any(|breaker| !breaker.is_closed()) => {
+                Level::LocalOnly
+            }
             0 => Level::Normal,
-            _ if unavailable < shards.len() => Level::Degraded,
+            _ if unavailable < here().count() => Level::Degraded,
             _ if is_open => Level::Open,
             _ => Level::LocalOnly,
         }
@@ -89,18 +100,19 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
     }
 
-    async fn probe_shards(&self) {
+    async fn probe_shards<'b>(&'b self, breakers: impl Iterator<Item = &'b Breaker> + Clone) {
         loop {
             let now = self.clock.now();
-            let due = self.breakers.all().filter_map(|breaker| Some((breaker, breaker.due(now)?)));
+            let due = breakers.clone().filter_map(|breaker| Some((breaker, breaker.due(now)?)));
             join_all(due.map(|(breaker, shard)| self.probe_one(breaker, shard))).await;
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
     async fn probe_one(&self, breaker: &Breaker, shard: ShardId) {
-        let deadline = self.config.deadline;
-        let result = self.inner.probe(shard, deadline).await;
+        // Far away a call takes most of the deadline, and a probe connects first.
+        let calls = if shard.region().is_here() { 1 } else { CALLS_OF_A_PROBE };
+        let result = self.inner.probe(shard, self.deadline(shard) * calls).await;
         breaker.record_probe(shard, &result, self.clock.now(), jittered(self.config.cool_down));
         if result.is_ok() {
             tracing::info!(shard = self.name(shard), "a store shard is available again");
@@ -150,7 +162,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
             return self.redeliver(&claim).await;
         }
         let Some(location) = claim.key().map(|key| self.inner.locate(&key)) else { return };
-        let deadline = self.config.deadline;
+        let deadline = self.deadline(location.shard);
         let sent = self.call(location, &claim.claim(), claim.record(), deadline, &mut Settlement::default()).await;
         match sent {
             Ok(()) => {

@@ -7,6 +7,7 @@
 //! record facts take a path of their own (`settlements`).
 
 mod breaker;
+mod courier;
 mod deferred;
 mod last_resort;
 mod local;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use tollgate_core::{Ask, Claim, Key, Settlement, Source, Span, Timestamp, settle_into};
 
 use crate::clock::{Clock, SystemClock};
+use crate::histogram::DurationHistogram;
 use crate::sharded::{Failure, Location, OnceRecord, ShardId, Sharded};
 use crate::{Store, secret};
 use breaker::{Breakers, jittered};
@@ -77,6 +79,8 @@ pub struct Guarded<S, C = SystemClock> {
     /// The error of the last heartbeat, if it failed.
     heartbeat_error: Mutex<Option<Failure>>,
     fail_open: FailOpen,
+    /// How long calls to other regions took, by region.
+    calls_elsewhere: Box<[DurationHistogram]>,
     /// When a request last passed uncounted, in microseconds.
     uncounted_at: AtomicU64,
 }
@@ -121,10 +125,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     pub fn restored(inner: S, config: GuardConfig, clock: C, saved: Option<&SavedGuard>) -> Self {
         let secret = saved.map_or_else(secret::random, |saved| saved.secret);
         let guard = Guarded {
+            breakers: Breakers::new(inner.regions()),
+            calls_elsewhere: (1..inner.regions()).map(|_| DurationHistogram::default()).collect(),
             inner,
             config,
             clock,
-            breakers: Breakers::new(),
             local: Local::new(config.local_keys, secret),
             outbox: Outbox::default(),
             divided: SharedScopes::default(),
@@ -156,15 +161,32 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         &self.inner
     }
 
-    /// The time that the store has to answer a claim. `None` if that is too short for a call.
-    fn timeout_of(&self, claim: &Claim<'_>) -> Option<Duration> {
+    /// How long a claim waits for a shard, unless the caller's own timeout is shorter.
+    #[inline]
+    fn deadline(&self, shard: ShardId) -> Duration {
+        self.inner.deadline(shard).unwrap_or(self.config.deadline)
+    }
+
+    /// The time that the store has to answer a claim, if the slowest of its shards has this deadline. `None` if that is too
+    /// short for a call.
+    fn timeout_of(&self, claim: &Claim<'_>, deadline: Duration) -> Option<Duration> {
         let timeout = match claim.timeout {
-            None => self.config.deadline,
-            Some(timeout) => {
-                Duration::from_micros(timeout.as_micros()).saturating_sub(RESPONSE_MARGIN).min(self.config.deadline)
-            }
+            None => deadline,
+            Some(timeout) => Duration::from_micros(timeout.as_micros()).saturating_sub(RESPONSE_MARGIN).min(deadline),
         };
         (timeout >= MIN_TIMEOUT).then_some(timeout)
+    }
+
+    /// The longest deadline of a claim's locations.
+    fn longest_deadline(&self, locations: &ClaimLocations) -> Duration {
+        match locations {
+            ClaimLocations::None => self.config.deadline,
+            ClaimLocations::One(location) => self.deadline(location.shard),
+            ClaimLocations::Several(locations) => {
+                let deadlines = locations.iter().map(|(location, _)| self.deadline(location.shard));
+                deadlines.max().unwrap_or(self.config.deadline)
+            }
+        }
     }
 
     /// The rest of that time. `None` if it is too short for a call.
@@ -229,7 +251,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         Err(Failure::Pending)
     }
 
-    /// Calls a location and records the outcome in its breaker.
+    /// Calls a location, no longer than its shard's deadline, and records the outcome in its breaker.
     async fn call(
         &self,
         location: Location,
@@ -238,8 +260,11 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Failure> {
-        let began = self.clock.now();
+        let (began, timeout) = (self.clock.now(), timeout.min(self.deadline(location.shard)));
         let answer = self.inner.settle_at(location, claim, record, timeout, settlement).await;
+        if !location.shard.region().is_here() {
+            self.record_call_elsewhere(location.shard, began);
+        }
         match &answer {
             Ok(()) | Err(Failure::Pending | Failure::Moving) => self.breakers.for_shard(location.shard).record_answer(),
             Err(failure) => self.note_failure(location.shard, failure, timeout, began),
@@ -248,18 +273,26 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     #[cold]
+    fn record_call_elsewhere(&self, shard: ShardId, began: Timestamp) {
+        let index = usize::from(shard.region().number()).saturating_sub(1);
+        if let Some(calls) = self.calls_elsewhere.get(index) {
+            calls.record(self.clock.now().since(began));
+        }
+    }
+
+    #[cold]
     fn note_failure(&self, shard: ShardId, failure: &Failure, timeout: Duration, began: Timestamp) {
         let now = self.clock.now();
         let failure = match failure {
             // A timeout much shorter than the deadline says little about the shard. Otherwise impatient callers could
             // open its breaker.
-            Failure::Timeout | Failure::Late if timeout < self.config.deadline / 2 => return,
+            Failure::Timeout | Failure::Late if timeout < self.deadline(shard) / 2 => return,
             Failure::Timeout if Duration::from_micros(now.since(began).as_micros()) > timeout + TIMER_SLACK => {
                 &Failure::Late
             }
             failure => failure,
         };
-        let incident = Span::from_micros(u64::try_from(self.config.deadline.as_micros()).unwrap_or(u64::MAX));
+        let incident = Span::from_micros(u64::try_from(self.deadline(shard).as_micros()).unwrap_or(u64::MAX));
         let cool_down = jittered(self.config.cool_down);
         if self.breakers.for_shard(shard).record_failure(shard, failure, now, incident, cool_down) {
             tracing::warn!(shard = self.name(shard), error = %failure, "the breaker of a store shard opened after repeated failures");
@@ -281,11 +314,12 @@ impl<S: Sharded, C: Clock> Store for Guarded<S, C> {
         if let Some(once) = settlements::settlement_key(claim) {
             return Box::pin(self.settle_once(claim, once, settlement)).await;
         }
-        let Some(timeout) = self.timeout_of(claim) else {
+        let locations = ClaimLocations::find(&self.inner, claim);
+        let Some(timeout) = self.timeout_of(claim, self.longest_deadline(&locations)) else {
             return self.answer_by_policy(claim, UnavailableReason::Timeout, None, None, settlement);
         };
         let resets = claim.charges.iter().any(|charge| charge.ask == Ask::Reset);
-        match ClaimLocations::find(&self.inner, claim) {
+        match locations {
             ClaimLocations::None => settle_into(claim, &mut [], self.clock.now(), settlement),
             ClaimLocations::One(location) => self.settle_single(location, claim, timeout, settlement).await,
             // Boxed, because it is large and the futures of other claims should stay small.

@@ -89,8 +89,10 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
         let mut delivery =
             DeliveryGuard { guard: self, origin: DeliveryOrigin::Claim(claim, once), since, is_finished: false };
-        let result = match self.timeout_of(claim).filter(|_| !self.local.owes(claim)) {
-            Some(timeout) => self.deliver(claim, once, timeout, settlement).await,
+        let locations = ClaimLocations::find(&self.inner, claim);
+        let timeout = self.timeout_of(claim, self.longest_deadline(&locations));
+        let result = match timeout.filter(|_| !self.local.owes(claim)) {
+            Some(timeout) => self.deliver(claim, once, locations, timeout, settlement).await,
             None => Err(Delivery::NotSent),
         };
         self.local.record(claim, settlement, Recorded::Countable, self.clock.now());
@@ -116,14 +118,15 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let Some(once) = &claim.once else { return };
         let mut delivery =
             DeliveryGuard { guard: self, origin: DeliveryOrigin::Outbox(deferred), since, is_finished: false };
-        let (deadline, mut settlement) = (self.config.deadline, Settlement::default());
+        let locations = ClaimLocations::find(&self.inner, &claim);
+        let (deadline, mut settlement) = (self.longest_deadline(&locations), Settlement::default());
         let result = match deferred.record() {
             record @ OnceRecord::Part(_) => {
                 self.deliver_to(self.inner.locate(&once.key), &claim, record, Some(deadline), &mut settlement).await
             }
             _ => {
                 assume(&claim, since, Source::Assumed, &mut settlement);
-                self.deliver(&claim, once, deadline, &mut settlement).await
+                self.deliver(&claim, once, locations, deadline, &mut settlement).await
             }
         };
         delivery.finish(result);
@@ -135,11 +138,12 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         &self,
         claim: &Claim<'a>,
         once: &Once<'a>,
+        locations: ClaimLocations,
         timeout: Duration,
         settlement: &mut Settlement,
     ) -> Result<(), Delivery> {
         let began = self.clock.now();
-        let mut locations = match ClaimLocations::find(&self.inner, claim) {
+        let mut locations = match locations {
             ClaimLocations::None => return Ok(()),
             ClaimLocations::One(location) => {
                 let mut answer = Settlement::default();

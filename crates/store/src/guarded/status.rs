@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_core::RegionId;
+
+use crate::histogram::Durations;
 use crate::sharded::Failure;
 
 /// The state of the shards, and the number of claims that passed without them.
@@ -9,7 +12,7 @@ use crate::sharded::Failure;
 pub struct GuardStatus {
     /// The overall level.
     pub level: Level,
-    /// The state of each shard.
+    /// The state of each shard, in all regions.
     pub shards: Vec<ShardStatus>,
     /// The number of running servers, including this one, at the last heartbeats.
     pub replicas: u64,
@@ -30,6 +33,8 @@ pub struct GuardStatus {
     /// The number of claims since the start that could not be sent and were dropped. Each makes the store count a
     /// little too much or too little.
     pub dropped: u64,
+    /// How long calls to each other region took, in the order of their numbers: those that a caller waited for.
+    pub calls_elsewhere: Vec<Durations>,
 }
 
 /// How much of the store is available.
@@ -49,8 +54,10 @@ pub enum Level {
 /// The state of a shard.
 #[derive(Clone, Debug)]
 pub struct ShardStatus {
-    /// The name in metrics: its address.
+    /// The name in metrics: its address, with its region before it if that is another one.
     pub name: String,
+    /// Its region.
+    pub region: RegionId,
     /// The state of its breaker.
     pub circuit: Circuit,
     /// The number of failures since the start, by reason.

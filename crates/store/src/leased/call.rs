@@ -1,7 +1,7 @@
 //! A claim that is settled partly here and partly by the store.
 
 use smallvec::SmallVec;
-use tollgate_core::{Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Shortcuts, Source, Vote};
+use tollgate_core::{Ask, Charge, Claim, Mode, OnFailure, Reading, Replay, Settlement, Shortcuts, Source, Span, Vote};
 
 use super::pool::{Answer, ChargeAnswer, Generation, Reserved};
 use super::tables::{Parts, Tables};
@@ -17,6 +17,8 @@ pub struct Call<'t, 'a> {
     claim: Claim<'a>,
     parts: Parts,
     sent: Steady,
+    /// How long the store took, when it has answered.
+    took: Span,
     is_ended: bool,
 }
 
@@ -108,7 +110,7 @@ impl<'t, 'a> Call<'t, 'a> {
             }
         }
         let claim = Claim { id: claim.id, charges, once: None, timeout: claim.timeout };
-        Call { tables, claim, parts, sent, is_ended: false }
+        Call { tables, claim, parts, sent, took: Span::ZERO, is_ended: false }
     }
 
     /// The claim that the store is to settle.
@@ -116,9 +118,9 @@ impl<'t, 'a> Call<'t, 'a> {
         &self.claim
     }
 
-    /// Ends the claim with the store's answer to [`claim`](Self::claim). `random` is from ½ to 1½.
-    pub fn end(mut self, answer: &Settlement, random: f64, settlement: &mut Settlement) {
-        self.is_ended = true;
+    /// Ends the claim with the store's answer to [`claim`](Self::claim), which came at `now`. `random` is from ½ to 1½.
+    pub fn end(mut self, answer: &Settlement, now: Steady, random: f64, settlement: &mut Settlement) {
+        (self.is_ended, self.took) = (true, now.since(self.sent));
         let mut vote = Vote::default();
         for (charge, reading) in self.claim.charges.iter().zip(&answer.readings) {
             vote.count(charge.ask, charge.mode, reading.admits);
@@ -173,10 +175,10 @@ impl<'t, 'a> Call<'t, 'a> {
         }
         if is_answer(&reading) {
             self.tables.hear(&mut table, hash, charge, reading, answer.at, self.sent);
-            let (sent, limit) = (self.sent, charge.limit);
+            let (sent, took, limit) = (self.sent, self.took, charge.limit);
             let charge = Some(ChargeAnswer { units: charge.units, reading });
             let chunk = taken.filter(|_| passes).map(|taken| (chunk, taken));
-            let answer = Answer { charge, chunk, at: answer.at, sent, limit, generation };
+            let answer = Answer { charge, chunk, at: answer.at, sent, took, limit, generation };
             self.tables.end_call(&mut table, hash, &answer, random);
         }
         let held = taken.map_or(0, |taken| taken.taken);

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate_core::{Charge, Reading, Settlement, Shortcuts, Source, Timestamp};
+use tollgate_core::{Charge, Reading, Settlement, Shortcuts, Source, Span, Timestamp};
 
 use super::advance::{self, Advances};
 use super::errand::Errand;
@@ -79,7 +79,7 @@ impl Tables {
     }
 
     /// The answer to an errand of [`send_debits`](Self::send_debits).
-    pub(super) fn end_debit(&self, errand: &Errand, answer: &Settlement, sent: Steady, random: f64) {
+    pub(super) fn end_debit(&self, errand: &Errand, answer: &Settlement, sent: Steady, took: Span, random: f64) {
         let is_answer = |reading: &&Reading| reading.source == Source::Store;
         let debited = answer.readings.first();
         if debited.is_some_and(|reading| is_answer(&reading)) {
@@ -92,7 +92,7 @@ impl Tables {
             Some(reading) => {
                 let (limit, generation) = (&refill.limit, errand.generation);
                 let chunk = Some((refill.units, reading));
-                let answer = Answer { charge: None, chunk, at: answer.at, sent, limit, generation };
+                let answer = Answer { charge: None, chunk, at: answer.at, sent, took, limit, generation };
                 self.end_call(&mut table, errand.pool, &answer, random);
             }
             None => table.fail_call(errand.pool, refill.units, sent, &self.policy),

@@ -56,8 +56,8 @@ pub struct Leased<S, C = SystemClock> {
     inner: S,
     tables: Tables,
     clock: C,
-    /// Wakes [`run`](Self::run) when there are errands.
-    errands: Notify,
+    /// Wake [`run`](Self::run) when there are errands: to other regions, and to this one.
+    errands: [Notify; 2],
 }
 
 /// The interval of background work.
@@ -77,7 +77,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     pub fn with_clock(inner: S, config: LeaseConfig, clock: C) -> Self {
         let tables = Tables::new(config, secret::random());
         tables.set_enabled(config.is_enabled);
-        Leased { inner, tables, clock, errands: Notify::new() }
+        Leased { inner, tables, clock, errands: Default::default() }
     }
 
     /// The inner store.
@@ -98,7 +98,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Stops leasing, or begins again. Everything that is held is given back within a moment.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.tables.set_enabled(is_enabled);
-        self.errands.notify_one();
+        self.notify();
     }
 
     /// Applies what operators changed on other servers. Returns the number of keys.
@@ -114,7 +114,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Gives back what is held of keys, and forgets what is known of them: the inner store decides their next requests.
     pub fn purge(&self, is_purged: impl Fn(&Key<'_>) -> bool) -> PurgedLeases {
         let purged = self.tables.purge(self.clock.steady(), is_purged);
-        self.errands.notify_one();
+        self.notify();
         purged
     }
 
@@ -122,25 +122,34 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// concurrently with the claims.
     pub async fn run(&self) {
         // While one sender waits for a slow call, another takes what is new.
-        let send = || async {
+        let send = |is_here: bool| async move {
             loop {
-                self.errands.notified().await;
-                self.send_errands().await;
+                self.errands[usize::from(is_here)].notified().await;
+                self.send_errands(is_here).await;
             }
         };
         let maintain = async {
             loop {
                 tokio::time::sleep(INTERVAL).await;
-                self.maintain().await;
+                self.tables.beat(self.clock.steady());
+                self.errands[0].notify_one();
+                self.send_errands(true).await;
             }
         };
-        tokio::join!(maintain, send(), send(), send(), send());
+        // Calls to other regions take longer than those to this one, which must not wait for them.
+        let elsewhere = async { tokio::join!(send(false), send(false), send(false), send(false)) };
+        tokio::join!(maintain, send(true), send(true), send(true), send(true), elsewhere);
     }
 
     /// One round of the background work of [`run`](Self::run).
     pub async fn maintain(&self) {
         self.tables.beat(self.clock.steady());
-        self.send_errands().await;
+        tokio::join!(self.send_errands(true), self.send_errands(false));
+    }
+
+    /// Wakes the senders of errands.
+    fn notify(&self) {
+        self.errands.iter().for_each(Notify::notify_one);
     }
 
     /// Gives back everything, and leases nothing any more. For a server that stops.
@@ -149,9 +158,9 @@ impl<S: Store, C: Clock> Leased<S, C> {
         self.maintain().await;
     }
 
-    async fn send_errands(&self) {
+    async fn send_errands(&self, is_here: bool) {
         loop {
-            let errands = self.tables.take_errands(MAX_SENDS);
+            let errands = self.tables.take_errands_to(is_here, MAX_SENDS);
             if errands.is_empty() {
                 return;
             }
@@ -162,7 +171,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
     async fn send(&self, errand: &Errand) {
         let sent = self.clock.steady();
         let answer = self.inner.settle(&errand.claim(ClaimId::default())).await;
-        self.tables.end_errand(errand, &answer, sent, random());
+        let took = self.clock.steady().since(sent);
+        self.tables.end_errand(errand, &answer, sent, took, random());
     }
 }
 
@@ -174,7 +184,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         match self.tables.begin(claim, self.clock.steady(), settlement) {
             LeaseStep::Answered { has_errands } => {
                 if has_errands {
-                    self.errands.notify_one();
+                    self.notify();
                 }
                 None
             }
@@ -192,7 +202,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
             LeaseStep::Call(call) => {
                 let answer = self.inner.settle(call.claim()).await;
-                call.end(&answer, random(), settlement);
+                call.end(&answer, self.clock.steady(), random(), settlement);
             }
         }
     }

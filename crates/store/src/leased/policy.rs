@@ -16,10 +16,14 @@ pub(super) struct Outlook {
     pub(super) remaining: u64,
     /// The time to the end of the part.
     pub(super) left: Span,
+    /// The time for which units must last so that the next ones arrive in time.
+    pub(super) lead: f64,
     /// The factor of [`stretched`](LeasePolicy::stretched).
     pub(super) stretch: f64,
 }
 
+/// The weight of one call in the time that calls take, which changes little.
+const RTT_WEIGHT: f64 = 1.0 / 8.0;
 /// While leases are off, a pool is retained for this time after its last request: requests in progress may put back units.
 pub(super) const UNUSED: Span = Span::from_secs(5);
 
@@ -60,6 +64,9 @@ pub struct LeasePolicy {
     pub max_fixed_pause: f64,
     /// Units are taken ahead of demand when those that are held last no longer than this …
     pub ahead: f64,
+    /// … or than this many calls take, if the store is far away …
+    pub ahead_calls: f64,
+
     /// … and that is at least so many units.
     pub min_ahead: f64,
     /// A key is idle after this many times the usual gap between requests …
@@ -100,6 +107,7 @@ impl Default for LeasePolicy {
             fixed_pause: 1.0,
             max_fixed_pause: 10.0,
             ahead: 0.02,
+            ahead_calls: 3.0,
             min_ahead: 1.0,
             idle_gaps: 10.0,
             min_idle: 1.0,
@@ -132,6 +140,17 @@ impl LeasePolicy {
         (self.refused_gain * refused).clamp(self.min_scarce_time, 1.0)
     }
 
+    /// The time for which units must last when others are taken, if calls take this long.
+    pub(super) fn lead(&self, rtt: f64) -> f64 {
+        (rtt * self.ahead_calls).max(self.ahead)
+    }
+
+    /// The time that calls take, after one that took this long. The first call says it alone.
+    pub(super) fn smoothed_rtt(&self, rtt: f64, took: Span) -> f64 {
+        let took = seconds(took);
+        if rtt == 0.0 { took } else { rtt + (took - rtt) * RTT_WEIGHT }
+    }
+
     /// How many units to take ahead of demand. Zero if that is not worth it.
     pub(super) fn chunk(&self, limit: &Limit, outlook: &Outlook) -> u64 {
         let quota = limit.quota() as f64;
@@ -149,7 +168,7 @@ impl LeasePolicy {
             let expected = outlook.rate * left;
             units = match is_calm {
                 // They would end before they are needed.
-                _ if left < 2.0 * self.ahead => 0.0,
+                _ if left < self.ahead + outlook.lead => 0.0,
                 // Nobody misses a unit more, nor units that are left over at the end of the part.
                 true => units.min(expected).ceil(),
                 false => units.min(expected - self.deviations * expected.sqrt()),

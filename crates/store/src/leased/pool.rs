@@ -33,6 +33,8 @@ pub(super) struct Pool {
     stretch: f64,
     /// Units that drained while they were held, and are not counted yet.
     drained: u64,
+    /// How long calls take, in seconds.
+    rtt: f64,
     /// The size of the last chunk that the store was called for.
     chunk: u64,
     /// Whether a call for units is in progress.
@@ -114,6 +116,7 @@ impl Pool {
             refusals: 0,
             stretch: 1.0,
             drained: 0,
+            rtt: 0.0,
             chunk: 0,
             is_refilling: false,
             refill_from: Steady::default(),
@@ -246,7 +249,7 @@ impl Pool {
             None => self.limit.quota(),
         };
         let (rate, refused, stretch) = (self.demand.rate(now), self.refused, self.stretch);
-        policy.chunk(&self.limit, &Outlook { rate, refused, remaining, left, stretch })
+        policy.chunk(&self.limit, &Outlook { rate, refused, remaining, left, lead: policy.lead(self.rtt), stretch })
     }
 
     /// A call for units ahead of demand, if the pool needs them.
@@ -254,8 +257,9 @@ impl Pool {
         if self.is_refilling || self.pause.is_some_and(|pause| now < pause.until) {
             return None;
         }
-        let needed = self.demand.rate(now) * policy.ahead;
-        if needed < policy.min_ahead || self.held(now.after(policy::span(policy.ahead))) as f64 >= needed {
+        let lead = policy.lead(self.rtt);
+        let needed = self.demand.rate(now) * lead;
+        if needed < policy.min_ahead || self.held(now.after(policy::span(lead))) as f64 >= needed {
             return None;
         }
         self.take_refill(now, policy)

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Timestamp,
+    Ask, Charge, Claim, Key, Mode, OwnedCharge, Reading, Replay, Settlement, Shortcuts, Source, Span, Timestamp,
 };
 
 use super::LeaseConfig;
@@ -264,10 +264,29 @@ impl Tables {
         errands.drain(..count).collect()
     }
 
-    /// The answer to an errand that was sent at `sent`. `random` is from ½ to 1½.
-    pub fn end_errand(&self, errand: &Errand, answer: &Settlement, sent: Steady, random: f64) {
+    /// The same for calls to this region, or to other regions. They are made apart, because others take longer.
+    pub(super) fn take_errands_to(&self, is_here: bool, max: usize) -> Vec<Errand> {
+        let mut errands = lock(&self.errands);
+        let is_taken = |errand: &Errand| errand.charge.key.region().is_here() == is_here;
+        let count = errands.iter().take_while(|errand| is_taken(errand)).take(max).count();
+        if count == errands.len() || count == max {
+            return errands.drain(..count).collect();
+        }
+        let (mut taken, mut others) = (Vec::new(), VecDeque::with_capacity(errands.len()));
+        for errand in errands.drain(..) {
+            match taken.len() < max && is_taken(&errand) {
+                true => taken.push(errand),
+                false => others.push_back(errand),
+            }
+        }
+        *errands = others;
+        taken
+    }
+
+    /// The answer to an errand that was sent at `sent` and took so long. `random` is from ½ to 1½.
+    pub fn end_errand(&self, errand: &Errand, answer: &Settlement, sent: Steady, took: Span, random: f64) {
         if errand.is_debit() {
-            return self.end_debit(errand, answer, sent, random);
+            return self.end_debit(errand, answer, sent, took, random);
         }
         let reading = answer.readings.first().filter(|reading| reading.source == Source::Store);
         let units = errand.charge.units;
@@ -276,7 +295,7 @@ impl Tables {
             Some(reading) if errand.is_refill() => {
                 let (limit, generation) = (&errand.charge.limit, errand.generation);
                 let chunk = Some((units, reading));
-                let answer = Answer { charge: None, chunk, at: answer.at, sent, limit, generation };
+                let answer = Answer { charge: None, chunk, at: answer.at, sent, took, limit, generation };
                 self.end_call(&mut table, errand.pool, &answer, random);
             }
             None if errand.is_refill() => table.fail_call(errand.pool, units, sent, &self.policy),
@@ -372,7 +391,7 @@ impl Tables {
     }
 
     pub(super) fn hash(&self, key: &Key<'_>) -> u128 {
-        key.hash(self.secret, key.partition(self.secret))
+        key.local_hash(self.secret, key.partition(self.secret))
     }
 
     pub(super) fn table(&self, hash: u128) -> MutexGuard<'_, Table> {

@@ -192,6 +192,7 @@ impl StoredAnswer {
             readings: self.readings.as_ref().into(),
             at: self.settled_at,
             replay: Replay::Again { terms: self.terms, passed: self.passed },
+            ..Settlement::default()
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::key::HashSecret;
 use tollgate_core::{
-    Ask, Charge, Claim, ClaimId, Key, Once, Reading, Replay, Settlement, Span, Timestamp, Verdict, Wait,
+    Ask, Charge, Claim, ClaimId, Key, Once, Reading, RegionId, Replay, Settlement, Span, Timestamp, Verdict, Wait,
 };
 
 use super::{Failure, Location, OnceRecord, ShardId, ShardInfo, Sharded};
@@ -162,7 +162,9 @@ impl<C: Clock> ShardNode<C> {
     fn settle(&self, claim: &Claim<'_>, record: OnceRecord<'_>, now: Timestamp) -> Result<Settlement, Failure> {
         let mut records = self.records();
         let part = if let OnceRecord::Part(name) = record { Some(name) } else { None };
-        let name = claim.once.as_ref().map(|once| (once, format!("{:?} {part:?}", once.key)));
+        // Servers of other regions number this one otherwise.
+        let named = |key: &Key<'_>| format!("{:?} {part:?}", key.clone().in_region(RegionId::HERE));
+        let name = claim.once.as_ref().map(|once| (once, named(&once.key)));
         let is_verdict = matches!(record, OnceRecord::Verdict { .. });
         if let Some((once, name)) = &name
             && let Some(stored) = records.get(name).filter(|stored| stored.until > now && !is_verdict)

@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use tollgate_core::{Claim, Key, Settlement};
+use tollgate_core::{Claim, Key, RegionId, Settlement};
 
 pub use memory::{MemoryShards, ShardFault, ShardNode};
 
@@ -43,6 +43,16 @@ pub trait Sharded: Send + Sync + 'static {
     /// The current shards.
     fn shards(&self) -> Vec<ShardInfo>;
 
+    /// How long a claim waits for a shard, if it is not the usual time.
+    fn deadline(&self, _shard: ShardId) -> Option<Duration> {
+        None
+    }
+
+    /// The number of regions in which there are shards.
+    fn regions(&self) -> usize {
+        1
+    }
+
     /// Reports that this server is running, and returns the number of running servers,
     /// within the timeout. Called every [`HEARTBEAT`].
     fn heartbeat(&self, timeout: Duration) -> impl Future<Output = Result<u64, Failure>> + Send;
@@ -60,9 +70,30 @@ pub struct Location {
     pub slot: u16,
 }
 
-/// Identifies a shard for the lifetime of the store.
+/// Identifies a shard for the lifetime of the store. The high byte is its region, the rest its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ShardId(pub u32);
+
+impl ShardId {
+    /// The bits of the number within a region.
+    const NUMBER_BITS: u32 = 24;
+
+    /// The region.
+    pub const fn region(self) -> RegionId {
+        RegionId::new((self.0 >> Self::NUMBER_BITS) as u8)
+    }
+
+    /// The number in its region, as the store of that region has it.
+    pub const fn in_region(self) -> ShardId {
+        ShardId(self.0 & ((1 << Self::NUMBER_BITS) - 1))
+    }
+
+    /// The shard of this number in a region.
+    #[must_use]
+    pub const fn at(self, region: RegionId) -> ShardId {
+        ShardId(self.in_region().0 | (region.number() as u32) << Self::NUMBER_BITS)
+    }
+}
 
 /// A description of a shard.
 #[derive(Clone, Debug)]

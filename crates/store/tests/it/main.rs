@@ -5,6 +5,7 @@
 mod ahead;
 mod bounds;
 mod conformance;
+mod debits;
 mod deny_cache;
 mod differential;
 mod eviction;
@@ -13,3 +14,4 @@ mod leased;
 mod leased_conform;
 mod memory;
 mod snapshot;
+mod summed;

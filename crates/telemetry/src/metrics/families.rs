@@ -137,6 +137,7 @@ impl WireFamilies {
             store: decisions(outcome, "store"),
             lease: decisions(outcome, "lease"),
             cache: decisions(outcome, "cache"),
+            summed: decisions(outcome, "summed"),
             local: decisions(outcome, "local"),
             assumed: decisions(outcome, "assumed"),
             shed: decisions(outcome, "shed"),
@@ -160,6 +161,7 @@ impl WireFamilies {
             unknown_domain: self.unknown_domain.get_or_create_owned(&labels),
             wire,
             unmatched: self.unmatched.clone(),
+            first_unmatched: Arc::default(),
             unmatched_checks: unmatched_checks.clone(),
             shed: self.shed.clone(),
             repaired: Repair::ALL

@@ -16,7 +16,7 @@ mod sources;
 pub mod table;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -79,6 +79,8 @@ pub struct WireMetrics {
     wire: &'static str,
     /// Checks that met no rule, by wire and domain.
     unmatched: Family<DomainLabels, Counter>,
+    /// That of the first domain: mostly there is one only.
+    first_unmatched: Arc<OnceLock<(String, Counter)>>,
     unmatched_checks: Arc<UnmatchedChecks>,
     /// Checks that were decided without the store, by wire and policy.
     shed: Family<PolicyLabels, Counter>,
@@ -93,6 +95,7 @@ struct SourceCounters {
     store: Counter,
     lease: Counter,
     cache: Counter,
+    summed: Counter,
     local: Counter,
     assumed: Counter,
     shed: Counter,
@@ -266,8 +269,13 @@ impl WireMetrics {
     /// Counts a check of this domain that met no rule. `unknown` lists those of its attributes that no rule reads.
     #[cold]
     pub fn unmatched<'a, A: Iterator<Item = &'a str>>(&self, domain: &str, unknown: impl FnOnce() -> A) {
-        let labels = DomainLabels { wire: self.wire, domain: domain.to_owned() };
-        self.unmatched.get_or_create(&labels).inc();
+        let counter = |domain: &str| {
+            self.unmatched.get_or_create_owned(&DomainLabels { wire: self.wire, domain: domain.to_owned() })
+        };
+        match self.first_unmatched.get_or_init(|| (domain.to_owned(), counter(domain))) {
+            (first, count) if first == domain => count.inc(),
+            _ => counter(domain).inc(),
+        };
         self.unmatched_checks.report(self.wire, domain, unknown);
     }
 
@@ -282,6 +290,7 @@ impl WireMetrics {
             Source::Store => &counters.store,
             Source::Lease => &counters.lease,
             Source::Cache => &counters.cache,
+            Source::Summed => &counters.summed,
             Source::Local => &counters.local,
             Source::Assumed => &counters.assumed,
             Source::Shed => &counters.shed,

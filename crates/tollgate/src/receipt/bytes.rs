@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::key::OwnedValue;
-use tollgate_core::{Claim, ClaimId, EXACT, Span, Timestamp, Value};
+use tollgate_core::{Claim, ClaimId, EXACT, RegionNames, Span, Timestamp, Value};
 
 use super::{OnEnd, Receipt, TakenCharge};
 
@@ -57,14 +57,48 @@ impl Receipt {
         }
     }
 
+    /// Appends the regions of an encoded receipt: their names, and the index of each charge's.
+    pub(super) fn write_regions(&self, out: &mut Vec<u8>) {
+        number(out, self.regions.len() as u64);
+        for name in &self.regions {
+            number(out, name.len() as u64);
+            out.extend_from_slice(name.as_bytes());
+        }
+        out.extend(self.taken.iter().map(|taken| taken.region));
+    }
+
+    fn read_regions(&mut self, bytes: &mut &[u8]) -> Option<()> {
+        let count = read_number(bytes).filter(|count| (1..=RegionNames::MAX as u64).contains(count))?;
+        for _ in 0..count {
+            let length = read_number(bytes).filter(|length| *length <= RegionNames::MAX_NAME_BYTES as u64)?;
+            self.regions.push(std::str::from_utf8(some(bytes, length)?).ok()?.into());
+        }
+        for taken in &mut self.taken {
+            let [region] = *take::<1>(bytes)?;
+            taken.region = Some(region).filter(|region| u64::from(*region) < count)?;
+        }
+        Some(())
+    }
+
     /// Decodes a receipt; `None` if the bytes are not one.
     pub(super) fn read(mut bytes: &[u8]) -> Option<Receipt> {
-        let bytes = &mut bytes;
+        let receipt = Receipt::read_charges(&mut bytes)?;
+        bytes.is_empty().then_some(receipt)
+    }
+
+    /// Decodes a receipt with regions; `None` if the bytes are not one.
+    pub(super) fn read_with_regions(mut bytes: &[u8]) -> Option<Receipt> {
+        let mut receipt = Receipt::read_charges(&mut bytes)?;
+        receipt.read_regions(&mut bytes)?;
+        bytes.is_empty().then_some(receipt)
+    }
+
+    fn read_charges(bytes: &mut &[u8]) -> Option<Receipt> {
         let id = ClaimId(u128::from_be_bytes(*take::<16>(bytes)?));
         let taken_at = Timestamp::from_micros(read_number(bytes)?);
         let hold = Span::from_micros(read_number(bytes)?);
         let count = read_number(bytes).filter(|count| *count <= Claim::MAX_CHARGES as u64)?;
-        let mut receipt = Receipt { id, taken_at, hold, caller: None, taken: Vec::new() };
+        let mut receipt = Receipt { id, taken_at, hold, caller: None, regions: Vec::new(), taken: Vec::new() };
         for _ in 0..count {
             let scope = u64::from_be_bytes(*take::<8>(bytes)?);
             let (amount, units) = (read_number(bytes)?, read_number(bytes)?);
@@ -79,12 +113,12 @@ impl Receipt {
             for _ in 0..read_number(bytes).filter(|count| *count <= MAX_VALUES)? {
                 values.push(receipt.read_value(bytes)?);
             }
-            receipt.taken.push(TakenCharge { scope, values, amount, units, on_end });
+            receipt.taken.push(TakenCharge { scope, values, amount, units, on_end, region: 0 });
         }
         if let Some(last) = receipt.taken.pop_if(|last| last.scope == CALLER) {
             receipt.caller = last.values.into_iter().next();
         }
-        bytes.is_empty().then_some(receipt)
+        Some(receipt)
     }
 
     fn read_value(&self, bytes: &mut &[u8]) -> Option<OwnedValue> {
@@ -107,7 +141,8 @@ impl Receipt {
 /// The entry that carries the caller. It takes nothing.
 fn caller_entry(caller: &OwnedValue) -> TakenCharge {
     let on_end = OnEnd::Units { settle: false, refund: false };
-    TakenCharge { scope: CALLER, values: SmallVec::from_elem(caller.clone(), 1), amount: 0, units: 0, on_end }
+    let values = SmallVec::from_elem(caller.clone(), 1);
+    TakenCharge { scope: CALLER, values, amount: 0, units: 0, on_end, region: 0 }
 }
 
 fn write_value(out: &mut Vec<u8>, value: &OwnedValue) {

@@ -48,7 +48,10 @@ pub enum KeyError {
     TooShort,
 }
 
+/// Without regions.
 const VERSION: u8 = 1;
+/// With the regions of the counters.
+const VERSION_WITH_REGIONS: u8 = 2;
 /// The prefix of every receipt.
 const PREFIX: &str = "tgr_";
 const NAME: usize = 4;
@@ -91,10 +94,14 @@ impl ReceiptKeys {
     pub fn sign(&self, receipt: &Receipt, now: Timestamp) -> String {
         let Some(key) = self.keys.first() else { return String::new() };
         let mut bytes = Vec::with_capacity(128);
-        bytes.push(VERSION);
+        let has_regions = !receipt.regions.is_empty();
+        bytes.push(if has_regions { VERSION_WITH_REGIONS } else { VERSION });
         bytes.extend_from_slice(&key.name);
         number(&mut bytes, now.after(receipt.hold).as_micros());
         receipt.write(&mut bytes);
+        if has_regions {
+            receipt.write_regions(&mut bytes);
+        }
         let tag = hmac::sign(&key.key, &bytes);
         bytes.extend_from_slice(&tag.as_ref()[..TAG]);
         let mut text = String::with_capacity(PREFIX.len() + bytes.len() * 4 / 3 + 3);
@@ -119,14 +126,20 @@ impl ReceiptKeys {
         let encoded = text.strip_prefix(PREFIX).ok_or(ReceiptError::Malformed)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| ReceiptError::Malformed)?;
         let (signed, tag) = bytes.split_last_chunk::<TAG>().ok_or(ReceiptError::Malformed)?;
-        let [VERSION, rest @ ..] = signed else { return Err(ReceiptError::Malformed) };
+        let [version @ (VERSION | VERSION_WITH_REGIONS), rest @ ..] = signed else {
+            return Err(ReceiptError::Malformed);
+        };
         let (name, mut body) = rest.split_first_chunk::<NAME>().ok_or(ReceiptError::Malformed)?;
         let key = self.keys.iter().find(|key| key.name == *name).ok_or(ReceiptError::Foreign)?;
         if !key.verifies(signed, tag) {
             return Err(ReceiptError::Forged);
         }
         let until = read_number(&mut body).map(Timestamp::from_micros).ok_or(ReceiptError::Malformed)?;
-        let receipt = Receipt::read(body).ok_or(ReceiptError::Malformed)?;
+        let receipt = match *version {
+            VERSION_WITH_REGIONS => Receipt::read_with_regions(body),
+            _ => Receipt::read(body),
+        };
+        let receipt = receipt.ok_or(ReceiptError::Malformed)?;
         if until <= now { Err(ReceiptError::Expired) } else { Ok((receipt, until)) }
     }
 }

@@ -28,6 +28,7 @@ fn taken_charge() -> impl Strategy<Value = TakenCharge> {
             amount,
             units,
             on_end,
+            region: 0,
         },
     )
 }
@@ -39,8 +40,26 @@ fn receipt() -> impl Strategy<Value = Receipt> {
             taken_at: Timestamp::from_micros(at),
             hold: Span::from_micros(hold),
             caller,
+            regions: Vec::new(),
             taken,
         })
+}
+
+/// A receipt of several regions.
+fn receipt_with_regions() -> impl Strategy<Value = Receipt> {
+    let names = prop::collection::vec("[a-z0-9.-]{1,40}".prop_map(Into::into), 1..5);
+    (receipt(), names, prop::collection::vec(any::<u8>(), 6)).prop_map(|(mut receipt, regions, of_charges)| {
+        for (taken, region) in receipt.taken.iter_mut().zip(of_charges) {
+            taken.region = region % regions.len() as u8;
+        }
+        Receipt { regions, ..receipt }
+    })
+}
+
+fn encode_with_regions(receipt: &Receipt) -> Vec<u8> {
+    let mut bytes = encode(receipt);
+    receipt.write_regions(&mut bytes);
+    bytes
 }
 
 fn encode(receipt: &Receipt) -> Vec<u8> {
@@ -53,6 +72,18 @@ proptest! {
     #[test]
     fn an_encoded_receipt_decodes_to_itself(receipt in receipt()) {
         prop_assert_eq!(Receipt::read(&encode(&receipt)), Some(receipt));
+    }
+
+    #[test]
+    fn a_receipt_with_regions_decodes_to_itself(receipt in receipt_with_regions(), at in any::<prop::sample::Index>()) {
+        let mut bytes = encode_with_regions(&receipt);
+        prop_assert_eq!(Receipt::read_with_regions(&bytes[..at.index(bytes.len())]), None);
+        prop_assert_eq!(Receipt::read_with_regions(&bytes), Some(receipt.clone()));
+        let index = at.index(bytes.len());
+        bytes[index] ^= 0x55;
+        if let Some(changed) = Receipt::read_with_regions(&bytes) {
+            prop_assert_eq!(Receipt::read_with_regions(&encode_with_regions(&changed)), Some(changed));
+        }
     }
 
     #[test]

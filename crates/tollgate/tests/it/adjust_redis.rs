@@ -4,8 +4,13 @@
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tollgate::redis::{RedisConfig, RedisCounters};
-use tollgate::{Adjustment, AdjustmentReport, ClaimId, Decision, Descriptor, GuardConfig, Limiter, Request, Source};
+use tollgate::redis::{RedisConfig, RedisCounters, RedisRegion};
+use tollgate::{
+    Adjustment, AdjustmentReport, ClaimId, Decision, Descriptor, GuardConfig, KnownRegions, Layer, Limiter,
+    LoadOptions, RegionNames, Request, RuleFiles, Ruleset, Source,
+};
+use tollgate_rules::RuleFile;
+use tollgate_store::{DebitConfig, LeaseConfig};
 use tollgate_testing::{Redis, Relay, eventually};
 
 use crate::support::rules;
@@ -119,6 +124,52 @@ fn a_reset_of_one_rule_does_not_affect_other_rules() {
         assert_eq!(fixture.remaining("a"), [&left[..], &[9, 6]].concat(), "{rule}");
     }
     assert_eq!(fixture.remaining("b"), [6, 6, 6, 6, 6, 6, 6, 9, 6]);
+}
+
+#[test]
+fn a_reset_of_one_region_reaches_the_redis_and_the_servers_of_the_others() {
+    const NAMES: [&str; 2] = ["east", "west"];
+    let redis = NAMES.map(|_| Redis::start());
+    let guard = GuardConfig { deadline: Duration::from_secs(30), ..GuardConfig::default() };
+    let fixture = |here: usize| {
+        let other = 1 - here;
+        let config = |at: usize| RedisConfig::new(format!("redis://127.0.0.1:{}", redis[at].port()).parse().unwrap());
+        let elsewhere =
+            RedisRegion { deadline: Duration::from_secs(30), ..RedisRegion::new(NAMES[other], config(other)) };
+        let (leases, debits) = (LeaseConfig::default(), DebitConfig::default());
+        let counters = RedisCounters::in_regions(config(here), vec![elsewhere], guard, leases, debits, None).unwrap();
+        let regions = KnownRegions::All(RegionNames::new(NAMES[here], [NAMES[other]]).unwrap());
+        let text = "
+domain: d
+entity: key
+rules:
+  - {name: all, key: [key], limit: 10/day, algorithm: fixed_window, region: {global: {debit_threshold: 0%}}}
+";
+        let options = LoadOptions { regions, ..LoadOptions::default() };
+        let files = RuleFiles::from_files(vec![RuleFile { name: "rules".to_owned(), text: text.to_owned() }]);
+        let rules = Ruleset::load_with_layer(files, &options, &Layer::default(), 1).unwrap().0;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let fixture = RedisFixture { runtime, limiter: Limiter::new(rules, counters) };
+        assert!(fixture.runtime.block_on(fixture.limiter.store().wait_until_ready(Duration::from_secs(30))));
+        fixture
+    };
+    let [east, west] = [0, 1].map(fixture);
+    assert!(east.check("a", 10).allowed());
+    assert!(eventually(|| (west.remaining("a") == [0]).then_some(())).is_some(), "debits arrive");
+    let reset = eventually(|| {
+        let reset = west.adjust(None, Adjustment::Reset);
+        reset.missed_regions().is_empty().then_some(reset)
+    });
+    let reset = reset.unwrap();
+    let regions: Vec<_> = reset.counters[0].regions.iter().map(|one| (&*one.region, one.units)).collect();
+    assert_eq!(regions, [("west", 10), ("east", 10)]);
+    for (redis, name) in redis.iter().zip(NAMES) {
+        // For the servers of the region, once.
+        assert_eq!(redis.command(&["ZCARD", "tg:{agreed}:adjusted"]).text(), "1", "{name}");
+    }
+    for fixture in [&east, &west] {
+        assert!(eventually(|| fixture.check("a", 1).allowed().then_some(())).is_some());
+    }
 }
 
 #[test]

@@ -63,6 +63,13 @@ fn critical_requests_have_a_reserve_in_memory() {
     tollgate::poll_once(hold_the_reserve(&[&limiter])).unwrap();
 }
 
+/// One server in its own memory is exact, whoever counts.
+#[test]
+fn critical_requests_have_a_reserve_in_memory_where_servers_count() {
+    let (limiter, _clock) = manual_limiter(&RULES.replace("shed: true", "shed: true, count: summed"));
+    tollgate::poll_once(hold_the_reserve(&[&limiter])).unwrap();
+}
+
 #[cfg(feature = "redis")]
 #[test]
 fn critical_requests_have_a_reserve_in_redis() {

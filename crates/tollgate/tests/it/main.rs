@@ -13,6 +13,8 @@ mod limiter;
 mod receipts;
 #[cfg(feature = "redis")]
 mod redis_counters;
+#[cfg(feature = "receipts")]
+mod regions;
 mod reloads;
 mod seed;
 mod session;

@@ -47,7 +47,7 @@ impl Fixture {
     }
 
     fn set_quota(&self, caller: &str, tier: Option<&str>, overrides: Vec<Override>, during: TimeRange) {
-        let stage = QuotaStage { during, tier: tier.map(str::to_owned), overrides };
+        let stage = QuotaStage { during, tier: tier.map(str::to_owned), home: None, overrides };
         self.limiter.tenants().set_quota("api", caller, Some(&Quota { stages: vec![stage] }));
     }
 }
@@ -204,7 +204,12 @@ rules:
     assert_eq!(peek("ada", &[]).0[0], named("by-tier", 10));
     // What operators assign takes precedence, also over what was seen.
     let quota = Quota {
-        stages: vec![QuotaStage { during: TimeRange::ALWAYS, tier: Some("pro".to_owned()), overrides: Vec::new() }],
+        stages: vec![QuotaStage {
+            during: TimeRange::ALWAYS,
+            tier: Some("pro".to_owned()),
+            home: None,
+            overrides: Vec::new(),
+        }],
     };
     limiter.tenants().set_quota("d", "ada", Some(&quota));
     assert_eq!(peek("ada", &[]).1, tier_of("pro", TierOrigin::Quota, None));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
-use tollgate::{Algorithm, Ask, Decision, Limit, Outcome, Request, Source, Wait};
+use tollgate::{Algorithm, Ask, Decision, Limit, Outcome, RegionLink, Request, Source, Wait};
 use tollgate_core::calendar::CalendarUnit;
 use tollgate_http::response::{self, Detail};
 use tollgate_proto::envoy::config::core::v3::HeaderValue;
@@ -126,7 +126,7 @@ fn reset_seconds(outcome: &Outcome<'_>) -> i64 {
 fn current_limit(outcome: &Outcome<'_>) -> RateLimit {
     RateLimit {
         name: outcome.rule.given_name().unwrap_or_default().to_owned(),
-        requests_per_unit: clamped(outcome.limit.amount()),
+        requests_per_unit: clamped(outcome.whole_limit.amount()),
         unit: unit(outcome.limit).into(),
     }
 }
@@ -203,7 +203,8 @@ fn metadata(decision: &Decision, level: Option<&'static str>) -> Option<Struct> 
         fields.entry(name.clone()).or_insert_with(|| value(text));
     }
     let source = Some(decision.source()).filter(|source| *source != Source::Store).map(Source::name);
-    for (name, text) in [("tollgate_source", source), ("tollgate_level", level)] {
+    let link = Some(decision.region_link()).filter(|link| *link != RegionLink::Together).map(RegionLink::name);
+    for (name, text) in [("tollgate_source", source), ("tollgate_level", level), ("tollgate_regions", link)] {
         fields.extend(text.map(|text| (name.to_owned(), value(text))));
     }
     if let Some(block) = decision.block() {

@@ -27,6 +27,12 @@ impl PolicyBounds {
         PolicyBounds(SHARES.map(|(policy, share)| (policy, max_in_flight.saturating_mul(share).div_ceil(100))))
     }
 
+    /// From how many checks in flight on there is no room. `None` if there is never any.
+    pub(super) fn most(&self) -> Option<usize> {
+        let [.., (_, most)] = self.0;
+        (most > 0).then_some(most)
+    }
+
     /// The room with this many checks in flight.
     #[inline]
     pub(super) fn room(&self, in_flight: usize) -> CheckRoom {

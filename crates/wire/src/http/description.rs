@@ -71,12 +71,16 @@ pub(super) struct Allowed {
     /// The largest number of units that can pass at once.
     #[schema(nullable = false)]
     pub(super) burst: Option<u64>,
-    /// The source of the decision: `store`, `cache`, `local`, `assumed` or `shed`. Missing if nothing was counted.
+    /// The source of the decision: `store`, `lease`, `cache`, `summed`, `local`, `assumed` or `shed`. Missing if nothing was counted.
     #[schema(nullable = false)]
     pub(super) source: Option<String>,
     /// The level of a shared store: `degraded`, `local-only` or `open`. Missing if it is fully available.
     #[schema(nullable = false)]
     pub(super) level: Option<String>,
+    /// How other regions are doing, if limits of all regions apply: `lagging` (such limits are lowered) or `apart`. Missing
+    /// if they are together.
+    #[schema(nullable = false)]
+    pub(super) regions: Option<String>,
     /// Whether the rules that apply have no limit.
     #[schema(nullable = false)]
     pub(super) unlimited: Option<bool>,
@@ -138,12 +142,16 @@ pub(super) struct Refused {
     /// The refusing rule's label.
     #[schema(nullable = false)]
     pub(super) denied_by: Option<String>,
-    /// The source of the decision: `store`, `cache`, `local`, `assumed` or `shed`; `block` if nothing was counted
+    /// The source of the decision: `store`, `lease`, `cache`, `summed`, `local`, `assumed` or `shed`; `block` if nothing was counted
     /// because the caller is blocked.
     pub(super) source: String,
     /// The level of a shared store: `degraded`, `local-only` or `open`. Missing if it is fully available.
     #[schema(nullable = false)]
     pub(super) level: Option<String>,
+    /// How other regions are doing, if limits of all regions apply: `lagging` (such limits are lowered) or `apart`. Missing
+    /// if they are together.
+    #[schema(nullable = false)]
+    pub(super) regions: Option<String>,
     pub(super) error: RefusedError,
 }
 

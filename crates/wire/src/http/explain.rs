@@ -46,6 +46,10 @@ pub(super) struct ExplainedRuleBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     why: Option<String>,
+    /// What its limits mean in several regions, as the rule file has it; absent if each region counts by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    region: Option<String>,
     /// The counters that the request would charge.
     counters: Vec<ExplainedCounterBody>,
 }
@@ -74,6 +78,10 @@ pub(super) struct ExplainedCounterBody {
     remaining: u64,
     /// Whether there is room for the request.
     has_room: bool,
+    /// The region that owns the counter, for a rule with `region: home`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    region: Option<String>,
 }
 
 /// The largest number of rules that are listed although they do not apply.
@@ -155,6 +163,7 @@ impl ExplainedRuleBody {
             name: rule.name.clone(),
             fate: fate.to_owned(),
             why,
+            region: rule.region.clone(),
             counters: rule.counters.iter().map(ExplainedCounterBody::new).collect(),
         }
     }
@@ -175,6 +184,7 @@ impl ExplainedCounterBody {
             units: counter.units,
             remaining: counter.reading.remaining,
             has_room: counter.has_room(),
+            region: counter.region.clone(),
         }
     }
 }

@@ -5,7 +5,6 @@
 //! Only what is certain is read here. With the first byte of anything else, be it another path, a chunked body, half a
 //! head or an error, hyper gets the connection, together with what was read.
 
-mod date;
 mod head;
 mod rewound;
 #[cfg(test)]
@@ -116,7 +115,7 @@ impl<'h> PlainConnection<'h> {
             (None, PlainEndpoint::Settle) => settle_at_once(state, &head.headers, body),
         };
         let out = &mut self.responses;
-        date::with_text(&state.clock, |date| match response {
+        tollgate_http::date::with_text(&state.clock, |date| match response {
             PreparedResponse::Written(response) => response.write_http1(date, end, out),
             PreparedResponse::Other(response) => write_http1(response, date, end, out),
         });

@@ -102,7 +102,7 @@ fn respond_unsettled(state: &HttpState, failure: SettleFailure) -> Response<Full
             let detail = format!("{error}; the first settlement stands, and nothing was changed");
             refuse(state, Problem::new(StatusCode::CONFLICT, failure.name(), detail))
         }
-        SettleError::CostOfRunning | SettleError::CostTooLarge => {
+        SettleError::CostOfRunning | SettleError::CostTooLarge | SettleError::UnknownRegion => {
             refuse(state, Problem::bad_request(failure.name(), error.to_string()))
         }
     }

@@ -45,6 +45,11 @@ pub(super) struct StatusLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     reset_at: Option<u64>,
+    /// If nothing is left: the seconds after which there is room again, if the caller sends nothing meanwhile; mostly there
+    /// is some before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    retry_after: Option<u64>,
     /// `1m`, `30s`, `month`; `concurrent` for requests in flight.
     window: String,
     /// The largest number of units that can pass at once.
@@ -53,6 +58,10 @@ pub(super) struct StatusLimit {
     algorithm: String,
     /// `enforce`, `any_of`, `shadow` or `soft`.
     mode: String,
+    /// The region that owns the counter, if one of them does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    region: Option<String>,
 }
 
 /// A rule without a counter.
@@ -165,15 +174,19 @@ impl StatusBody {
 
 impl StatusLimit {
     fn new(rule: &RuleName, counter: &CounterStatus, at: Timestamp) -> StatusLimit {
+        let reset_at = tollgate_http::response::reset_at(&counter.reading, at);
+        let wait = counter.reading.reset_after.as_micros().div_ceil(1_000_000).max(1);
         StatusLimit {
             name: rule.name.clone(),
             limit: counter.limit.quota(),
             remaining: counter.reading.remaining,
-            reset_at: tollgate_http::response::reset_at(&counter.reading, at),
+            reset_at,
+            retry_after: reset_at.filter(|_| counter.reading.remaining == 0).map(|_| wait),
             window: tollgate_http::response::window(&counter.limit).into_owned(),
             burst: counter.limit.quota(),
             algorithm: counter.limit.algorithm().name().to_owned(),
             mode: counter.mode.name().to_owned(),
+            region: counter.region.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ import { Pager } from "../../parts/pager.ts";
 import { marks } from "../../pure/marks.ts";
 import { type HistoryBody, QUANTILES, Series, findRise } from "../../pure/series.ts";
 import { assess } from "../../pure/status.ts";
-import type { Emergency, Events, FullOverview, Leases, ListPage, Overview, ServerEvent, Sustained, SwitchItem, Top } from "../../types.ts";
+import type { Emergency, Events, FullOverview, Leases, ListPage, Overview, Regions, ServerEvent, Sustained, SwitchItem, Top } from "../../types.ts";
 import { firstSteps } from "./first_steps.ts";
 import { changeList, refusedCallers, refusingRules, serverTable, sustainedTable } from "./lists.ts";
 import { leaseNote, numbers, outcomeLegend, rulesCard, storeCard } from "./numbers.ts";
@@ -39,7 +39,7 @@ export function overview(app: AppContext): Page {
   pager.onTurn = showNear;
   let range: Range = "10m";
   let events: ServerEvent[] = [];
-  let known: { whole: FullOverview; top: Top; switches: SwitchItem[]; emergencies: Emergency[] } | undefined;
+  let known: { whole: FullOverview; top: Top; switches: SwitchItem[]; emergencies: Emergency[]; regions: Regions | undefined } | undefined;
 
   const draw = () => {
     const shown = range === "10m" ? seconds : coarse;
@@ -53,9 +53,9 @@ export function overview(app: AppContext): Page {
   const judge = (now: Overview) => {
     if (!known) return;
     const rise = findRise(seconds.counts.deny);
-    const { whole, top, switches, emergencies } = known;
+    const { whole, top, switches, emergencies, regions } = known;
     const at = rise ? seconds.from + rise.index * seconds.step : 0;
-    line.set(assess({ overview: now, rise: rise && { ...rise, at }, refusing: whole.refusing, topKeys: top.keys, switches, emergencies }), now, events[0]);
+    line.set(assess({ overview: now, rise: rise && { ...rise, at }, refusing: whole.refusing, topKeys: top.keys, switches, emergencies, regions }), now, events[0]);
   };
   const show = (now: Overview) => {
     tiles.set(now);
@@ -76,7 +76,7 @@ export function overview(app: AppContext): Page {
   };
   const load = async () => {
     try {
-      const [whole, keys, top, leased, switches, emergencies, changed] = await Promise.all([
+      const [whole, keys, top, leased, switches, emergencies, changed, regions] = await Promise.all([
         app.api.get<FullOverview>("/admin/v1/overview"),
         app.api.get<{ items: Sustained[] }>("/admin/v1/sustained"),
         app.api.get<Top>("/admin/v1/top", { by: "refusals", window: "1m", limit: CALLERS }),
@@ -84,11 +84,12 @@ export function overview(app: AppContext): Page {
         listOrNothing<SwitchItem>(app, "/admin/v1/switches"),
         listOrNothing<Emergency>(app, "/admin/v1/emergencies"),
         app.api.get<Events>("/admin/v1/events", { limit: EVENTS }),
+        app.me.regions ? app.api.get<Regions>("/admin/v1/regions") : undefined,
         // The stream continues the finest range.
         range === "10m" && app.live.isLive && seconds.length > 0 ? undefined : loadHistory(),
       ]);
       events = changed.items;
-      known = { whole, top, switches, emergencies };
+      known = { whole, top, switches, emergencies, regions };
       show(whole);
       draw();
       leases.set(leased);

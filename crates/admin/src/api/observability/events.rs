@@ -53,9 +53,9 @@ const DEFAULT_AGE: Span = Span::from_secs(86_400);
 /// Time limit for the store of record. Events of this server are shown without it.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// List what changed: starts, reloads, levels of the counter store, and changes by operators
+/// List what changed: starts, reloads, levels of the counter store, signals, and changes by operators
 ///
-/// The newest first. `kind` is `start`, `reload`, `reload_failed` or `store` for this server; and `switch`, `block`, `emergency`, `rule`,
+/// The newest first. `kind` is `start`, `reload`, `reload_failed`, `store` or `signal` for this server; and `switch`, `block`, `emergency`, `rule`,
 /// `lease` or `gateway` for changes in the audit log, for callers with the scope `audit`: `changes` says whether they are listed (`shown`, `not_allowed` or
 /// `unavailable`).
 #[utoipa::path(
@@ -108,6 +108,7 @@ impl EventItem {
             EventKind::Reload => "reload",
             EventKind::ReloadFailed => "reload_failed",
             EventKind::Store => "store",
+            EventKind::Signal => "signal",
         };
         EventItem { at: Rfc3339(at), kind, text, domain: None, name: None, by: None, reason: None }
     }

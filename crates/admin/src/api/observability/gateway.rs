@@ -65,7 +65,7 @@ pub(crate) enum SheddingMode {
 /// Show the gateway of this server
 ///
 /// Routes with the responses to their requests, upstreams with their servers and shedders, the worker shedder, and what was
-/// shed. Totals are since the start, or since the configuration of the upstream or the shedder changed. 404 if this server has no gateway.
+/// shed; the keys of tokens, and tokens that were not accepted. Totals are since the start, or since the configuration of the upstream or the shedder changed. 404 if this server has no gateway.
 #[utoipa::path(
     get, path = "/admin/v1/gateway", operation_id = "gateway", tag = "gateway",
     responses((status = 200, body = Object), (status = "default", response = description::Failed))
@@ -83,6 +83,7 @@ pub(crate) async fn show(
         "upstreams": status.upstreams,
         "worker": status.worker,
         "shed": status.shed,
+        "keys": status.keys,
     });
     Ok(Json(body).into_response())
 }

@@ -12,9 +12,8 @@ use crate::observe::fleet::{FleetServer, ServerInfo, ServerLoad};
 pub(super) fn servers(state: &AdminState) -> Vec<Value> {
     let servers = state.observability.servers(state.limiter().rules().generation(), state.control.now());
     let items = servers.into_iter().map(|FleetServer { info, seen_at, this }| {
-        let ServerInfo { name, region, version, rules_generation, load } = info;
-        // The load of this server is known to the second.
-        let ServerLoad { decisions_per_second, deny_per_second } = if this { current_load(state) } else { load };
+        let ServerLoad { decisions_per_second, deny_per_second } = load(state, this, info.load);
+        let ServerInfo { name, region, version, rules_generation, .. } = info;
         json!({
             "name": name,
             "region": region,
@@ -29,7 +28,11 @@ pub(super) fn servers(state: &AdminState) -> Vec<Value> {
     items.collect()
 }
 
-fn current_load(state: &AdminState) -> ServerLoad {
+/// The load of a server. That of this one is known to the second.
+pub(super) fn load(state: &AdminState, is_this: bool, reported: ServerLoad) -> ServerLoad {
+    if !is_this {
+        return reported;
+    }
     let rates = state.observability.sampler.history().rates();
     ServerLoad { decisions_per_second: rates.iter().sum(), deny_per_second: rates[DecisionOutcome::Deny as usize] }
 }

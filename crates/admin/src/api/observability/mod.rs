@@ -15,8 +15,11 @@ pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod me;
 pub(super) mod overview;
+pub(super) mod plan;
+pub(super) mod regions;
 pub(super) mod rule;
 mod shares;
+pub(super) mod signals;
 pub(super) mod sustained;
 pub(super) mod tiers;
 pub(super) mod top;
@@ -26,6 +29,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post, put};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tollgate::{Limiter, Span};
 use tollgate_gateway::Gateway;
 use tollgate_observe::LimitResults;
@@ -53,6 +57,8 @@ pub(crate) struct AdminState {
     pub auth: Arc<Auth>,
     pub gateway: Option<Arc<Gateway>>,
     streams: Arc<StreamShares>,
+    /// One change at a time is tried.
+    planning: Arc<Semaphore>,
 }
 
 /// Results of a limit, as JSON.
@@ -69,9 +75,13 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/admin/v1/top", get(top::show))
         .route("/admin/v1/leases", get(leases::show).put(lease_changes::put))
         .route("/admin/v1/leases/purge", post(lease_changes::purge))
+        .route("/admin/v1/regions", get(regions::show))
         .route("/admin/v1/gateway", get(gateway::show))
         .route("/admin/v1/gateway/shedding", put(gateway::put_shedding))
         .route("/admin/v1/sustained", get(sustained::show))
+        .route("/admin/v1/signals", get(signals::list))
+        .route("/admin/v1/plan", post(plan::try_change))
+        .route("/admin/v1/traffic", get(plan::traffic))
         .route("/admin/v1/overview", get(overview::show))
         .route("/admin/v1/history", get(history::show))
         .route("/admin/v1/events", get(events::list))
@@ -92,7 +102,8 @@ impl AdminState {
         control: Api,
         auth: Arc<Auth>,
     ) -> AdminState {
-        AdminState { observability, metrics, health, control, auth, gateway: None, streams: Arc::default() }
+        let planning = Arc::new(Semaphore::new(1));
+        AdminState { observability, metrics, health, control, auth, gateway: None, streams: Arc::default(), planning }
     }
 
     /// The same with a gateway, if this server has one.

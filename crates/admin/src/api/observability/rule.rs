@@ -78,6 +78,7 @@ pub(crate) async fn show(
         "shed": rule.sheds(),
         "terms": terms(domain, rule),
         "policy": rule.policy().name(),
+        "region": rule.region().text(),
         "label": rule.given_label(),
         "file": location.file.to_string(),
         "line_number": location.line,
@@ -90,7 +91,7 @@ pub(crate) async fn show(
 
 /// The limit of each tier or value; one entry if it is the same for all.
 fn terms<'r>(domain: &'r Domain, rule: &'r Rule) -> Vec<TierTerms<'r>> {
-    let rows = rule.rows(domain).filter_map(|(tier, row)| match rule.limit(row) {
+    let rows = rule.rows(domain).filter_map(|(tier, row)| match rule.whole_limit(row) {
         Some(limit) => Some(TierTerms::new(tier, limit)),
         None if rule.is_unlimited(row) => {
             let limit = "unlimited".to_owned();

@@ -8,6 +8,7 @@ use tollgate_records::FieldFault;
 use tollgate_records::documents::{RuleDocument, RuleState};
 
 use super::super::{Api, ApiProblem};
+use crate::problem::rule_fault;
 use crate::store_of_record::ControlPlane;
 
 /// Validates a version of a rule and returns its warnings. Compiling runs on a blocking thread.
@@ -56,13 +57,13 @@ fn compile(control: &Arc<ControlPlane>, rule: &LayerRule) -> Result<Vec<FieldFau
     let own: Vec<&RuleProblem> =
         errors.iter().filter(is_error).filter(|problem| is_new(problem, rule, &existing)).collect();
     if own.is_empty() {
-        let mut warnings: Vec<FieldFault> = errors.iter().filter(is_error).map(fault).collect();
+        let mut warnings: Vec<FieldFault> = errors.iter().filter(is_error).map(rule_fault).collect();
         warnings
             .iter_mut()
             .for_each(|fault| fault.what.push_str(" (no change of rules takes effect until this is fixed)"));
         return Ok(warnings);
     }
-    Err(ApiProblem::invalid(own.into_iter().map(fault).collect()))
+    Err(ApiProblem::invalid(own.into_iter().map(rule_fault).collect()))
 }
 
 /// Whether this rule caused the problem.
@@ -83,9 +84,5 @@ fn with(layer: &Layer, rule: &LayerRule) -> Layer {
 
 /// The warnings about this rule.
 fn warnings_of(problem: &[RuleProblem], rule: &LayerRule) -> Vec<FieldFault> {
-    problem.iter().filter(|problem| rule.has(problem)).map(fault).collect()
-}
-
-fn fault(problem: &RuleProblem) -> FieldFault {
-    FieldFault { at: problem.at(), what: format!("{}; {}", problem.message, problem.remedy) }
+    problem.iter().filter(|problem| rule.has(problem)).map(rule_fault).collect()
 }

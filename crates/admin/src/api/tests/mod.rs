@@ -10,6 +10,9 @@ mod gateway;
 mod leases;
 mod observability;
 mod openapi;
+mod plans;
+mod region_pages;
+mod regions;
 mod rules;
 mod switches;
 mod top;
@@ -25,8 +28,8 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 use tollgate::{
-    Clock as _, Decision, Descriptor, Limiter, LoadOptions, ManualClock, MemoryConfig, Request as Asking, Span,
-    Timestamp,
+    Clock as _, Decision, Descriptor, KnownRegions, Limiter, LoadOptions, ManualClock, MemoryConfig, RegionNames,
+    Request as Asking, Span, Timestamp,
 };
 use tollgate_control::DbLocation;
 use tollgate_gateway::Gateway;
@@ -82,22 +85,29 @@ impl Bench {
 
     /// One whose counters are these.
     pub(crate) async fn on(file: &str, counters: Counters) -> Bench {
-        Bench::with(file, counters, None).await
+        Bench::with(file, counters, None, LoadOptions::default()).await
+    }
+
+    /// One of several regions.
+    pub(crate) async fn in_regions(file: &str, counters: Counters, regions: RegionNames) -> Bench {
+        let options = LoadOptions { regions: KnownRegions::All(regions), ..LoadOptions::default() };
+        Bench::with(file, counters, None, options).await
     }
 
     /// One with a gateway.
     pub(crate) async fn with_gateway(file: &str, gateway: Arc<Gateway>) -> Bench {
-        Bench::with(file, Counters::Memory(MemoryConfig::default().build()), Some(gateway)).await
+        Bench::with(file, Counters::Memory(MemoryConfig::default().build()), Some(gateway), LoadOptions::default())
+            .await
     }
 
-    async fn with(file: &str, counters: Counters, gateway: Option<Arc<Gateway>>) -> Bench {
+    async fn with(file: &str, counters: Counters, gateway: Option<Arc<Gateway>>, options: LoadOptions) -> Bench {
         let home = TempDir::new().unwrap();
         let path = home.path().join("rules.yaml");
         std::fs::write(&path, file).unwrap();
         let place = Some(DbLocation::File(home.path().join("control.db")));
         let loaded = load(&Sources { place, copy: None, snapshots: None }).await.unwrap();
         let (clock, layer) = (ManualClock::at(START), LayerHandle::default());
-        let rules = RuleSource::new(vec![path], LoadOptions::default(), layer.clone());
+        let rules = RuleSource::new(vec![path], options, layer.clone());
         let started = rules.start(None).unwrap();
         let observability = Observability::for_tests_at(START);
         let limiter = Limiter::new(started.rules, counters).with_clock(clock.clone());

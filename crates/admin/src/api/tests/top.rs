@@ -25,6 +25,9 @@ default_tier: free
 rules:
 - {name: per-key, key: [api_key], limit: {free: 10/minute, pro: 100/minute, huge: unlimited}, algorithm: fixed_window}
 - {name: orders, match: {endpoint: present}, key: [endpoint, api_key], limit: 100/minute, algorithm: fixed_window}
+signals:
+- {name: keys-per-address, distinct: api_key, per: [remote_address], threshold: 40, window: 10m}
+- {name: paths-per-key, distinct: endpoint, per: [api_key], threshold: 1000}
 ";
 
 /// A server's pages, and decisions that it saw.
@@ -157,4 +160,61 @@ async fn who_is_near_a_limit_for_long_is_reported_with_what_would_fit() {
     assert_eq!(reply["items"][0]["since"], "2025-06-15T15:07:00Z");
     scene.bench.pass(60);
     assert_eq!(scene.shown("/admin/v1/sustained").await["items"], json!([]));
+}
+
+#[tokio::test]
+async fn raised_signals_are_listed_with_evidence() {
+    let scene = Scene::new().await;
+    let list = async |path: &str, scopes: &[AccessScope]| scene.get(path, scopes).await.ok();
+    for number in 0..40 {
+        scene.check(&[("api_key", &format!("key-{number}")), ("remote_address", "203.0.113.7")], 1).await;
+    }
+    let evaluate = || {
+        let rules = scene.limiter.rules();
+        scene.observability.observer.signals().evaluate(&rules, &[], scene.bench.clock.now());
+    };
+    assert_eq!(scene.shown("/admin/v1/signals").await["items"], json!([]));
+    evaluate();
+    let shown = scene.shown("/admin/v1/signals").await;
+    let item = &shown["items"][0];
+    assert_eq!((shown["items"].as_array().unwrap().len(), &shown["omitted"]), (1, &json!(0)));
+    let item_shown = json!([
+        item["domain"],
+        item["signal"],
+        item["per"],
+        item["key"],
+        item["distinct"],
+        item["count"],
+        item["threshold"],
+        item["window_seconds"],
+        item["since"]
+    ]);
+    let expected = json!([
+        "shop",
+        "keys-per-address",
+        ["remote_address"],
+        "203.0.113.7",
+        "api_key",
+        40,
+        40,
+        600.0,
+        "2025-06-15T15:06:40Z"
+    ]);
+    assert_eq!(item_shown, expected);
+    // Keys of customers are private values: they are masked even for those who may see callers.
+    let examples = item["examples"].as_array().unwrap();
+    assert!(examples.len() == 8 && examples.iter().all(|one| !one.as_str().unwrap().contains("key-")), "{item}");
+    let raised: Vec<_> = shown["signals"].as_array().unwrap().iter().map(|one| &one["raised"]).collect();
+    assert_eq!(raised, [&json!(1), &json!(0)]);
+    // Without `audit` neither addresses nor examples.
+    let hidden = list("/admin/v1/signals?signal=keys-per-address", &[AccessScope::Read]).await;
+    assert!(!hidden.to_string().contains("203.0.113.7"), "{hidden}");
+    assert_eq!((&hidden["items"][0]["examples"], &hidden["keys_shown"]), (&json!([]), &json!(false)));
+    assert_eq!(hidden["signals"].as_array().unwrap().len(), 1);
+    assert_eq!(scene.shown("/admin/v1/signals?domain=other").await["items"], json!([]));
+    assert_eq!(scene.get("/admin/v1/signals?limit=0", &[AccessScope::Read]).await.code(400), "bad_query");
+    assert_eq!(scene.get("/admin/v1/signals", &[AccessScope::Rules]).await.code(403), "forbidden");
+    scene.bench.pass(601);
+    evaluate();
+    assert_eq!(scene.shown("/admin/v1/signals").await["items"], json!([]));
 }

@@ -19,7 +19,7 @@ pub(in crate::metrics) fn busy() -> GatewayStatus {
     .status();
     let route = &mut status.routes[0];
     (route.successful, route.client_errors, route.server_errors) = (90, 7, 5);
-    (route.limited, route.shed) = (6, 4);
+    (route.limited, route.shed, route.estimated) = (6, 4, 2);
     let upstream = &mut status.upstreams[0];
     (upstream.requests, upstream.retries, upstream.failures, upstream.timeouts) = (95, 3, 2, 1);
     upstream.servers[0].is_healthy = false;
@@ -30,6 +30,8 @@ pub(in crate::metrics) fn busy() -> GatewayStatus {
     (cap.limit, cap.in_flight, cap.gradient, cap.burst_queue_size) = (12, 11, 0.75, 3.5);
     (cap.min_rtt_ms, cap.sample_rtt_ms, cap.is_probing) = (Some(20.0), Some(35.0), true);
     (cap.refused.get, cap.refused.test) = (3, 1);
+    let refused = [("expired", 3), ("unknown_key", 2)].into();
+    status.keys = vec![KeysStatus { source: "jwks.json".to_owned(), keys: 2, failures: 5, error: None, refused }];
     let worker = status.worker.as_mut().unwrap();
     (worker.mode, worker.utilisation, worker.amount, worker.refused.get) = ("shadow", 0.875, 0.25, 2);
     status.shed[3].refused.post = 7;
@@ -56,6 +58,7 @@ fn a_scrape_shows_routes_upstreams_and_caps() {
         (r#"requests_total{route="orders",status="5xx"}"#, 5.0),
         (r#"limited_total{route="orders"}"#, 6.0),
         (r#"shed_total{route="orders"}"#, 4.0),
+        (r#"estimated_costs_total{route="orders"}"#, 2.0),
         (r#"upstream_requests_total{upstream="orders"}"#, 95.0),
         (r#"upstream_retries_total{upstream="orders"}"#, 3.0),
         (r#"upstream_failures_total{upstream="orders"}"#, 2.0),
@@ -87,6 +90,10 @@ fn a_scrape_shows_routes_upstreams_and_caps() {
         (r#"reserve_in_flight{upstream="orders",tier="pro"}"#, 2.0),
         (r#"reserve_refused_total{upstream="orders",tier="pro"}"#, 0.0),
         (r#"reserve_refused_total{upstream="orders",tier="others"}"#, 4.0),
+        (r#"token_keys{source="jwks.json"}"#, 2.0),
+        (r#"token_key_failures_total{source="jwks.json"}"#, 5.0),
+        (r#"refused_tokens_total{source="jwks.json",reason="expired"}"#, 3.0),
+        (r#"refused_tokens_total{source="jwks.json",reason="unknown_key"}"#, 2.0),
         (r#"fairness_mode{upstream="orders",mode="shadow"}"#, 1.0),
         (r#"fairness_mode{upstream="orders",mode="enforce"}"#, 0.0),
         (r#"fairness_pressure{upstream="orders"}"#, 1.25),

@@ -10,6 +10,8 @@ domain: api
 entity: user
 rules:
   - {name: per-user, key: [user], limit: 10/minute, algorithm: fixed_window}
+signals:
+  - {name: users-per-address, distinct: user, per: [remote_address], threshold: 40}
 ";
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
@@ -27,9 +29,18 @@ fn server(requests: &[(&str, usize)]) -> Arc<Observability> {
     observability
 }
 
+fn rules(generation: u64) -> Ruleset {
+    Ruleset::from_text(RULES, generation).unwrap().0
+}
+
 fn row(observability: &Observability, seconds_ago: u64) -> ServerRow {
     let age = Span::from_secs(seconds_ago);
-    ServerRow { id: observability.fleet.id.clone(), at: NOW.before(age), age, document: observability.report(7, NOW) }
+    ServerRow {
+        id: observability.fleet.id.clone(),
+        at: NOW.before(age),
+        age,
+        document: observability.report(&rules(7), (None, Span::ZERO), NOW),
+    }
 }
 
 /// `key decisions refusals thousandths`, and how many servers say so.
@@ -75,7 +86,7 @@ fn what_is_not_understood_is_left_out() {
     one.fleet.update(vec![strange(""), strange("{}"), strange("[1]"), row(&other, 0)], NOW);
     assert_eq!(top(&one, NOW).1, 2);
     // A newer one may tell more.
-    let more = other.report(7, NOW).replacen('{', "{\"novelty\": {\"a\": 1}, ", 1);
+    let more = other.report(&rules(7), (None, Span::ZERO), NOW).replacen('{', "{\"novelty\": {\"a\": 1}, ", 1);
     one.fleet.update(vec![strange(&more)], NOW);
     assert_eq!(top(&one, NOW).1, 2);
 }
@@ -84,7 +95,7 @@ fn what_is_not_understood_is_left_out() {
 fn reports_are_bounded() {
     let users: Vec<_> = (0..3_000).map(|n| format!("{}{n}", "\u{1}\"".repeat(150))).collect();
     let requests: Vec<_> = users.iter().map(|user| (user.as_str(), 1 + user.len() % 3)).collect();
-    let reports = server(&requests).report(1, NOW);
+    let reports = server(&requests).report(&rules(1), (None, Span::ZERO), NOW);
     assert!((10_000..=MAX_SERVER_BYTES).contains(&reports.len()), "{}", reports.len());
 }
 
@@ -98,4 +109,45 @@ fn hashes_are_the_same_where_the_secret_is() {
     assert_ne!(one.fleet.hash_key("ann"), one.fleet.hash_key("bob"));
     other.fleet.set_secret("0124");
     assert_ne!(one.fleet.hash_key("ann"), other.fleet.hash_key("ann"));
+}
+
+/// Twenty users of an address on each of two servers, and thirty that both saw: a signal on both.
+#[test]
+fn distinct_values_are_counted_together() {
+    let servers = [0, 20].map(|first| {
+        let observability = Observability::for_tests();
+        observability.fleet.set_secret("0123");
+        observability.observer.signals().use_secret(observability.fleet.hash_secret());
+        let clock = ManualClock::at(NOW);
+        let limiter = Limiter::new(rules(1), MemoryConfig::default().build_with(clock.clone()));
+        let limiter = limiter.with_clock(clock).with_witness(observability.observer.clone());
+        for number in first..first + 20 {
+            for (address, user) in
+                [("203.0.113.7", format!("u{number}")), ("198.51.100.1", format!("u{}", number % 30))]
+            {
+                let entries = [("remote_address", address), ("user", &user)];
+                let request = Request { descriptors: &[Descriptor::new(&entries)], ..Request::default() };
+                tollgate::poll_once(limiter.check_request(&request)).unwrap().unwrap();
+            }
+        }
+        observability
+    });
+    let [one, other] = &servers;
+    // One that knows of no other server reports only what is enough by itself.
+    one.fleet.update(vec![row(other, 0)], NOW);
+    one.evaluate_signals(&rules(1), NOW);
+    assert!(one.observer.signals().raised().is_empty());
+    other.fleet.update(vec![row(one, 0)], NOW);
+    one.fleet.update(vec![row(other, 0)], NOW);
+    one.evaluate_signals(&rules(1), NOW);
+    let raised = one.observer.signals().raised();
+    let raised: Vec<_> = raised.iter().map(|one| (one.name.rule(), one.name.key(), one.count)).collect();
+    assert_eq!(raised, [("users-per-address", "203.0.113.7", 40)]);
+    let events = one.sampler.events.all();
+    let text = &events.last().unwrap().text;
+    assert!(text.starts_with("the signal users-per-address is raised for #") && text.ends_with(": 40 user"), "{text}");
+    assert!(!text.contains("203.0.113.7"), "{text}");
+    // Its report is valid for a minute.
+    one.evaluate_signals(&rules(1), NOW.after(Span::from_secs(61)));
+    assert!(one.observer.signals().raised().is_empty());
 }

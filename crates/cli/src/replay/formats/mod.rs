@@ -16,7 +16,7 @@ use super::recorded_request::{RecordedDescriptor, RecordedRequest};
 
 /// The format of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum InputFormat {
+pub(crate) enum InputFormat {
     /// One JSON object per line, with `at` and `attributes`
     #[default]
     Tollgate,
@@ -32,14 +32,14 @@ pub(super) enum InputFormat {
 
 /// An attribute and the field that has its value: `api_key=headers.x-api-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MappedField {
+pub(crate) struct MappedField {
     attribute: String,
     field: String,
 }
 
 /// How lines become requests.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     format: InputFormat,
     fields: Vec<MappedField>,
 }
@@ -65,14 +65,14 @@ trait LineFields {
 
 impl InputFormat {
     /// Whether invalid lines are a part of everyday input, and not errors.
-    pub(super) fn tolerates_invalid_lines(self) -> bool {
+    pub(crate) fn tolerates_invalid_lines(self) -> bool {
         matches!(self, InputFormat::Nginx | InputFormat::Envoy | InputFormat::Alb)
     }
 }
 
 impl MappedField {
     /// Parses `attribute=field`.
-    pub(super) fn parse(text: &str) -> Result<MappedField, String> {
+    pub(crate) fn parse(text: &str) -> Result<MappedField, String> {
         match text.split_once('=') {
             Some((attribute, field)) if !attribute.is_empty() && !field.is_empty() => {
                 Ok(MappedField { attribute: attribute.to_owned(), field: field.to_owned() })
@@ -84,7 +84,7 @@ impl MappedField {
 
 impl Mapping {
     /// The mapping of a format. `fields` add to the usual attributes of access logs, or replace them.
-    pub(super) fn new(format: InputFormat, fields: &[MappedField]) -> Result<Mapping, String> {
+    pub(crate) fn new(format: InputFormat, fields: &[MappedField]) -> Result<Mapping, String> {
         match (format, fields) {
             (InputFormat::Tollgate, [_, ..]) => {
                 return Err("--map needs --format; Tollgate's own lines have attributes already".to_owned());
@@ -110,7 +110,7 @@ impl Mapping {
     }
 
     /// Parses a line.
-    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<RecordedRequest<'a>, String> {
+    pub(crate) fn parse<'a>(&self, line: &'a [u8]) -> Result<RecordedRequest<'a>, String> {
         if self.format == InputFormat::Tollgate {
             return RecordedRequest::parse(line);
         }

@@ -30,8 +30,10 @@ fn waits(wait: Wait, delay: u64) -> Reading {
 fn a_verdict_by_terms_that_are_not_known_is_the_first_one() {
     let recalled = |passed, waiting: &[Wait]| {
         let readings = waiting.iter().zip(1..).map(|(wait, delay)| waits(*wait, delay)).collect();
-        let verdict =
-            Verdict::from_replay(passed, &Settlement { readings, at: Timestamp::default(), replay: Replay::First });
+        let verdict = Verdict::from_replay(
+            passed,
+            &Settlement { readings, at: Timestamp::default(), replay: Replay::First, ..Settlement::default() },
+        );
         assert_eq!((verdict.allowed, verdict.denied_by, verdict.tightest), (passed, None, None));
         (verdict.wait, verdict.delay)
     };
@@ -70,7 +72,10 @@ fn reach(votes: &[(Ask, Mode, Wait, u64)]) -> Verdict {
     };
     let claim = Claim { id: ClaimId(0), charges: votes.iter().map(charge).collect(), once: None, timeout: None };
     let readings = votes.iter().map(reading).collect();
-    Verdict::reach(&claim, &Settlement { readings, at: Timestamp::default(), replay: Replay::First })
+    Verdict::reach(
+        &claim,
+        &Settlement { readings, at: Timestamp::default(), replay: Replay::First, ..Settlement::default() },
+    )
 }
 
 #[test]

@@ -15,12 +15,14 @@ mod tests;
 
 use std::borrow::Cow;
 
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde_json::{Map, Value};
 
 use super::{CostRefusal, MAX_BODY_BYTES, has_type, is_encoded};
 use crate::model::GraphQlBounds;
-use crate::query;
+use crate::single::Repeated;
+use crate::{query, strict_json};
 
 /// A query, with what belongs to it.
 struct QueryRequest<'b> {
@@ -30,6 +32,9 @@ struct QueryRequest<'b> {
     /// Which operation of the query is executed.
     operation: Option<Cow<'b, str>>,
 }
+
+/// The members of a request that its cost depends on.
+const MEMBERS: [&str; 3] = ["query", "variables", "operationName"];
 
 /// The cost of all queries of a request: of its body, and of the `query` parameter that GET requests have. `None` if
 /// there are none, such as with the digest of a query that the upstream knows.
@@ -55,7 +60,12 @@ fn in_body<'b>(
     requests: &mut Vec<QueryRequest<'b>>,
 ) -> Result<(), CostRefusal> {
     if has_type(&parts.headers, "multipart/form-data") {
-        return Ok(());
+        let refusal = "A GraphQL request in multipart/form-data can't be measured; send application/json.";
+        return Err(CostRefusal::new(refusal));
+    }
+    // The upstream may go by another one.
+    if parts.headers.get_all(CONTENT_TYPE).iter().count() > 1 {
+        return Err(CostRefusal::new("A GraphQL request has one Content-Type."));
     }
     if body.len() > MAX_BODY_BYTES {
         return Err(CostRefusal::new(format!("A GraphQL request has at most {MAX_BODY_BYTES} bytes.")));
@@ -72,19 +82,20 @@ fn in_body<'b>(
         requests.extend(form(body)?);
         return Ok(());
     }
-    match serde_json::from_slice(body) {
-        Ok(Value::Array(batch)) if batch.len() as u64 > u64::from(bounds.batch) => {
+    // What has a member twice is refused: the upstream may read the other one.
+    match strict_json::value(body) {
+        Some(Value::Array(batch)) if batch.len() as u64 > u64::from(bounds.batch) => {
             Err(CostRefusal::new(format!("A batch has at most {} queries.", bounds.batch)))
         }
-        Ok(Value::Array(batch)) => batch.into_iter().try_for_each(|entry| {
+        Some(Value::Array(batch)) => batch.into_iter().try_for_each(|entry| {
             requests.extend(json(entry)?);
             Ok(())
         }),
-        Ok(entry) => {
+        Some(entry) => {
             requests.extend(json(entry)?);
             Ok(())
         }
-        Err(_) => Err(CostRefusal::new("The body is not a GraphQL request in JSON.")),
+        None => Err(CostRefusal::new("The body is not a GraphQL request in JSON.")),
     }
 }
 
@@ -93,6 +104,11 @@ fn json(entry: Value) -> Result<Option<QueryRequest<'static>>, CostRefusal> {
     let Value::Object(mut members) = entry else {
         return Err(CostRefusal::new("A GraphQL request is an object with a `query`."));
     };
+    // Go reads `Query` as `query`.
+    let is_other = |name: &str| MEMBERS.iter().any(|own| name != *own && name.eq_ignore_ascii_case(own));
+    if members.keys().any(|name| is_other(name)) {
+        return Err(CostRefusal::new(format!("The members of a GraphQL request are written {}.", MEMBERS.join(", "))));
+    }
     let query = match members.remove("query") {
         Some(Value::String(query)) if !query.is_empty() => query,
         None | Some(Value::Null | Value::String(_)) => return Ok(None),
@@ -111,7 +127,13 @@ fn json(entry: Value) -> Result<Option<QueryRequest<'static>>, CostRefusal> {
 
 /// The same as the parameters of a form.
 fn form(parameters: &[u8]) -> Result<Option<QueryRequest<'_>>, CostRefusal> {
-    let text = |name| query::parameter(parameters, name).map(text).transpose();
+    let text = |name| {
+        let value = query::parameter(parameters, name);
+        value
+            .map_err(|Repeated| CostRefusal::new(format!("A GraphQL request has one `{name}`.")))?
+            .map(text)
+            .transpose()
+    };
     let Some(query) = text("query")?.filter(|query| !query.is_empty()) else { return Ok(None) };
     let variables = text("variables")?.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
     Ok(Some(QueryRequest { query, variables, operation: text("operationName")? }))

@@ -124,7 +124,6 @@ fn queries_come_in_several_forms() {
     assert_eq!(cost(&BOUNDS, &request("/", "application/graphql"), Some(b"{ a }")), Ok(Some(2)));
     let form = request("/", "application/x-www-form-urlencoded; charset=utf-8");
     assert_eq!(cost(&BOUNDS, &form, Some(b"query=%7Ba%7D")), Ok(Some(2)));
-    assert_eq!(cost(&BOUNDS, &request("/", "multipart/form-data; boundary=x"), Some(b"--x")), Ok(None));
     // A query that the upstream knows by its digest.
     for body in [json!({"extensions": {}}), json!({"query": null}), json!({"query": ""})] {
         assert_eq!(cost_of(&BOUNDS, &body), Ok(None), "{body}");
@@ -285,4 +284,28 @@ proptest! {
     fn no_text_makes_it_stumble(query in "\\PC{0,60}") {
         let _ = cost_of(&BOUNDS, &json!({"query": query}));
     }
+}
+
+#[test]
+fn what_an_upstream_may_read_differently_is_refused() {
+    let json = "application/json";
+    let dear = r#"{"query": "{ a }", "variables": {}}"#;
+    for (uri, content_type, body, words) in [
+        ("/", "multipart/form-data; boundary=x", "--x\r\n", "multipart/form-data"),
+        ("/", "Multipart/Form-Data", dear, "multipart/form-data"),
+        ("/?query={a}&query={b}", json, "", "one `query`"),
+        ("/?query={a}&%71uery={b}", json, "", "one `query`"),
+        ("/", "application/x-www-form-urlencoded", "query={a}&query={b}", "one `query`"),
+        ("/?query={a}&operationName=A&operationName=B", json, "", "one `operationName`"),
+        ("/", json, r#"{"query": "{ a }", "query": "{ b }"}"#, "not a GraphQL request"),
+        ("/", json, r#"[{"query": "{ a }", "variables": {"n": 1, "n": 2}}]"#, "not a GraphQL request"),
+        ("/", json, r#"{"query": "{ a }", "Query": "{ b }"}"#, "are written"),
+    ] {
+        let refusal = cost(&BOUNDS, &request(uri, content_type), Some(body.as_bytes())).unwrap_err();
+        assert!(refusal.reason.contains(words), "{uri} {body}: {refusal}");
+    }
+    let mut twice = request("/", json);
+    twice.headers.append("content-type", "application/x-www-form-urlencoded".parse().unwrap());
+    assert!(cost(&BOUNDS, &twice, Some(dear.as_bytes())).unwrap_err().reason.contains("one Content-Type"));
+    assert_eq!(cost(&BOUNDS, &request("/?query={a}&query={a}", json), None), Ok(Some(2)));
 }

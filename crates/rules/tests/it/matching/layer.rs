@@ -273,7 +273,7 @@ fn a_text_may_be_so_long_and_no_longer() {
         let rule = format!("{text}{}", " ".repeat(length - text.len()));
         let layer = Layer {
             rules: vec![LayerRule { domain: "d".to_owned(), name: "r".to_owned(), rule, mode: None, version: None }],
-            switches: Vec::new(),
+            ..Layer::default()
         };
         let files = RuleFiles::from_files(vec![RuleFile { name: "f".to_owned(), text: "domain: d\n".to_owned() }]);
         files.load_with_layer(&LoadOptions::default(), &layer).map(drop)

@@ -4,6 +4,7 @@ mod addresses;
 mod asks;
 mod clauses;
 mod costs;
+mod count;
 mod endings;
 mod explain;
 mod forms;

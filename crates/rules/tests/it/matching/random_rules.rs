@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
-use tollgate_rules::Ruleset;
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, KeyPart, Lease, Network, Policy, Rule, RuleMode,
-    RuleOrigin, SourceLocation, Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, HoldCounting, KeyPart, Lease, Network, Policy, Rule,
+    RuleMode, RuleOrigin, SourceLocation, Terms, Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
+use tollgate_rules::{KnownRegions, RegionMode, Ruleset};
 
 use crate::matching::TestRequest;
 
@@ -153,8 +153,10 @@ pub(crate) fn terms(mode: RuleMode) -> Terms {
         headers: Headers::Full,
         denied_by_label: None,
         ending: EndTerms::default(),
+        count: HoldCounting::Exact,
         lease: Lease::Auto,
         ahead: None,
+        region: RegionMode::Each,
     }
 }
 
@@ -175,7 +177,9 @@ pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
         tree: Vec::new(),
         match_parents: false,
         default_algorithm: Counting::SlidingWindow,
+        signals: Vec::new(),
         default_lease: Lease::Auto,
+        regions: KnownRegions::None,
         at: place(),
     }
 }

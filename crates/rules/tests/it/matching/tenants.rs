@@ -25,7 +25,7 @@ rules:
 /// The settings of a caller in the notation of the tests: `tier pro`, `rule NAME LIMIT`, `descriptor A:V LIMIT`,
 /// `default LIMIT`, joined by `; `.
 fn stage(text: &str) -> QuotaStage {
-    let mut stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, overrides: Vec::new() };
+    let mut stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, home: None, overrides: Vec::new() };
     for part in text.split("; ") {
         match part.split_once(' ').unwrap() {
             ("tier", name) => stage.tier = Some(name.to_owned()),

@@ -5,6 +5,7 @@ mod control;
 mod key_privacy;
 mod observe;
 mod receipts;
+mod regions;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(super) fn all() -> Vec<Setting> {
         gateway(),
         state(),
         redis(),
+        regions::rows(),
         control::rows(),
         auth::rows(),
         key_privacy::rows(),

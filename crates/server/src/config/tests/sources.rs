@@ -176,6 +176,17 @@ lease_keys: 700
 local_keys: 5000
 last_resort: 300/second
 replicas: 4
+region: eu
+regions: {us-west: 'rediss://w', eu: 'rediss://e', ap: 'rediss://x:1,y:2'}
+region_user: west
+region_password: hidden
+region_password_file: none
+region_ca: ga
+region_cert: gc
+region_key: gk
+region_deadline: 70ms
+region_beat: 150ms
+region_share_interval: 45s
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
 control_required: true
@@ -196,7 +207,6 @@ otlp_endpoint: http://collector:4317
 otlp_sample: 0.25%
 service_name: gate
 server_name: gate-7
-region: eu
 metrics_show_keys: true
 decision_log: files
 decision_log_sample: 2%
@@ -208,12 +218,15 @@ decision_log_keep: 2h
 decision_log_max: 7000
 decision_log_max_size: 3MiB
 decision_log_repeats: 9
+traffic_sample: false
+traffic_sample_size: 2MiB
+traffic_sample_callers: 10%
 ";
 
 fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> ListenSettings {
     let path = |part: char| [letter, part].iter().collect::<String>().into();
     let sans = sans.iter().map(|san| (*san).to_owned()).collect();
-    let clients = Some(ClientAuthSettings { ca: path('a'), sans });
+    let clients = Some(ClientAuthSettings { ca: path('a'), sans, is_optional: false });
     let tls = Some(TlsSettings { cert: path('c'), key: path('k'), clients });
     ListenSettings { address: address.parse().unwrap(), tls, max_connections }
 }
@@ -226,7 +239,7 @@ fn every_setting_can_be_set() {
         assert!(line.starts_with(&format!("{}: ", setting.name)), "{} {line}", setting.name);
         // There are two exclusive settings for each secret.
         assert!(
-            ["store_password_file", "receipt_keys_file"].contains(&&*setting.name)
+            ["store_password_file", "region_password_file", "receipt_keys_file"].contains(&&*setting.name)
                 || !line.ends_with(&format!(": {}", setting.default)),
             "{line} is the default"
         );
@@ -321,6 +334,22 @@ fn every_setting_can_be_set() {
             local_keys: 5_000,
             leases: LeaseSettings { is_enabled: false, time: Duration::from_secs(2), keys: 700 },
         })),
+        regions: Some(RegionSettings {
+            names: tollgate::RegionNames::new("eu", ["ap", "us-west"]).unwrap(),
+            others: vec![
+                OtherRegion { name: "ap".to_owned(), address: "rediss+cluster://x:1,y:2".parse().unwrap() },
+                OtherRegion { name: "us-west".to_owned(), address: "rediss://w".parse().unwrap() },
+            ],
+            access: RedisAccess {
+                user: Some("west".to_owned()),
+                password: Some(PasswordSource::Text("hidden".into())),
+                ca: Some("ga".into()),
+                certificate: Some(ClientCertificate { cert: "gc".into(), key: "gk".into() }),
+            },
+            deadline: Duration::from_millis(70),
+            beat: Duration::from_millis(150),
+            share_interval: Duration::from_secs(45),
+        }),
         max_keys: 1_000,
         max_keys_per_rule: Percent { bps: 2_500 },
         data: DataSettings::Directory { path: "/var/lib/tollgate".into(), is_explicit: true },
@@ -367,6 +396,7 @@ fn every_setting_can_be_set() {
                 max_size: 3 << 20,
                 repeats: 9,
             },
+            traffic: settings::TrafficSettings { on: false, size: 2 << 20, callers: Percent { bps: 1_000 } },
         },
     };
     assert_eq!(start(&[], &[], EVERYTHING).loaded().settings, expected);

@@ -1,5 +1,6 @@
 //! The demo: its traffic on a real server, and its script, which ends all processes that it started.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -104,6 +105,44 @@ fn the_gateway_sheds_the_least_important_requests_of_a_slow_upstream() {
         }
     });
     interrupt(demo, 3);
+}
+
+/// What a demo has printed so far, and what it prints at its end.
+fn read_lines(demo: &mut RunningDemo) -> std::sync::mpsc::Receiver<String> {
+    let (sender, lines) = std::sync::mpsc::channel();
+    let output = BufReader::new(demo.0.stdout.take().unwrap());
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    lines
+}
+
+#[test]
+fn regions_are_cut_off_and_found_again() {
+    let admin = format!("127.0.0.1:{}", free_port());
+    let environment = [("DEMO_ADMIN", &*admin), ("DEMO_SERVERS", "1"), ("DEMO_RATE", "300"), ("DEMO_CUT_AFTER", "5")];
+    let mut demo = start("demo/regions.sh", &environment);
+    let lines = read_lines(&mut demo);
+    let link = |region: &str| {
+        let mut response = ureq::get(format!("http://{admin}/admin/v1/regions")).call().ok()?;
+        let regions: Value = serde_json::from_str(&response.body_mut().read_to_string().ok()?).ok()?;
+        let regions = regions["regions"].as_array()?.iter().find(|other| other["name"] == region)?.clone();
+        Some((regions["link"].as_str()?.to_owned(), regions["units"]["sent"].as_u64()?))
+    };
+    let is_apart = || (link("eu-west")?.0 == "apart").then_some(());
+    until("eu-west is cut off", || is_apart().is_some());
+    let (link, sent) = link("us-west").unwrap();
+    assert!(link == "together" && sent > 0, "{link}, {sent}");
+    // A whole period is over.
+    let report: Vec<String> = lines.iter().skip_while(|line| !line.contains("of the limit")).take(7).collect();
+    assert_eq!(report[1].split_whitespace().next(), Some("requests"), "{report:?}");
+    // Three Redis, six relays, three servers, the traffic, and what waits for the end of the cut.
+    interrupt(demo, 14);
+    let summary: Vec<String> = lines.iter().skip_while(|line| !line.contains("Most in 10 s")).collect();
+    assert_eq!(summary.len(), 6, "{summary:?}");
+    for mode in ["split", "home"] {
+        let line = summary.iter().find(|line| line.trim_start().starts_with(mode)).unwrap();
+        let percent: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        assert!(percent.iter().all(|percent| *percent <= 100), "{line}");
+    }
 }
 
 #[test]

@@ -85,6 +85,36 @@ fn files_that_the_configuration_names_are_checked() {
 }
 
 #[test]
+fn a_file_is_compared_with_the_rules() {
+    let good = rule_file("gateway-agreed", GOOD);
+    let rules = rule_file("gateway-agreed-rules", RULES);
+    let output = tollgate(&["gateway", "check", &good, "--rules", &rules], b"");
+    let expected = "2 routes, 1 upstream, 1 listener: 0 errors, 0 warnings\n";
+    assert_eq!((output.code, &*output.out, &*output.err), (0, expected, ""));
+    let text = GOOD
+        .replace("[10.0.0.1:8080]}}", "[10.0.0.1:8080],\n  adaptive: {reserve:\n    {pro: 10%, entreprise: 20%}}}}")
+        .replace("require: api_key}", "require: api_key,\n     cost: {tokens: {reserve: 5}}}");
+    let bad = rule_file("gateway-disagreed", &text);
+    let output = tollgate(&["gateway", "check", &bad, "--rules", &rules], b"");
+    let lines: Vec<&str> = output.out.lines().collect();
+    let tier = format!(
+        "{bad}:8: error: upstream `orders` reserves for the tier `entreprise`, which the rules do not have; did you mean `enterprise`?"
+    );
+    let cost = format!(
+        "{bad}:11: warning: no rule uses the cost `tokens` of the route `charges`; write `cost: tokens` to a rule, or remove it from the route"
+    );
+    assert_eq!((output.code, lines), (1, vec![&*tier, &cost, "1 error, 1 warning"]), "{}", output.err);
+    let other = rule_file("gateway-agreed-other", &RULES.replace("domain: shop", "domain: stop"));
+    let output = tollgate(&["gateway", "check", &good, "--rules", &other, "--json"], b"");
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &report["problems"][0]["line"]), (1, &3.into()));
+    assert_eq!(report["problems"][0]["remedy"], "did you mean `stop`?");
+    let both = ["gateway", "check", &good, "--rules", &other, "--rules", &rules];
+    assert_eq!(tollgate(&both, b"").code, 0);
+    assert_eq!(tollgate(&["gateway", "check", &good, "--rules", "no-such-file.yaml"], b"").code, 1);
+}
+
+#[test]
 fn unusual_files_are_refused() {
     for (name, text, message) in [
         ("gateway-empty", "", "the file is empty"),

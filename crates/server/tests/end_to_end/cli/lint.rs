@@ -52,6 +52,42 @@ rules: [{name: rate, key: [a], limit: 200/second}]
 }
 
 #[test]
+fn each_domain_whose_counters_may_be_in_another_region_has_a_warning() {
+    let file = rule_file(
+        "lint-home",
+        "domain: one
+entity: a
+rules:
+  - {name: here, key: [a], limit: 100/second}
+  - {name: off, key: [a], limit: 9/day, region: home, mode: off}
+  - {name: first, key: [a], limit: 2/day, region: {home: us-east}}
+  - {name: second, key: [a], limit: 3/day, region: home}
+---
+domain: two
+rules: [{name: only, key: [a], limit: 2/day, region: home}]
+---
+domain: three
+entity: a
+rules: [{name: shared, key: [a], limit: 200/day, region: split}, {name: sent, key: [a], limit: 200/day, region: global}]
+",
+    );
+    let output = tollgate(&["lint", &file], b"");
+    let warnings: Vec<&str> = output.out.lines().filter(|line| line.contains("`region: home`")).collect();
+    let [one, two] = &warnings[..] else { panic!("{}", output.out) };
+    let begins = |line: usize, domain: &str, rules: &str| {
+        format!(
+            "{file}:{line}: warning: `{domain}` has limits with `region: home` ({rules}): a check may wait for another region"
+        )
+    };
+    assert!(one.starts_with(&begins(6, "one", "`first` and 1 other rule")), "{one}");
+    assert!(two.starts_with(&begins(10, "two", "`only`")), "{two}");
+    for line in warnings {
+        assert!(line.contains("Envoy gives up after 20 ms") && line.contains("`timeout: 0.1s`"), "{line}");
+    }
+    assert!(output.out.contains(": 0 errors, 2 warnings") && output.code == 0, "{}", output.out);
+}
+
+#[test]
 fn problems_are_lines_and_determine_the_exit_code() {
     let good = rule_file("lint-good", GOOD);
     let warned = rule_file("lint-warned", WARNED);

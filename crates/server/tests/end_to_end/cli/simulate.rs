@@ -115,7 +115,7 @@ fn sizes_that_make_no_sense_are_refused() {
         assert!(output.err.contains(expected), "{text}: {}", output.err);
     }
     for (args, expected) in [
-        (&["nothing.yaml"][..], "name a scenario file or a preset: exercise, hot, s1, s2, thresholds, random"),
+        (&["nothing.yaml"][..], "name a scenario file or a preset: exercise, hot, s1, s2, thresholds, regions, random"),
         (&["exercise", "--only", "nothing"], "no scenario of exercise contains `nothing`"),
         (&["exercise", "--seeds", "0"], "--seeds"),
         (&["exercise", "--seed", "first"], "--seed"),

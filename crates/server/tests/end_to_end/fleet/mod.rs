@@ -11,6 +11,7 @@ mod restarts;
 pub(crate) mod servers;
 mod shared_limit;
 pub(crate) mod statistics;
+mod summed;
 
 use tollgate_core::Source;
 use tollgate_testing::{Redis, eventually};

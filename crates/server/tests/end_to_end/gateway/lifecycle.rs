@@ -1,6 +1,6 @@
 //! Starting, failing to start, and stopping.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 use tollgate_testing::eventually;
 
@@ -21,6 +21,22 @@ fn a_bad_file_fails_the_start_with_all_problems() {
     }
     let (code, log) = new_server().args(&["--gateway", "none.yaml"]).run_to_exit();
     assert!(code == Some(1) && log.contains("none.yaml"), "{code:?} {log}");
+}
+
+#[test]
+fn an_address_in_use_fails_the_start_and_the_remedy_names_the_file() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let file = everything_to(&["127.0.0.1:1"]).replace("127.0.0.1:0", &address);
+    let (code, log) = with_gateway(&file).run_to_exit();
+    assert_eq!(code, Some(1), "{log}");
+    let expected = [
+        format!("gateway can't listen on {address}"),
+        "another address with `listen` of the gateway's file".to_owned(),
+    ];
+    for text in expected {
+        assert!(log.contains(&text), "no {text:?} in\n{log}");
+    }
 }
 
 #[test]

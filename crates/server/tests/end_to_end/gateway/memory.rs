@@ -9,22 +9,22 @@ use tollgate_testing::{Server, TIMEOUT, eventually, sleep};
 
 use super::{everything_to, with_gateway};
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
 /// Buffers of sockets are the kernel's; these are of the process.
 const MOST_FOR_A_STREAM: u64 = MIB;
 /// What the allocator and the workers need in addition, once.
 const MOST_AT_ONCE: u64 = 24 * MIB;
 
 /// The memory of a process, in bytes: a line of its status.
-fn memory(server: &Server, line: &str) -> u64 {
+pub(super) fn memory(server: &Server, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let value = status.lines().find_map(|one| one.strip_prefix(line)).unwrap();
     value.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// An upstream that reads each body whole, then sends so many bytes. Says how many it has sent.
-fn upstream(bytes: u64) -> (String, Arc<AtomicU64>) {
+pub(super) fn upstream(bytes: u64) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let sent = Arc::<AtomicU64>::default();

@@ -4,6 +4,7 @@ mod deployed;
 mod faults;
 mod forwarding;
 mod grpc;
+mod http2_floods;
 mod lifecycle;
 mod memory;
 mod reload;

@@ -1,11 +1,13 @@
-//! One trace through the gateway, and through Envoy with the rate limit service: the same requests are admitted.
+//! One trace through the gateway, and through Envoy with the rate limit service: the same requests are admitted, and clients get
+//! the same headers.
 //!
-//! Limits on concurrent requests are not compared: Envoy reports no end of a request, so its slots expire by time.
+//! Limits on concurrent requests are compared apart from the trace: Envoy reports no end of a request, so its slots expire by time.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc;
 
 use fastrand::Rng;
-use tollgate_testing::{Redis, Server, ServerBuilder, until};
+use tollgate_testing::{Redis, Server, ServerBuilder, TIMEOUT, until};
 
 use super::upstream::Upstream;
 use super::{FILE, write_file};
@@ -75,26 +77,44 @@ impl Sent {
         charges
     }
 
-    /// Its status, from a proxy at this address.
+    /// What a proxy at this address answers.
     #[track_caller]
-    fn send(&self, address: &str) -> u16 {
+    fn send(&self, address: &str) -> Answered {
         let cost = self.cost.to_string();
         let headers: Headers<'_> = &[("X-Api-Key", self.caller), ("X-Tier", self.tier), ("X-Cost", &cost)];
-        send(address, self.method, self.path, headers).status
+        let response = send(address, self.method, self.path, headers);
+        let limits = LIMIT_HEADERS.map(|name| response.header(name).map(str::to_owned));
+        Answered { status: response.status, limits }
     }
 }
+
+/// The answer to a request, as far as both proxies must agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answered {
+    status: u16,
+    limits: [Option<String>; LIMIT_HEADERS.len()],
+}
+
+/// The headers of the limits that do not depend on the moment.
+const LIMIT_HEADERS: [&str; 5] =
+    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-used", "x-ratelimit-bucket", "x-ratelimit-denied-by"];
 
 /// Both proxies, each with a server of its own.
 struct Proxies {
     gateway: Server,
     service: Server,
     envoy: Envoy,
-    _upstream: Upstream,
+    upstream: Upstream,
 }
 
 impl Proxies {
     /// `prepare` adds what both servers have, by number.
     fn start(rules: &str, prepare: impl Fn(ServerBuilder, usize) -> ServerBuilder) -> Proxies {
+        Proxies::with_actions(ACTIONS, rules, prepare)
+    }
+
+    /// With these actions of Envoy.
+    fn with_actions(actions: &str, rules: &str, prepare: impl Fn(ServerBuilder, usize) -> ServerBuilder) -> Proxies {
         let upstream = Upstream::start();
         let builder = new_server();
         write_file(builder.home(), &file(upstream.address()));
@@ -104,21 +124,27 @@ impl Proxies {
         let service = prepare(new_server().rules(rules).listen(&["grpc", "admin"]), 1).start();
         let envoy = EnvoyConfig::new(service.address("grpc"))
             .with("prefix: /public", "prefix: /v1")
-            .with("[{generic_key: {descriptor_key: route, descriptor_value: public}}]", ACTIONS)
+            .with("[{generic_key: {descriptor_key: route, descriptor_value: public}}]", actions)
             .with("domain: edge", "domain: api")
             .with("failure_mode_deny: false", "failure_mode_deny: true")
             .start();
-        Proxies { gateway, service, envoy, _upstream: upstream }
+        Proxies { gateway, service, envoy, upstream }
     }
 
     fn servers(&self) -> [&Server; 2] {
         [&self.gateway, &self.service]
     }
 
-    /// Sends a part of the trace through both, request by request, and returns the statuses of each.
-    fn send(&self, requests: &[Sent]) -> (Vec<u16>, Vec<u16>) {
+    /// Sends a part of the trace through both, request by request, and returns the answers of each.
+    fn answers(&self, requests: &[Sent]) -> (Vec<Answered>, Vec<Answered>) {
         let send = |sent: &Sent| (sent.send(self.gateway.address("gateway")), sent.send(self.envoy.address()));
         requests.iter().map(send).unzip()
+    }
+
+    /// The same with the statuses only.
+    fn send(&self, requests: &[Sent]) -> (Vec<u16>, Vec<u16>) {
+        let (gateway, envoy) = self.answers(requests);
+        (statuses(&gateway), statuses(&envoy))
     }
 }
 
@@ -139,14 +165,20 @@ fn file(upstream: &str) -> String {
     )
 }
 
-/// Statuses must be equal; and each counter within its limit.
+fn statuses(answers: &[Answered]) -> Vec<u16> {
+    answers.iter().map(|answer| answer.status).collect()
+}
+
+/// Statuses and headers must be equal; and each counter within its limit.
 #[track_caller]
-fn assert_same(requests: &[Sent], (gateway, envoy): &(Vec<u16>, Vec<u16>)) {
+fn assert_same(requests: &[Sent], (gateway, envoy): &(Vec<Answered>, Vec<Answered>)) {
     for (number, sent) in requests.iter().enumerate() {
-        assert!(matches!(gateway[number], 200 | 429), "{number}: {sent:?} {}", gateway[number]);
-        assert_eq!(gateway[number], envoy[number], "{number}: {sent:?}\n{gateway:?}\n{envoy:?}");
+        assert!(matches!(gateway[number].status, 200 | 429), "{number}: {sent:?} {:?}", gateway[number]);
+        assert!(gateway[number].limits[1].is_some(), "{number}: {sent:?} {:?}", gateway[number]);
+        assert_eq!(gateway[number], envoy[number], "{number}: {sent:?}");
     }
-    assert_within(requests, gateway);
+    let gateway = statuses(gateway);
+    assert_within(requests, &gateway);
     let refused = gateway.iter().filter(|status| **status == 429).count();
     assert!((20..requests.len() - 20).contains(&refused), "{refused} of {} were refused", requests.len());
 }
@@ -177,7 +209,34 @@ fn is_degraded(server: &Server) -> bool {
 fn in_memory_the_same_requests_are_admitted() {
     let proxies = Proxies::start(RULES, |builder, _| builder);
     let trace = trace();
-    assert_same(&trace, &proxies.send(&trace));
+    assert_same(&trace, &proxies.answers(&trace));
+}
+
+#[test]
+fn as_many_requests_are_admitted_at_the_same_time() {
+    let rules =
+        "domain: api\nentity: api_key\nrules:\n  - {name: at-once, key: [api_key], limit: 3 concurrent, hold: 1h}\n";
+    // Without a name of the claim, Envoy's requests hold no slots.
+    let claim = ", {request_headers: {header_name: x-request-id, descriptor_key: tollgate.claim}}]";
+    let actions = ACTIONS.strip_suffix(']').unwrap().to_owned() + claim;
+    let proxies = Proxies::with_actions(&actions, rules, |builder, _| builder);
+    let status = |address: &str, path: &str, caller: &str| {
+        send(address, "GET", path, &[("X-Api-Key", caller), ("X-Tier", "free"), ("X-Cost", "1")]).status
+    };
+    let (sender, statuses) = mpsc::channel();
+    for _ in 0..5 {
+        let (address, sender) = (proxies.gateway.address("gateway").to_owned(), sender.clone());
+        std::thread::spawn(move || sender.send(status(&address, "/held", "ada")));
+    }
+    let next = |count: usize| (0..count).map(|_| statuses.recv_timeout(TIMEOUT).unwrap()).collect::<Vec<_>>();
+    assert_eq!(next(2), [429; 2], "three are held");
+    assert_eq!(status(proxies.gateway.address("gateway"), "/v1/orders", "bob"), 200);
+    proxies.upstream.release();
+    assert_eq!(next(3), [200; 3]);
+    // Envoy reports no end, so that all of them are in flight.
+    let envoy: Vec<u16> = (0..5).map(|_| status(proxies.envoy.address(), "/v1/held", "ada")).collect();
+    assert_eq!(envoy, [200, 200, 200, 429, 429]);
+    assert_eq!(status(proxies.envoy.address(), "/v1/orders", "bob"), 200);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What operators see of requests that are shed: a line of the decision log each, with the reason.
 
 use serde_json::{Value, json};
+use tollgate_testing::eventually;
 
 use super::upstream::Upstream;
-use super::with_rules;
+use super::{Load, degraded, with_rules};
 use crate::http::{HttpResponse, get, new_agent, read};
 
 /// One request at a time, in the fleet and at the upstream.
@@ -66,4 +67,29 @@ fn a_request_beyond_the_capacity_of_the_fleet_is_logged_with_its_reason() {
     let begins =
         "ann was shed (503) to protect the service: fleet allows 1 at a time, all callers had 1 of 1 in flight";
     assert!(why.starts_with(begins) && why.ends_with("; it was of the class get and the route all."), "{why}");
+}
+
+#[test]
+fn an_overloaded_server_sheds_and_says_so() {
+    let upstream = Upstream::start();
+    // Any work at all is too much for it, and everything is shed soon after.
+    let rules = "domain: api\nentity: user\nrules:\n  - {name: by-user, key: [user], limit: 100000/hour}\n";
+    let worker = "shedding: {worker: {mode: enforce, from: 1%, until: 1%, ramp: 50ms, grace: 0s}}\n";
+    let server = with_rules(&(file(&upstream, "off") + worker), rules).listen(&["admin"]).start();
+    let load = Load::start(&server.url("gateway", "/load"));
+    let send = || read(new_agent().get(server.url("gateway", "/x")).header("X-User", "ann").call()).unwrap();
+    let shed = eventually(|| Some(send()).filter(|response| response.status == 503));
+    let shed = shed.unwrap_or_else(|| panic!("{}", server.log()));
+    assert_eq!(shed.headers["x-tollgate-shed"], "worker");
+    assert!(shed.headers.contains_key("retry-after") && shed.body.contains(r#""shed":"worker""#), "{}", shed.body);
+    let reasons = eventually(|| Some(degraded(&server)).filter(|parts| !parts.is_empty())).unwrap();
+    assert_eq!(reasons[0]["part"], "gateway_shedding", "{reasons:?}");
+    let logged = get(&server.url("admin", "/admin/v1/decisions?caller=ann")).json();
+    let line = logged["decisions"].as_array().unwrap().iter().find(|line| line["shed"]["by"] == "worker").unwrap();
+    let why =
+        "ann was shed (503): this server had been overloaded for long; it was of the class get and the route all.";
+    assert_eq!(line["why"], why);
+    let metrics = get(&server.url("admin", "/metrics")).body;
+    assert!(metrics.contains(r#"tollgate_gateway_shed_by_class_total{shedder="worker",class="get"}"#), "{metrics}");
+    load.stop();
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -79,6 +79,98 @@ fn request(target: &str) -> http::Request<Empty<Bytes>> {
 async fn text(response: http::Response<hyper::body::Incoming>) -> String {
     assert_eq!(response.status(), 200);
     String::from_utf8_lossy(&response.into_body().collect().await.unwrap().to_bytes()).into_owned()
+}
+
+/// A CA of client certificates.
+struct ClientCa {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    pem: String,
+}
+
+impl ClientCa {
+    fn new() -> ClientCa {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        ClientCa { issuer: rcgen::Issuer::new(params, key), pem }
+    }
+
+    /// A certificate of a client, and its key.
+    fn issue(&self, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new([format!("{name}.example")]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "Example");
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+    }
+}
+
+/// What the upstream sees of a request on a new connection, in lower case. `None` if the gateway does not accept the connection.
+async fn seen_with(
+    address: &str,
+    server: &CertificateDer<'static>,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    key: &str,
+) -> Option<(u16, String)> {
+    let mut roots = RootCertStore::empty();
+    roots.add(server.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots);
+    let config = match own {
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+        None => config.with_no_client_auth(),
+    };
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(connection);
+    let mut request = request("/");
+    request.headers_mut().insert("x-api-key", key.parse().unwrap());
+    // With TLS 1.3 the server's alert comes after the client's handshake.
+    let response = sender.send_request(request).await.ok()?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    Some((status, String::from_utf8_lossy(&body).to_ascii_lowercase()))
+}
+
+#[test]
+fn a_client_certificate_is_one_of_several_identities() {
+    let upstream = Upstream::start();
+    let tls = "tls: {cert: tls.pem, key: tls.key, client_ca: ca.pem, client_certificates: optional}";
+    let listen = format!("listen: {{address: 127.0.0.1:0, {tls}}}\nto_upstream: [caller]\n");
+    let attributes = "caller: [{certificate: subject}, {header: X-Api-Key}], name: {certificate: san}";
+    let file = everything_to(&[upstream.address()])
+        .replace("listen: 127.0.0.1:0\n", &listen)
+        .replace("api_key: {header: X-Api-Key}", attributes);
+    let rules = "domain: api\nrules:\n  - {name: by-caller, key: [caller], limit: 3/hour, algorithm: sliding_log}\n  \
+                 - {name: by-name, key: [name], limit: 2/hour, algorithm: sliding_log}\n";
+    let builder = super::with_rules(&file, rules);
+    let (ca, certificate) = (ClientCa::new(), write_certificate(builder.home()));
+    fs::write(builder.home().join("ca.pem"), &ca.pem).unwrap();
+    let server = builder.start();
+    let address = server.address("gateway");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build().unwrap();
+    let seen = |own, key| runtime.block_on(seen_with(address, &certificate, own, key));
+    let caller = |own, key| {
+        let (status, seen) = seen(own, key).expect("an accepted connection");
+        assert_eq!(status, 200, "{seen}");
+        seen.lines().find_map(|line| line.strip_prefix("x-tollgate-caller: ").map(str::to_owned))
+    };
+    assert_eq!(caller(None, "k1").as_deref(), Some("k1"));
+    // Limits go by the certificate, whatever key the client sends.
+    let ada = ca.issue("ada");
+    let own = || Some((ada.0.clone(), ada.1.clone_key()));
+    assert_eq!(caller(own(), "k1").as_deref(), Some("cn=ada,o=example"));
+    assert_eq!(caller(own(), "k2").as_deref(), Some("cn=ada,o=example"));
+    assert_eq!(seen(own(), "k3").map(|(status, _)| status), Some(429), "2 an hour for the name in the certificate");
+    assert_eq!(caller(Some(ca.issue("bob")), "k1").as_deref(), Some("cn=bob,o=example"));
+    // A certificate of another CA is no certificate, and does not make its owner anonymous.
+    assert_eq!(seen(Some(ClientCa::new().issue("ada")), "k1"), None);
 }
 
 #[test]

@@ -17,6 +17,9 @@ struct Query {
     expr: String,
 }
 
+/// The row of panels that have nothing to show in one region.
+const REGIONS_ROW: &str = "Regions";
+
 fn board() -> Value {
     serde_json::from_str(&read("deploy/observability/grafana/tollgate.json")).unwrap()
 }
@@ -29,12 +32,33 @@ fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Every query of the dashboard: of panels and of variables.
+/// The queries of a panel.
+fn panel_queries(panel: &Value) -> Vec<Query> {
+    let query = |target| Query { panel: text(panel, "title").to_owned(), expr: text(target, "expr").to_owned() };
+    list(panel, "targets").iter().map(query).collect()
+}
+
+/// The panels of other regions, and all others.
+fn panels(board: &Value) -> (Vec<&Value>, Vec<&Value>) {
+    let mut row = "";
+    list(board, "panels").iter().partition(|panel| {
+        if text(panel, "type") == "row" {
+            row = text(panel, "title");
+        }
+        row == REGIONS_ROW
+    })
+}
+
+/// The queries of panels of other regions.
+pub(crate) fn region_queries() -> Vec<(String, String)> {
+    let board = board();
+    let queries = panels(&board).0.into_iter().flat_map(panel_queries);
+    queries.map(|Query { panel, expr }| (panel, expand(&expr))).collect()
+}
+
+/// Every other query of the dashboard: of panels and of variables.
 fn queries(board: &Value) -> Vec<Query> {
-    let of_panels = list(board, "panels").iter().flat_map(|panel| {
-        let query = |target| Query { panel: text(panel, "title").to_owned(), expr: text(target, "expr").to_owned() };
-        list(panel, "targets").iter().map(query).collect::<Vec<_>>()
-    });
+    let of_panels = panels(board).1.into_iter().flat_map(panel_queries);
     let of_lists = list(&board["templating"], "list").iter().filter(|list| text(list, "type") == "query").map(|list| {
         let expr = text(&list["query"], "query").strip_prefix("label_values(").and_then(|rest| rest.split_once(','));
         Query { panel: text(list, "name").to_owned(), expr: expr.unwrap().0.to_owned() }

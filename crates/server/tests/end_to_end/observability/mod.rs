@@ -3,8 +3,8 @@
 
 mod alerts;
 mod changes;
-mod dashboard;
-mod prometheus;
+pub(crate) mod dashboard;
+pub(crate) mod prometheus;
 mod traffic;
 
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@ mod key_privacy;
 mod lifecycle;
 mod overload;
 mod receipts;
-mod redis;
+pub(crate) mod redis;
 mod redis_access;
 mod reload;
 mod restart;

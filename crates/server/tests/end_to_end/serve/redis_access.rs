@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tollgate_testing::redis::Certificate;
-use tollgate_testing::{Redis, ServerBuilder};
+use tollgate_testing::{Redis, ServerBuilder, eventually};
 
 use crate::http::{get, post};
 use crate::new_server;
@@ -85,6 +85,7 @@ rules:
   - {name: in-flight, key: [caller], limit: 9 concurrent, hold: 60s}
   - {name: month, key: [caller], limit: 9/month in Europe/Berlin}
   - {name: all, key: [], limit: 9/day}
+  - {name: summed, key: [], match: {kind: summed}, limit: 5 concurrent, count: summed}
 ";
 
 #[test]
@@ -105,7 +106,11 @@ fn the_documented_permissions_of_a_redis_user_suffice() {
     }
     assert_eq!(outcome(&check(&server, "caller", "c")), (429, "store".to_owned()));
     // Heartbeats work too.
-    assert!(get(&server.url("admin", "/metrics")).body.contains("tollgate_store_replicas 1"));
+    let metrics = || get(&server.url("admin", "/metrics")).body;
+    assert!(metrics().contains("tollgate_store_replicas 1"));
+    // So do exchanges of what servers count, also of a request that the rule `all` refuses.
+    assert_eq!(check(&server, "kind", "summed").status, 429);
+    assert!(eventually(|| metrics().contains("tollgate_summed_servers 1").then_some(())).is_some());
     assert_eq!(degraded_parts(&server), []);
 }
 

@@ -104,7 +104,7 @@ impl Local {
                 _ => charge.key.partition(self.secret),
             };
             before = Some((&charge.key, partition));
-            self.readings.record(charge.key.hash(self.secret, partition), charge, reading, now);
+            self.readings.record(charge.key.local_hash(self.secret, partition), charge, reading, now);
         }
     }
 
@@ -245,7 +245,7 @@ impl Local {
 
     fn table_key(&self, key: &Key<'_>) -> TableKey {
         let partition = key.partition(self.secret);
-        TableKey { table: partition as usize & (self.tables.len() - 1), key: key.hash(self.secret, partition) }
+        TableKey { table: partition as usize & (self.tables.len() - 1), key: key.local_hash(self.secret, partition) }
     }
 
     /// Locks the tables of these keys, each once, by number.

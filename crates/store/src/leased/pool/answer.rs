@@ -18,6 +18,8 @@ pub(in crate::leased) struct Answer<'a> {
     pub(in crate::leased) at: Timestamp,
     /// When the call was sent.
     pub(in crate::leased) sent: Steady,
+    /// How long the call took.
+    pub(in crate::leased) took: Span,
     /// The limit of the units, and the pool's generation when the call began.
     pub(in crate::leased) limit: &'a Limit,
     pub(in crate::leased) generation: Generation,
@@ -76,7 +78,8 @@ impl Pool {
     }
 
     fn learn(&mut self, answer: &Answer<'_>, policy: &LeasePolicy, random: f64) -> u64 {
-        let Answer { charge, chunk, at, sent, .. } = *answer;
+        let Answer { charge, chunk, at, sent, took, .. } = *answer;
+        self.rtt = policy.smoothed_rtt(self.rtt, took);
         let mut dropped = 0;
         if let Some((requested, reading)) = chunk {
             self.is_refilling = false;

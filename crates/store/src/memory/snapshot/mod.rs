@@ -38,8 +38,8 @@ use decode::SnapshotReader;
 use encode::SnapshotWriter;
 
 /// The sources of readings, each by its number in a snapshot.
-const SOURCES: [Source; 6] =
-    [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed, Source::Lease];
+const SOURCES: [Source; 7] =
+    [Source::Store, Source::Cache, Source::Local, Source::Assumed, Source::Shed, Source::Lease, Source::Summed];
 
 /// The content of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -113,7 +113,7 @@ fn records_that_no_store_keeps_are_refused() {
     assert!(record(1, 1, &reading([0, 1, 4], 1)));
     assert!(record(1, 1, &reading([0, 2, 0], 0)));
     assert!(!record(tollgate_core::EXACT, 1, &reading([1, 0, 0], 0)));
-    for (head, wait) in [([2, 0, 0], 0), ([1, 3, 0], 0), ([1, 0, 6], 0), ([1, 0, 0], 1), ([1, 1, 0], 0), ([1, 2, 0], 1)]
+    for (head, wait) in [([2, 0, 0], 0), ([1, 3, 0], 0), ([1, 0, 7], 0), ([1, 0, 0], 1), ([1, 1, 0], 0), ([1, 2, 0], 1)]
     {
         assert!(!record(1, 1, &reading(head, wait)), "{head:?} {wait}");
     }

@@ -1,4 +1,5 @@
-//! The conformance suite: on one location, and on shards where every claim on several keys touches several locations.
+//! The conformance suite: on one location, on shards where every claim on several keys touches several locations, and on
+//! regions among which the keys are spread.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,9 +7,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{Claim, Settlement, Timestamp};
+use tollgate_core::{Claim, Key, RegionNames, Settlement, Timestamp};
 use tollgate_store::conformance::{self, Subject};
-use tollgate_store::{GuardConfig, Guarded, ManualClock, Store};
+use tollgate_store::{GuardConfig, Guarded, ManualClock, OtherRegion, Regions, Store};
 
 use tollgate_store::sharded::MemoryShards;
 
@@ -17,14 +18,14 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
 
 struct Guard {
-    store: Entered,
+    store: Entered<Guarded<MemoryShards<ManualClock>, ManualClock>>,
     clock: ManualClock,
 }
 
 /// A store that uses the timers of the runtime on any thread.
-struct Entered(Guarded<MemoryShards<ManualClock>, ManualClock>);
+struct Entered<S>(S);
 
-impl Store for Entered {
+impl<S: Store> Store for Entered<S> {
     async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
         let mut settling = pin!(self.0.settle_into(claim, settlement));
         poll_fn(|context| {
@@ -36,9 +37,9 @@ impl Store for Entered {
 }
 
 impl Subject for Guard {
-    type Store = Entered;
+    type Store = Entered<Guarded<MemoryShards<ManualClock>, ManualClock>>;
 
-    fn store(&self) -> &Entered {
+    fn store(&self) -> &Self::Store {
         &self.store
     }
 
@@ -53,6 +54,62 @@ fn guard(shards: usize, slots: u16) -> Guard {
     let config = GuardConfig { deadline: Duration::from_secs(60), ..GuardConfig::default() };
     let fleet = MemoryShards::new(shards, slots, clock.clone());
     Guard { store: Entered(Guarded::with_clock(fleet, config, clock.clone())), clock }
+}
+
+/// Two other regions, and keys that each belong to one of the three.
+struct Spread {
+    store: Entered<SpreadStore>,
+    clock: ManualClock,
+}
+
+/// Puts every key in the region that owns it.
+struct SpreadStore {
+    guard: Guarded<Regions<MemoryShards<ManualClock>>, ManualClock>,
+    names: RegionNames,
+}
+
+impl SpreadStore {
+    fn place<'a>(&self, key: &Key<'a>) -> Key<'a> {
+        key.clone().in_region(self.names.home_of(key.home_hash()))
+    }
+}
+
+impl Store for SpreadStore {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        let mut claim = claim.clone();
+        for charge in &mut claim.charges {
+            charge.key = self.place(&charge.key);
+        }
+        if let Some(once) = &mut claim.once {
+            once.key = self.place(&once.key);
+        }
+        self.guard.settle_into(&claim, settlement).await;
+    }
+}
+
+impl Subject for Spread {
+    type Store = Entered<SpreadStore>;
+
+    fn store(&self) -> &Entered<SpreadStore> {
+        &self.store
+    }
+
+    fn set_now(&self, now: Timestamp) {
+        self.clock.set(now);
+    }
+}
+
+fn guard_of_regions() -> Spread {
+    let clock = ManualClock::default();
+    // A busy machine is not a failure.
+    let deadline = Duration::from_secs(60);
+    let config = GuardConfig { deadline, ..GuardConfig::default() };
+    let shards = |shards| MemoryShards::new(shards, 16_384, clock.clone());
+    let other = |name: &str, count| OtherRegion { name: name.to_owned(), store: shards(count), deadline };
+    let regions = Regions::new(shards(2), [other("b", 1), other("c", 3)]);
+    let guard = Guarded::with_clock(regions, config, clock.clone());
+    let names = RegionNames::new("a", ["b", "c"]).unwrap();
+    Spread { store: Entered(SpreadStore { guard, names }), clock }
 }
 
 macro_rules! conform {
@@ -91,3 +148,4 @@ macro_rules! conform {
 conform!(one_place, || guard(1, 1));
 conform!(one_shard_of_slots, || guard(1, 16_384));
 conform!(many_shards, || guard(7, 16_384));
+conform!(regions, guard_of_regions);

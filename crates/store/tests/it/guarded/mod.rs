@@ -9,6 +9,7 @@ mod once;
 mod parts;
 mod policies;
 mod random;
+mod regions;
 mod resets;
 mod restarts;
 mod settlements;

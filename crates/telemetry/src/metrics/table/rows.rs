@@ -2,23 +2,28 @@
 
 use super::{MetricGroup, MetricInfo, MetricKind};
 
-/// Builds the table from rows: kind, name and labels; help; advice.
+/// Builds a section from rows: kind, name and labels; help; advice. Or takes one from its own file.
+macro_rules! families {
+    ({ $($kind:ident $name:ident [$($label:ident)*] $help:literal $advice:literal)* }) => {
+        &[$(MetricInfo {
+            kind: MetricKind::$kind,
+            name: stringify!($name),
+            labels: &[$(stringify!($label)),*],
+            help: $help,
+            advice: $advice,
+        }),*]
+    };
+    ([$families:path]) => { $families };
+}
+
+mod gateway;
+
+/// Builds the table from sections: title, introduction and rows.
 macro_rules! groups {
-    ($($title:literal $about:literal {
-        $($kind:ident $name:ident [$($label:ident)*] $help:literal $advice:literal)*
-    })*) => {
+    ($($title:literal $about:tt $rows:tt)*) => {
         /// All metrics, in the order of the page.
-        pub const GROUPS: &[MetricGroup] = &[$(MetricGroup {
-            title: $title,
-            about: $about,
-            families: &[$(MetricInfo {
-                kind: MetricKind::$kind,
-                name: stringify!($name),
-                labels: &[$(stringify!($label)),*],
-                help: $help,
-                advice: $advice,
-            }),*],
-        }),*];
+        pub const GROUPS: &[MetricGroup] =
+            &[$(MetricGroup { title: $title, about: $about, families: families!($rows) }),*];
     };
 }
 
@@ -70,6 +75,15 @@ Gauge ratelimit_remaining [domain rule tier]
 Gauge ratelimit_top_denied [rank key]
     "Denials in the last 5 minutes of the up to 10 keys with the most; keys are hashed unless metrics_show_keys is set"
     "`tollgate top` or the dashboard show the key to those with access"
+Gauge tollgate_signals_raised [domain signal]
+    "Keys for which a signal is raised, such as addresses with too many accounts, on all servers together"
+    "Above 0: `tollgate signals` or the dashboard show the keys with examples to those with access"
+Gauge tollgate_signal_keys [domain signal]
+    "Keys that a signal counts on this server"
+    "At 10,000 the table is full: keys with few values are displaced"
+Counter tollgate_signal_keys_displaced_total [domain signal]
+    "Keys that were displaced because the table of the signal was full"
+    "A steady rise is a flood of made-up values. Keys with many values stay"
 Gauge tollgate_series_other []
     "1 if there are more rules and tiers than series, so that the rest is counted as `other`"
     "Use fewer rules with more keys each, or aggregate by domain"
@@ -108,6 +122,7 @@ requests pass and counts them as denied here). `source` is what the decision is 
 | --- | --- |
 | `store` | the store of the counters |
 | `cache` | the deny cache: a denial is cached until its wait is over |
+| `summed` | what this server counts, and what the others published of theirs (`count: summed`) |
 | `local` | local memory of this server, while the store is unavailable; or one counter for the new keys of a rule, because the store is full |
 | `assumed` | the policies of the rules, because the store failed |
 | `shed` | the policies of the rules, because there were too many checks at once |
@@ -361,6 +376,45 @@ Counter tollgate_lease_calls_total [kind]
 Counter tollgate_lease_refusals_total []
     "Requests that were refused without the store, because it had no units a moment ago"
     "A share of the refusals of callers that are over their limits"
+Gauge tollgate_summed_in_flight [domain rule]
+    "Requests in flight that this server admitted by a rule with `count: summed`"
+    "Those that end without a release stay until their `hold` is over"
+Gauge tollgate_summed_in_flight_fleet [domain rule]
+    "The same of all servers, by the last exchange"
+    "Compare it with the amounts of the rule; the servers agree on it within a second"
+Gauge tollgate_summed_age_seconds []
+    "Time since the last exchange of these counts that was answered; 0 if there was none"
+    "Above 0.75: each server enforces its share of these limits. `/readyz` says so"
+Gauge tollgate_summed_stale []
+    "Whether what the other servers count is unknown, so that this server enforces its share of these limits: 1 or 0"
+    "1: check the node of Redis and the network"
+Gauge tollgate_summed_servers []
+    "Servers with requests in flight under these rules, by the last exchange, and this one; 0 if there was none"
+    "Fewer than there are: some receive no such requests, or don't reach Redis"
+Counter tollgate_summed_notes_dropped_total []
+    "Releases of requests that another server admitted, which were dropped because too many waited"
+    "Their slots end with their `hold`. Releases that go to the server that admitted the request need no note"
+Counter tollgate_summed_without_place_total []
+    "Charges of counters for which there was no place, so that Redis counted them"
+    "Any: their limits hold for what Redis counts and for what servers count, each by itself; reload fewer rules at once"
+Histogram tollgate_region_lag_seconds [region]
+    "How long units that rules with `region: global` took here were not counted in another region: from the first of a debit to its answer"
+    "Near `region_beat` plus the way there and back; from 0.5 s on such limits are lowered"
+Gauge tollgate_region_oldest_seconds [region]
+    "The age of the oldest debit that another region has not answered"
+    "Above 0.5: the way to that region or its store is slow; above 2 the regions are apart"
+Counter tollgate_region_units_total [region how]
+    "Units that rules with `region: global` took here, by what became of them in another region: sent, unsure (no answer, not repeated), aged (they no longer counted), dropped (too many waited), evicted (the same, below the threshold of their rule), returned (given back before they were sent), back (given back after they were sent)"
+    "unsure and dropped are missing there; aged grows while regions are apart"
+Gauge tollgate_region_apart [region]
+    "Whether another region does not get the debits of this server: 1 if its circuit is open or debits are older than 2 s"
+    "1: rules with `region: global` count alone or with the share of this region"
+Gauge tollgate_region_step [region]
+    "What debits that are late in another region do to rules with `region: global`: 0 nothing, 1 to 6 their limits are lowered by so many steps towards an equal share, 7 the regions are apart"
+    "1 to 6 for long: the way to that region or its store is slow; the region with the highest step decides"
+Histogram tollgate_region_calls_seconds [region]
+    "How long checks waited for the store of another region, for rules with `region: home`"
+    "At `region_deadline`: such rules follow their policies"
 Gauge tollgate_store_local_keys []
     "Counters in local memory, while the store is unavailable or until they are sent to it"
     "Above 0 with a healthy store: counts that are still to be sent"
@@ -402,114 +456,7 @@ Gauge ratelimit_circuit_state [shard]
     "See tollgate_circuit_state"
 }
 
-"Gateway" "
-What a server with `--gateway` does with requests. A server without a gateway has no series of these. The first 200 routes and the first 200 upstreams of the configuration have series of their own; the others are
-counted together as `other`. The figures of the [adaptive cap](shedding.md) have the names that Envoy's adaptive concurrency
-filter gives them.
-
-```promql
-sum by (route) (rate(tollgate_gateway_requests_total{status=\"5xx\"}[5m]))
-sum by (upstream) (tollgate_gateway_upstream_servers{state=\"healthy\"}) == 0
-tollgate_gateway_adaptive_sample_rtt_seconds / tollgate_gateway_adaptive_min_rtt_seconds
-```
-" {
-Counter tollgate_gateway_requests_total [route status]
-    "Responses by route and class of the status: 1xx, 2xx, 3xx, 4xx, 5xx; refusals are included"
-    "A rise of `5xx` with `tollgate_gateway_shed_total`: the upstream is protected; without it: the upstream fails"
-Counter tollgate_gateway_limited_total [route]
-    "Requests that limits refused with 429"
-    "`ratelimit_denied_total` says by which rule"
-Counter tollgate_gateway_shed_total [route]
-    "Requests that were refused with 503 to protect the upstream"
-    "Any: the upstream has less capacity than its callers need"
-Counter tollgate_gateway_shed_by_class_total [shedder class]
-    "Requests that were refused with 503, by shedder (adaptive: the cap of an upstream; worker: this server is overloaded; fleet: a rule with `shed: true`) and class: test, get, post, critical"
-    "`critical`: even the most important work is refused; add capacity"
-Gauge tollgate_gateway_worker_mode [mode]
-    "1 for the mode in force of the worker shedder: enforce, shadow, off"
-    "`off` is the default; after an incident: an operator's switch is still in force"
-Gauge tollgate_gateway_worker_utilisation []
-    "The share of the processors that this process used in the last second"
-    "Above 0.8 for half a minute: requests are about to be shed"
-Gauge tollgate_gateway_worker_shed_amount []
-    "The share of the requests that the worker shedder sheds, from 0 to 1"
-    "Above 0: this server has been overloaded for half a minute"
-Counter tollgate_gateway_worker_rq_blocked_total [class]
-    "Requests that the worker shedder refused, or would have refused in mode `shadow`, by class: test, get, post, critical"
-    "Any: this server is too small for its load"
-Counter tollgate_gateway_upstream_requests_total [upstream]
-    "Requests that were sent to an upstream, retries included"
-    "Load on the upstream"
-Counter tollgate_gateway_upstream_retries_total [upstream]
-    "Requests that were sent again"
-    "A large share of the requests: servers of the upstream fail"
-Counter tollgate_gateway_upstream_failures_total [upstream]
-    "Attempts that failed: no connection, or a connection that broke"
-    "Look at the servers of the upstream and at the network"
-Counter tollgate_gateway_upstream_timeouts_total [upstream]
-    "Attempts that had no response in time"
-    "The upstream is slow, or `timeouts` are too short for the route"
-Gauge tollgate_gateway_upstream_servers [upstream state]
-    "Servers by state: healthy, unhealthy (by health checks), ejected (not used for a while, because requests failed)"
-    "No healthy one: requests of this upstream are answered with 503"
-Gauge tollgate_gateway_upstream_connections [upstream]
-    "Open connections to the servers"
-    "Near `connections: {most: …}` of each server: requests wait for a connection"
-Gauge tollgate_gateway_upstream_in_flight [upstream]
-    "Requests that the servers have not answered"
-    "Rises with the latency of the upstream"
-Gauge tollgate_gateway_adaptive_mode [upstream mode]
-    "1 for the mode in force of the adaptive cap: enforce, shadow, off"
-    "`shadow` refuses nothing and is the default; `off` after an incident: an operator's switch is still in force"
-Gauge tollgate_gateway_adaptive_concurrency_limit [upstream]
-    "Requests that may be in flight, by the adaptive cap"
-    "Far below the usual value: the upstream has become slower"
-Gauge tollgate_gateway_adaptive_in_flight [upstream]
-    "Requests in flight under the adaptive cap"
-    "At the limit: the least important requests are refused first"
-Gauge tollgate_gateway_adaptive_gradient [upstream]
-    "The idle latency over the current one, with a buffer: below 1 the limit falls"
-    "Below 1 for long: the upstream is overloaded"
-Gauge tollgate_gateway_adaptive_burst_queue_size [upstream]
-    "The queue that the limit allows beyond what the upstream serves at once"
-    "Part of the limit"
-Gauge tollgate_gateway_adaptive_min_rtt_seconds [upstream]
-    "The latency of the idle upstream; no series until it is known"
-    "A step: the upstream really got slower or faster, for instance by a release"
-Gauge tollgate_gateway_adaptive_sample_rtt_seconds [upstream]
-    "The median latency now, smoothed; no series until it is known"
-    "Compare it with `tollgate_gateway_adaptive_min_rtt_seconds`: the difference is the time in queues"
-Gauge tollgate_gateway_adaptive_min_rtt_calculation_active [upstream]
-    "1 while a probe measures the latency of the idle upstream at a low limit"
-    "1 for long: the upstream does not answer the probe"
-Counter tollgate_gateway_adaptive_rq_blocked_total [upstream class]
-    "Requests that the adaptive cap refused, or would have refused in mode `shadow`, by class: test, get, post, critical"
-    "`critical`: even the most important work is refused; add capacity"
-Gauge tollgate_gateway_reserve_requests [upstream tier]
-    "Requests in flight that are reserved for a tier at the current limit; only upstreams with `reserve`"
-    "Its share of `tollgate_gateway_adaptive_concurrency_limit`"
-Gauge tollgate_gateway_reserve_in_flight [upstream tier]
-    "Requests in flight of a tier with a reserve"
-    "At `tollgate_gateway_reserve_requests` or above: the tier uses its reserve"
-Counter tollgate_gateway_reserve_refused_total [upstream tier]
-    "Requests that the adaptive cap refused, or would have in mode `shadow`, by tier; `others`: tiers without a reserve"
-    "A tier with a reserve: it needs a larger one, or the upstream more capacity"
-Gauge tollgate_gateway_fairness_mode [upstream mode]
-    "1 for the mode in force of the fairness shedder: enforce, shadow, off; only upstreams with `fairness`"
-    "`off` after an incident: an operator's switch is still in force"
-Gauge tollgate_gateway_fairness_pressure [upstream]
-    "The load of the upstream in relation to the threshold of its fairness shedder"
-    "Above 1 rates of callers are lowered, below 0.5 they are restored"
-Gauge tollgate_gateway_fairness_lowered [upstream tier]
-    "How far the busiest callers of a tier are lowered: 0 not at all, 1 to the fair rate"
-    "Above 0 for long: the upstream is too small, or a caller needs a lower limit"
-Gauge tollgate_gateway_fairness_fair_rate [upstream]
-    "Requests a second below which no caller is lowered; no series while callers are not counted"
-    "Compare it with the rates of the busiest callers"
-Counter tollgate_gateway_fairness_refused_total [upstream tier]
-    "Requests that the fairness shedder refused, or would have in mode `shadow`, by tier"
-    "A high tier: lowering the lower ones was not enough"
-}
+"Gateway" (gateway::ABOUT) [gateway::FAMILIES]
 
 "Server" "" {
 Gauge tollgate_ready []

@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tollgate_core::Timestamp;
-use tollgate_rules::{LoadOptions, RuleFiles};
+use tollgate_rules::{KnownRegions, LoadOptions, RuleFiles};
 use tollgate_store::Store;
 
 use self::http::{Endpoint, WatchError};
@@ -105,6 +105,13 @@ impl<S: Store + Send + Sync + 'static> Follower<S> {
         self
     }
 
+    /// The regions that rules of the server's files may name, if the limiter's store is one of several.
+    #[must_use]
+    pub fn with_regions(mut self, regions: KnownRegions) -> Follower<S> {
+        self.updater.set_regions(regions);
+        self
+    }
+
     /// Stores the last known state in this directory, for a start without the server. The directory is created if necessary.
     #[must_use]
     pub fn with_local_copy(mut self, directory: impl Into<PathBuf>) -> Follower<S> {
@@ -138,7 +145,9 @@ impl<S: Store + Send + Sync + 'static> Follower<S> {
     pub async fn run(mut self) {
         if let Some(path) = self.copy.as_ref().map(LocalCopy::path) {
             // A missing or damaged copy is replaced by the first snapshot.
-            if let Ok(snapshot) = snapshot::read_file(path).await {
+            if let Ok(mut snapshot) = snapshot::read_file(path).await {
+                // They may have changed since.
+                snapshot.controls.set_shares_unknown(true);
                 self.install(snapshot).await;
             }
             // The lines after the snapshot may be incomplete.

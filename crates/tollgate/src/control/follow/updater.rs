@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
-use tollgate_rules::{Layer, LoadOptions, RuleFile, RuleFiles, RuleProblem, Ruleset};
+use tollgate_rules::{KnownRegions, Layer, LoadOptions, RuleFile, RuleFiles, RuleProblem, Ruleset};
 use tollgate_store::Store;
 
 use crate::control::lines::FilesLine;
@@ -17,6 +17,8 @@ pub(super) struct LimiterUpdater<S> {
     limiter: Arc<Limiter<S>>,
     controls: Controls,
     files: Option<SourceFiles>,
+    /// The regions that the server's files may name.
+    regions: KnownRegions,
     /// Whether the files are the service's own, not the server's.
     own_files: bool,
     /// Whether the counters are the service's own, not shared with the server.
@@ -42,6 +44,7 @@ impl<S: Store + Send + Sync + 'static> LimiterUpdater<S> {
             limiter,
             controls: Controls::default(),
             files: None,
+            regions: KnownRegions::None,
             own_files: false,
             own_counters: false,
             changed: false,
@@ -53,6 +56,10 @@ impl<S: Store + Send + Sync + 'static> LimiterUpdater<S> {
     pub(super) fn set_own_files(&mut self, sources: Vec<RuleFile>, options: LoadOptions) {
         self.files = Some(SourceFiles { sources: Arc::new(sources), options });
         self.own_files = true;
+    }
+
+    pub(super) fn set_regions(&mut self, regions: KnownRegions) {
+        self.regions = regions;
     }
 
     pub(super) fn has_own_files(&self) -> bool {
@@ -89,7 +96,8 @@ impl<S: Store + Send + Sync + 'static> LimiterUpdater<S> {
             return;
         }
         let sources = line.files.iter().map(|file| RuleFile { name: file.name.clone(), text: file.text.clone() });
-        let options = LoadOptions { merge_domains: line.merge_domains, ..LoadOptions::default() };
+        let options =
+            LoadOptions { merge_domains: line.merge_domains, regions: self.regions.clone(), ..LoadOptions::default() };
         self.files = Some(SourceFiles { sources: Arc::new(sources.collect()), options });
         self.changed = true;
     }

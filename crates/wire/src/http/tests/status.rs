@@ -89,6 +89,13 @@ async fn every_counter_of_the_caller_is_reported_and_nothing_is_taken() {
                "algorithm": "sliding_log", "mode": "enforce"})
     );
     assert_eq!(body["limits"][2]["mode"], "shadow");
+    for _ in 0..3 {
+        server.check(r#"{"api_key": "other"}"#).await;
+    }
+    let used_up = &server.get("/v1/ratelimit/status/other").await.json()["limits"][0];
+    assert_eq!((&used_up["name"], &used_up["remaining"]), (&json!("per-key"), &json!(0)));
+    let wait = used_up["retry_after"].as_u64().unwrap();
+    assert!((1..=86_400).contains(&wait), "{wait}");
 }
 
 #[tokio::test]

@@ -115,7 +115,9 @@ fn unfinished_commands_share_a_bounded_memory_that_is_given_back() {
         // A connection that was closed already can't be written to.
         let _ = client.write_all(&part);
     }
-    let open = || server.resp.counts.open.load(Ordering::Relaxed);
+    let (opened, open) = (&server.resp.counts.opened, &server.resp.counts.open);
+    until("all are accepted", || opened.load(Ordering::Relaxed) == 100);
+    let open = || open.load(Ordering::Relaxed);
     // Each buffer has at least a megabyte, and more while it grows.
     until("the others are closed", || open() <= 64);
     assert!(open() > 0);
@@ -129,7 +131,7 @@ fn unfinished_commands_share_a_bounded_memory_that_is_given_back() {
         client.set_nonblocking(true).unwrap();
         matches!(client.read(&mut reply), Ok(length) if &reply[..length] == BUSY)
     };
-    assert!(clients.iter_mut().any(was_refused));
+    until("a client has the reason", || clients.iter_mut().any(was_refused));
     drop(clients);
     until("the memory is given back", || server.resp.arriving.reserve(MAX_ARRIVING_BYTES).is_some());
 }

@@ -108,6 +108,7 @@ async fn a_store_that_is_away_is_reported_since_when() {
     assert_eq!(some(&reply, ["kind", "level", "since"]), [json!("redis"), json!("normal"), json!(null)]);
     let shard = ShardStatus {
         name: "10.0.0.1:6379".to_owned(),
+        region: tollgate::RegionId::HERE,
         circuit: Circuit::HalfOpen,
         errors: Vec::new(),
         last_error: None,

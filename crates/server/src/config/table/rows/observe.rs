@@ -29,13 +29,6 @@ pub(super) fn rows() -> Vec<Setting> {
         ),
         row(
             GROUP,
-            "region",
-            SettingKind::Text,
-            "none",
-            "The region of this server, in the decision log and on the dashboard",
-        ),
-        row(
-            GROUP,
             "metrics_show_keys",
             SettingKind::Switch,
             "false",
@@ -106,6 +99,27 @@ pub(super) fn rows() -> Vec<Setting> {
             SettingKind::Number { min: 1, max: 1_000_000 },
             "20",
             "How many refusals of one caller by one rule are logged one by one in a minute; the others are one entry with their number",
+        ),
+        row(
+            GROUP,
+            "traffic_sample",
+            SettingKind::Switch,
+            "true",
+            "Record a sample of the requests of the last quarter of an hour in memory, with private values masked, to try changes on",
+        ),
+        row(
+            GROUP,
+            "traffic_sample_size",
+            SettingKind::Size { min: 1 << 20, max: 1 << 30 },
+            "64MiB",
+            "The maximum memory of the sample; with more traffic, fewer callers are recorded",
+        ),
+        row(
+            GROUP,
+            "traffic_sample_callers",
+            SettingKind::Percent { off: false },
+            "100%",
+            "The share of callers that is recorded at most; the busiest are recorded in any case",
         ),
     ]
 }
