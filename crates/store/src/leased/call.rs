@@ -148,6 +148,7 @@ impl<'t, 'a> Call<'t, 'a> {
             settlement.readings.push(reading);
         }
         (settlement.at, settlement.replay) = (answer.at, answer.replay);
+        (settlement.link, settlement.lowered_to) = (answer.link, answer.lowered_to);
     }
 
     /// The reading of a charge that the store settled, from which its pool learns.

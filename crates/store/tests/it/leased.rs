@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use tollgate_core::key::Home;
 use tollgate_core::{
-    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, Scope, Settlement,
-    Shortcuts, Source, Span, StateSlot, Timestamp, Value, settle,
+    Algorithm, Ask, Charge, Claim, ClaimId, Key, Limit, Mode, OnFailure, Once, Period, Reading, RegionLink,
+    RegionShare, Scope, Settlement, Shortcuts, Source, Span, StateSlot, Timestamp, Value, settle,
 };
 use tollgate_store::conformance::block_on;
 use tollgate_store::leased::KeyAdjustment;
@@ -317,6 +317,32 @@ fn claims_that_must_be_exact_go_to_the_store_whole() {
         assert_eq!(settlement.readings[0].source, Source::Store);
         assert_eq!(world.servers[0].status(1).held, held);
     }
+}
+
+/// The shared store while debits of other regions are late.
+struct Lagging(Arc<Shared>);
+
+impl Store for Lagging {
+    async fn settle_into(&self, claim: &Claim<'_>, settlement: &mut Settlement) {
+        self.0.settle_into(claim, settlement).await;
+        (settlement.link, settlement.lowered_to) = (RegionLink::Lagging, RegionShare { parts: 8, whole: 9 });
+    }
+}
+
+#[test]
+fn answers_of_the_store_to_leased_keys_say_how_other_regions_are_doing() {
+    let (world, rule) = (World::new(0), minute(Algorithm::FixedWindow));
+    let server = Leased::with_clock(Lagging(world.shared.clone()), LeaseConfig::default(), world.clock.clone());
+    let mut called = 0;
+    for request in 0..50 {
+        world.at(20_000_000 + request * 10_000);
+        let settlement = block_on(server.settle(&claim([rule.take(1)])));
+        if settlement.readings[0].source == Source::Store {
+            called += 1;
+            assert_eq!((settlement.link, settlement.lowered_to.parts), (RegionLink::Lagging, 8), "request {request}");
+        }
+    }
+    assert!(server.status(1).held > 0 && called > 1, "{called} calls");
 }
 
 #[test]
