@@ -210,6 +210,7 @@ impl<'r> RespConnection<'r> {
             return Ok(Err(ReadEnd::Closed));
         }
         if !self.make_room() {
+            self.give_up();
             return Ok(Err(ReadEnd::NoMemory));
         }
         if !self.buffer.is_empty() && self.arrival.is_none() {
@@ -255,6 +256,12 @@ impl<'r> RespConnection<'r> {
             self.buffer.reserve(self.read_size);
         }
         fits
+    }
+
+    /// Frees an unfinished command at once: while the connection closes, its memory would have others refused as well.
+    fn give_up(&mut self) {
+        self.buffer = BytesMut::new();
+        self.reserved = None;
     }
 
     /// Tells the client why its unfinished command is not waited for.
