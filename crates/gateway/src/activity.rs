@@ -64,7 +64,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const MAX_IDLE: u32 = 15;
 /// A head has to arrive within 10 to 15 seconds.
 const MAX_HEAD: u32 = 3;
-/// A client has to read something within 60 to 65 seconds.
+/// A client has to read something within 60 to 65 seconds, also of what is left when an idle connection ends.
 const MAX_BLOCKED: u32 = 13;
 
 impl ConnectionState {
@@ -152,6 +152,9 @@ impl Watch {
         if self.head >= MAX_HEAD {
             return Some(End::SlowHead);
         }
+        if self.idle >= MAX_IDLE + MAX_BLOCKED {
+            return Some(End::SlowReader);
+        }
         (self.idle >= MAX_IDLE).then_some(End::Idle)
     }
 }
@@ -181,5 +184,10 @@ mod tests {
         assert_eq!(looks(&mut watch, 100), Some((MAX_HEAD, End::SlowHead)));
         let mut http2 = Watch::new(state, false);
         assert_eq!(looks(&mut http2, 100), Some((MAX_IDLE, End::Idle)));
+        // The ends of its responses may be buffered, and its client may make no room for them.
+        let rest: Vec<_> = (0..MAX_BLOCKED).map(|_| http2.look()).collect();
+        let (last, before) = rest.split_last().unwrap();
+        assert_eq!(*last, Some(End::SlowReader));
+        assert!(before.iter().all(|end| *end == Some(End::Idle)));
     }
 }

@@ -2,6 +2,7 @@
 
 mod http1;
 mod http2_stream;
+mod http2_taking;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -12,7 +13,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tollgate_net::workers::{ConnectionFuture, Wire};
 use tollgate_net::{Closing, Slot, Stream};
@@ -21,8 +22,8 @@ use crate::activity::{ConnectionState, End, OpenRequest, Watch};
 use crate::client::Client;
 use crate::gateway::Gateway;
 use crate::incoming_body::IncomingBody;
-use crate::response_body::ResponseBody;
 use http2_stream::Http2Stream;
+use http2_taking::{OfferedBody, StreamExecutor};
 
 /// How a client announces HTTP/2.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -98,7 +99,7 @@ async fn serve_http2(
         async move { respond(&gateway, &client, &state, &slot, request).await }
     });
     let mut connection = pin!(
-        http2::Builder::new(TokioExecutor::new())
+        http2::Builder::new(StreamExecutor)
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEAD_BYTES)
@@ -136,10 +137,10 @@ async fn respond(
     state: &Arc<ConnectionState>,
     slot: &Arc<Slot>,
     request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Infallible> {
+) -> Result<Response<OfferedBody>, Infallible> {
     let open = OpenRequest::begin(state.clone(), slot.clone());
     let (parts, body) = request.into_parts();
     let mut response = gateway.respond(parts, IncomingBody::Http2(body), client, state).await;
     response.body_mut().set_open_request(open);
-    Ok(response)
+    Ok(response.map(OfferedBody::new))
 }

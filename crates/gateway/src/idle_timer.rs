@@ -29,6 +29,11 @@ impl IdleTimer {
         self.is_waiting = false;
     }
 
+    /// The moment at which it fires whatever comes.
+    pub(crate) fn deadline(&self) -> Option<Steady> {
+        self.deadline
+    }
+
     /// Whether the moment has passed at which it fires whatever comes.
     pub(crate) fn is_over(&self) -> bool {
         clock::until(self.deadline).is_some_and(|left| left.is_zero())

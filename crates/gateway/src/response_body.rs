@@ -76,6 +76,14 @@ impl ResponseBody {
         ResponseBody { kind: BodyKind::Upstream(Box::new(passing)), open: None }
     }
 
+    /// When the whole request has to be over.
+    pub(crate) fn deadline(&self) -> Option<Steady> {
+        match &self.kind {
+            BodyKind::Own(_) => None,
+            BodyKind::Upstream(upstream) => upstream.idle.deadline(),
+        }
+    }
+
     pub(crate) fn set_open_request(&mut self, open: OpenRequest) {
         self.open = Some(open);
     }

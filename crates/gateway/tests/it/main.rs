@@ -11,6 +11,7 @@ mod forwarding;
 mod framing_fuzz;
 mod http1;
 mod http2;
+mod http2_clients;
 mod http2_upstreams;
 mod limits;
 mod misbehaviour;
