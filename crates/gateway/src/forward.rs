@@ -12,7 +12,7 @@ use tollgate_store::Steady;
 use crate::answers::Answer;
 use crate::clock;
 use crate::exchange;
-use crate::forwarded_body::{ForwardedBody, UploadProgress, UploadState};
+use crate::forwarded_body::{ForwardedBody, RetainedBody, UploadProgress, UploadState};
 use crate::model::RouteConfig;
 use crate::upstream::{
     AcquireError, CapSlot, ConnectError, RequestHead, RequestInFlight, Reuse, Upstream, UpstreamBody, UpstreamError,
@@ -67,7 +67,7 @@ pub(crate) enum ForwardError {
     Upload(UploadState),
 }
 
-/// How often a request of which nothing was sent is sent on another connection.
+/// How often a request of which nothing was sent, or processed, is sent on another connection.
 const MAX_UNSENT: usize = 4;
 /// After which times is looked whether a body waits for its client or for the server.
 const UPLOAD_LOOK: Duration = Duration::from_millis(100);
@@ -91,7 +91,7 @@ pub(crate) async fn send(
 struct Tries {
     /// The servers that failed it.
     tried: Vec<Arc<UpstreamServer>>,
-    /// How often a connection was closed before anything was sent.
+    /// How often nothing of it was sent, or processed.
     unsent: usize,
     retries: u32,
     /// Whether an unused connection was closed. The others may be too.
@@ -121,7 +121,7 @@ impl Tries {
                 _ => Reuse::Careful,
             };
             let ended = attempt(upstream, &server, route, out, (reuse, &mut *cap)).await;
-            self.is_sent |= !matches!(&ended, Err(Attempt::Unsent(_)))
+            self.is_sent |= !matches!(&ended, Err(Attempt::Unsent(_) | Attempt::Unprocessed(..)))
                 && !matches!(&ended, Err(Attempt::Failed(error)) if error.is_unsent());
             let (error, is_retried) = match ended {
                 Ok(response) => {
@@ -136,11 +136,15 @@ impl Tries {
                     upstream.answered(&server, &response);
                     return Ok(Arrived::new(response, in_flight, out, self.retries));
                 }
-                Err(Attempt::Unsent(body)) if self.unsent < MAX_UNSENT => {
+                Err(Attempt::Unsent(body) | Attempt::Unprocessed(_, Some(body))) => {
+                    if self.unsent >= MAX_UNSENT {
+                        return Err(ForwardError::NoServer);
+                    }
                     (self.unsent, self.is_stale, out.body) = (self.unsent + 1, true, body);
                     continue;
                 }
-                Err(Attempt::Unsent(_)) => return Err(ForwardError::NoServer),
+                // Nobody's failure, either: the connection is about to close, or has as many requests as it may.
+                Err(Attempt::Unprocessed(error, None)) => return Err(ForwardError::Broken(error)),
                 // As if it had been closed a moment earlier, which is nobody's failure: a retry costs the server nothing.
                 Err(Attempt::Stale(error)) => {
                     self.is_stale = true;
@@ -229,6 +233,8 @@ impl Outgoing {
 enum Attempt {
     /// The connection was closed before anything was sent.
     Unsent(ForwardedBody),
+    /// The server has surely not processed the request. The body, if it is still there.
+    Unprocessed(UpstreamError, Option<ForwardedBody>),
     /// A connection that had been used before was closed before the first byte of the response.
     Stale(UpstreamError),
     Failed(ForwardError),
@@ -252,11 +258,18 @@ async fn attempt(
         Some(Err(AcquireError::Connect(error))) => return Err(Attempt::Failed(ForwardError::Connect(error))),
         None => return Err(Attempt::Failed(ForwardError::Overdue { is_sent: false })),
     };
-    let body = take(&mut out.body);
+    let mut body = take(&mut out.body);
+    let retained = if lease.is_http2() { body.retain() } else { None };
     match within(route, out, cap, lease.send(&out.head, body)).await {
-        Ok(Ok(response)) => Ok(response),
+        Ok(Ok(response)) => {
+            retained.into_iter().for_each(RetainedBody::release);
+            Ok(response)
+        }
         Ok(Err(error)) => match (error.unsent, out.upload_state()) {
             (Some(body), _) => Err(Attempt::Unsent(body)),
+            (None, UploadState::Running | UploadState::Done) if error.is_unprocessed => {
+                Err(Attempt::Unprocessed(error.error, retained.and_then(RetainedBody::take_back)))
+            }
             (None, UploadState::Running | UploadState::Done) if error.is_stale => Err(Attempt::Stale(error.error)),
             (None, UploadState::Running | UploadState::Done) => Err(Attempt::Failed(ForwardError::Broken(error.error))),
             (None, why) => Err(Attempt::Failed(ForwardError::Upload(why))),

@@ -3,12 +3,12 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
@@ -25,7 +25,18 @@ pub(crate) enum ForwardedBody {
     Trailing(Box<TrailingBody>),
     /// Is read while it is sent.
     Streamed(Box<StreamedBody>),
+    /// The same, while it is retained.
+    Lent(Arc<LentBody>),
 }
+
+/// A body that is sent over HTTP/2, and can be taken back if the server has not processed the request.
+pub(crate) enum RetainedBody {
+    Whole(ForwardedBody),
+    Lent(Arc<LentBody>),
+}
+
+/// `None` once it was taken back.
+pub(crate) struct LentBody(Mutex<Option<Box<StreamedBody>>>);
 
 /// A body with trailers. What was sent of it is `None`.
 #[derive(Clone)]
@@ -41,7 +52,18 @@ pub(crate) struct StreamedBody {
     left: u64,
     idle: IdleTimer,
     progress: Arc<UploadProgress>,
+    /// What was sent of it, if it can be sent again.
+    sent: Option<SentParts>,
 }
+
+#[derive(Default)]
+struct SentParts {
+    bytes: BytesMut,
+    trailers: Option<HeaderMap>,
+}
+
+/// What is retained at most of a body that is sent while it arrives.
+const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 /// How far a request's body was sent.
 #[derive(Debug, Default)]
@@ -72,6 +94,8 @@ pub(crate) enum BodyError {
     TooLarge,
     /// It is longer or shorter than its length says.
     WrongLength,
+    /// It was taken back, to be sent on another connection.
+    TakenBack,
     /// The client's connection failed.
     Connection(IncomingBodyError),
 }
@@ -100,7 +124,7 @@ impl ForwardedBody {
     ) -> (ForwardedBody, Arc<UploadProgress>) {
         let progress = Arc::<UploadProgress>::default();
         let idle = IdleTimer::new(idle, None);
-        let streamed = StreamedBody { ahead, body, left: max, idle, progress: progress.clone() };
+        let streamed = StreamedBody { ahead, body, left: max, idle, progress: progress.clone(), sent: None };
         (ForwardedBody::Streamed(Box::new(streamed)), progress)
     }
 
@@ -110,11 +134,24 @@ impl ForwardedBody {
         match self {
             ForwardedBody::Whole(bytes) => *bytes = Some(part),
             ForwardedBody::Trailing(body) => body.bytes = Some(part),
-            ForwardedBody::Streamed(streamed) => {
-                streamed.left = streamed.left.saturating_add(part.len() as u64);
-                streamed.ahead = Some(part);
-            }
+            ForwardedBody::Streamed(streamed) => streamed.put_back(part),
+            ForwardedBody::Lent(lent) => lent.lock().iter_mut().for_each(|streamed| streamed.put_back(part.clone())),
         }
+    }
+
+    /// Retains what is sent of it, up to a bound.
+    pub(crate) fn retain(&mut self) -> Option<RetainedBody> {
+        let mut streamed = match std::mem::replace(self, ForwardedBody::Whole(None)) {
+            ForwardedBody::Streamed(streamed) => streamed,
+            whole => {
+                *self = whole;
+                return self.again().map(RetainedBody::Whole);
+            }
+        };
+        streamed.sent = Some(SentParts::default());
+        let lent = Arc::new(LentBody(Mutex::new(Some(streamed))));
+        *self = ForwardedBody::Lent(lent.clone());
+        Some(RetainedBody::Lent(lent))
     }
 
     /// The same body once more, if it is in memory.
@@ -122,8 +159,31 @@ impl ForwardedBody {
         match self {
             ForwardedBody::Whole(bytes) => Some(ForwardedBody::Whole(bytes.clone())),
             ForwardedBody::Trailing(body) => Some(ForwardedBody::Trailing(body.clone())),
-            ForwardedBody::Streamed(_) => None,
+            ForwardedBody::Streamed(_) | ForwardedBody::Lent(_) => None,
         }
+    }
+}
+
+impl RetainedBody {
+    /// The body, as if nothing of it had been sent. `None` if more of it was sent than is retained, or if it failed.
+    pub(crate) fn take_back(self) -> Option<ForwardedBody> {
+        match self {
+            RetainedBody::Whole(body) => Some(body),
+            RetainedBody::Lent(lent) => lent.lock().take()?.take_back(),
+        }
+    }
+
+    /// It will not be sent again.
+    pub(crate) fn release(self) {
+        if let RetainedBody::Lent(lent) = self {
+            lent.lock().iter_mut().for_each(|streamed| streamed.sent = None);
+        }
+    }
+}
+
+impl LentBody {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<StreamedBody>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,6 +196,10 @@ impl Body for ForwardedBody {
             ForwardedBody::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             ForwardedBody::Trailing(body) => Poll::Ready(body.next().map(Ok)),
             ForwardedBody::Streamed(streamed) => streamed.poll_frame(context),
+            ForwardedBody::Lent(lent) => match lent.lock().as_mut() {
+                Some(streamed) => streamed.poll_frame(context),
+                None => Poll::Ready(Some(Err(BodyError::TakenBack))),
+            },
         }
     }
 
@@ -143,7 +207,8 @@ impl Body for ForwardedBody {
         match self {
             ForwardedBody::Whole(bytes) => bytes.is_none(),
             ForwardedBody::Trailing(body) => body.bytes.is_none() && body.trailers.is_none(),
-            ForwardedBody::Streamed(streamed) => streamed.ahead.is_none() && streamed.body.is_end_stream(),
+            ForwardedBody::Streamed(streamed) => streamed.is_end_stream(),
+            ForwardedBody::Lent(lent) => lent.lock().as_ref().is_some_and(|streamed| streamed.is_end_stream()),
         }
     }
 
@@ -153,9 +218,10 @@ impl Body for ForwardedBody {
             ForwardedBody::Trailing(body) => {
                 SizeHint::with_exact(body.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            // A part of it was read, so its length is that of the header, or unknown.
-            ForwardedBody::Streamed(streamed) if streamed.ahead.is_some() => SizeHint::new(),
-            ForwardedBody::Streamed(streamed) => streamed.body.size_hint(),
+            ForwardedBody::Streamed(streamed) => streamed.size_hint(),
+            ForwardedBody::Lent(lent) => {
+                lent.lock().as_ref().map_or_else(SizeHint::new, |streamed| streamed.size_hint())
+            }
         }
     }
 }
@@ -167,7 +233,49 @@ impl TrailingBody {
 }
 
 impl StreamedBody {
+    fn is_end_stream(&self) -> bool {
+        self.ahead.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // A part of it was read, so its length is that of the header, or unknown.
+        if self.ahead.is_some() { SizeHint::new() } else { self.body.size_hint() }
+    }
+
+    /// A part was read that was not sent.
+    fn put_back(&mut self, part: Bytes) {
+        self.left = self.left.saturating_add(part.len() as u64);
+        self.ahead = Some(part);
+    }
+
+    /// The body, as if nothing of it had been sent.
+    fn take_back(mut self: Box<Self>) -> Option<ForwardedBody> {
+        let SentParts { bytes, trailers } = self.sent.take()?;
+        match self.progress.get() {
+            UploadState::Running if trailers.is_none() => {
+                if !bytes.is_empty() {
+                    self.put_back(bytes.freeze());
+                }
+                Some(ForwardedBody::Streamed(self))
+            }
+            UploadState::Running | UploadState::Done => Some(ForwardedBody::read(bytes.freeze(), trailers)),
+            UploadState::TooLarge | UploadState::TooSlow | UploadState::Broken => None,
+        }
+    }
+
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = self.poll_next(context);
+        if let (Poll::Ready(Some(Ok(frame))), Some(sent)) = (&polled, &mut self.sent) {
+            match frame.data_ref() {
+                Some(data) if sent.bytes.len() + data.len() > MAX_RETAINED_BYTES => self.sent = None,
+                Some(data) => sent.bytes.extend_from_slice(data),
+                None => sent.trailers = frame.trailers_ref().cloned(),
+            }
+        }
+        polled
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(ahead) = self.ahead.take() {
             self.left = self.left.saturating_sub(ahead.len() as u64);
             return Poll::Ready(Some(Ok(Frame::data(ahead))));
@@ -264,6 +372,7 @@ impl fmt::Display for BodyError {
             BodyError::Idle(time) => write!(f, "nothing came for {time:?}"),
             BodyError::TooLarge => f.write_str("the body is larger than the route allows"),
             BodyError::WrongLength => f.write_str("the body is longer or shorter than its length says"),
+            BodyError::TakenBack => f.write_str("the body is sent on another connection"),
             BodyError::Connection(error) => write!(f, "{error}"),
         }
     }
@@ -273,7 +382,7 @@ impl Error for BodyError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             BodyError::Connection(error) => Some(error),
-            BodyError::Idle(_) | BodyError::TooLarge | BodyError::WrongLength => None,
+            BodyError::Idle(_) | BodyError::TooLarge | BodyError::WrongLength | BodyError::TakenBack => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::http2::{AllowedStreams, MAX_STREAMS, ObservedStream};
+use super::http2::{MAX_STREAMS, Observed, ObservedStream};
 use super::stream::ServerStream;
 use super::{Upstream, other};
 use crate::forwarded_body::ForwardedBody;
@@ -25,7 +25,7 @@ pub(crate) enum ConnectError {
 /// A connection after the handshake of its protocol, and the future that drives it if that is not the request's.
 pub(super) enum Connected {
     Http1(ServerStream),
-    Http2(http2::SendRequest<ForwardedBody>, Http2Driver, Arc<AllowedStreams>),
+    Http2(http2::SendRequest<ForwardedBody>, Http2Driver, Arc<Observed>),
 }
 
 pub(super) type Http2Driver = http2::Connection<TokioIo<ObservedStream>, ForwardedBody, TokioExecutor>;
@@ -58,7 +58,7 @@ pub(super) async fn connect(
     if !is_http2 {
         return Ok(Connected::Http1(stream));
     }
-    let (stream, allowed) = ObservedStream::new(stream);
+    let (stream, observed) = ObservedStream::new(stream);
     let handshake = async {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(STREAM_WINDOW_BYTES).initial_connection_window_size(CONNECTION_WINDOW_BYTES);
@@ -66,7 +66,7 @@ pub(super) async fn connect(
         builder.max_header_list_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await.map_err(other)
     };
     let (sender, driver) = within(timeouts.connect, "the HTTP/2 handshake", handshake).await?;
-    Ok(Connected::Http2(sender, driver, allowed))
+    Ok(Connected::Http2(sender, driver, observed))
 }
 
 async fn open(address: &ServerAddress) -> io::Result<ServerStream> {

@@ -18,8 +18,7 @@ pub(super) const MAX_STREAMS: usize = 100;
 /// The requests of a connection.
 pub(super) struct Multiplexed {
     open: AtomicUsize,
-    /// How many the server allows at the same time.
-    allowed: Arc<AllowedStreams>,
+    observed: Arc<Observed>,
     /// When the last one ended, in microseconds.
     used: AtomicU64,
     freed: Arc<Notify>,
@@ -28,15 +27,19 @@ pub(super) struct Multiplexed {
 /// A request on a connection.
 pub(crate) struct OpenStream(Arc<Multiplexed>);
 
-/// How many requests a server allows at the same time. Until it says so, as many as there may be.
+/// What the bytes of a connection say.
 #[derive(Debug)]
-pub(super) struct AllowedStreams(AtomicUsize);
+pub(super) struct Observed {
+    /// How many requests the server allows at the same time. Until it says so, as many as there may be.
+    allowed: AtomicUsize,
+    written: AtomicU64,
+}
 
-/// A server's connection of HTTP/2 as hyper reads it. Its settings are noted on their way.
+/// A server's connection of HTTP/2 as hyper reads and writes it.
 pub(super) struct ObservedStream {
     stream: ServerStream,
     frames: FrameReader,
-    allowed: Arc<AllowedStreams>,
+    observed: Arc<Observed>,
 }
 
 /// Finds the settings in what a peer sends (RFC 9113 4.1, 6.5).
@@ -58,13 +61,13 @@ const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
 // === impl Multiplexed ===
 
 impl Multiplexed {
-    pub(super) fn new(allowed: Arc<AllowedStreams>, freed: Arc<Notify>) -> Arc<Multiplexed> {
-        Arc::new(Multiplexed { open: AtomicUsize::new(0), allowed, used: AtomicU64::new(now()), freed })
+    pub(super) fn new(observed: Arc<Observed>, freed: Arc<Notify>) -> Arc<Multiplexed> {
+        Arc::new(Multiplexed { open: AtomicUsize::new(0), observed, used: AtomicU64::new(now()), freed })
     }
 
     /// A request more, if the server allows one.
     pub(super) fn open(self: &Arc<Self>) -> Option<OpenStream> {
-        let most = self.allowed.get();
+        let most = self.observed.allowed();
         let grown = |open: usize| (open < most).then_some(open + 1);
         self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
         Some(OpenStream(self.clone()))
@@ -76,6 +79,13 @@ impl Multiplexed {
     }
 }
 
+impl OpenStream {
+    /// The bytes that were written on its connection so far. If there are none since a request began, nothing of it was sent.
+    pub(super) fn written(&self) -> u64 {
+        self.0.observed.written.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.used.store(now(), Ordering::Relaxed);
@@ -84,50 +94,57 @@ impl Drop for OpenStream {
     }
 }
 
-// === impl AllowedStreams ===
+// === impl Observed ===
 
-impl Default for AllowedStreams {
-    fn default() -> AllowedStreams {
-        AllowedStreams(AtomicUsize::new(MAX_STREAMS))
+impl Default for Observed {
+    fn default() -> Observed {
+        Observed { allowed: AtomicUsize::new(MAX_STREAMS), written: AtomicU64::new(0) }
     }
 }
 
-impl AllowedStreams {
-    fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+impl Observed {
+    fn allowed(&self) -> usize {
+        self.allowed.load(Ordering::Relaxed)
     }
 
-    /// The server allows so many. One that allows none for a while gets one, which waits.
-    fn set(&self, allowed: u32) {
-        self.0.store(
-            usize::try_from(allowed).map_or(MAX_STREAMS, |allowed| allowed.clamp(1, MAX_STREAMS)),
-            Ordering::Relaxed,
-        );
+    /// The server allows so many requests. One that allows none for a while gets one, which waits.
+    fn allow(&self, streams: u32) {
+        let streams = usize::try_from(streams).map_or(MAX_STREAMS, |streams| streams.clamp(1, MAX_STREAMS));
+        self.allowed.store(streams, Ordering::Relaxed);
+    }
+
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
     }
 }
 
 // === impl ObservedStream ===
 
 impl ObservedStream {
-    pub(super) fn new(stream: ServerStream) -> (ObservedStream, Arc<AllowedStreams>) {
-        let allowed = Arc::<AllowedStreams>::default();
-        (ObservedStream { stream, frames: FrameReader::default(), allowed: allowed.clone() }, allowed)
+    pub(super) fn new(stream: ServerStream) -> (ObservedStream, Arc<Observed>) {
+        let observed = Arc::<Observed>::default();
+        (ObservedStream { stream, frames: FrameReader::default(), observed: observed.clone() }, observed)
     }
 }
 
 impl AsyncRead for ObservedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let ObservedStream { stream, frames, allowed } = self.get_mut();
+        let ObservedStream { stream, frames, observed } = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(stream).poll_read(context, buffer);
-        frames.read(&buffer.filled()[before..], |streams| allowed.set(streams));
+        frames.read(&buffer.filled()[before..], |streams| observed.allow(streams));
         read
     }
 }
 
 impl AsyncWrite for ObservedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let ObservedStream { stream, observed, .. } = self.get_mut();
+        let written = Pin::new(stream).poll_write(context, bytes);
+        observed.note(&written);
+        written
     }
 
     fn poll_write_vectored(
@@ -135,7 +152,10 @@ impl AsyncWrite for ObservedStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let ObservedStream { stream, observed, .. } = self.get_mut();
+        let written = Pin::new(stream).poll_write_vectored(context, slices);
+        observed.note(&written);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -228,12 +248,12 @@ mod tests {
 
     #[test]
     fn as_many_streams_are_open_as_the_server_allows() {
-        let allowed = Arc::<AllowedStreams>::default();
-        let connection = Multiplexed::new(allowed.clone(), Arc::default());
+        let observed = Arc::<Observed>::default();
+        let connection = Multiplexed::new(observed.clone(), Arc::default());
         let open = || (0..1_000).map_while(|_| connection.open()).collect::<Vec<_>>().len();
         assert_eq!(open(), MAX_STREAMS);
         for (says, most) in [(7, 7), (u32::MAX, MAX_STREAMS), (0, 1)] {
-            allowed.set(says);
+            observed.allow(says);
             assert_eq!(open(), most, "{says}");
         }
         let stream = connection.open();

@@ -311,13 +311,13 @@ async fn make(
             server.pool.is_multiplexed.store(false, Ordering::Relaxed);
             Sender::Http1(Http1Connection::new(stream, born, open))
         }
-        Connected::Http2(sender, driver, allowed) => {
+        Connected::Http2(sender, driver, observed) => {
             server.pool.is_multiplexed.store(true, Ordering::Relaxed);
             tokio::spawn(async move {
                 let _open = open;
                 let _ = driver.await;
             });
-            let multiplexed = Multiplexed::new(allowed, server.pool.freed.clone());
+            let multiplexed = Multiplexed::new(observed, server.pool.freed.clone());
             let stream = multiplexed.open().ok_or(AcquireError::Full)?;
             let shared = Shared { sender: sender.clone(), multiplexed, born };
             lock(&server.pool.workers[worker()]).shared.push(shared);

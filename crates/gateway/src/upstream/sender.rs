@@ -46,8 +46,10 @@ pub(super) enum Sender {
 /// Why a request got no response.
 pub(crate) struct SendError {
     pub(crate) error: UpstreamError,
-    /// The body, if nothing of the request was sent.
+    /// The body, if nothing of the request was sent and it could be taken back.
     pub(crate) unsent: Option<ForwardedBody>,
+    /// Whether the server has surely not processed the request.
+    pub(crate) is_unprocessed: bool,
     /// Whether the connection had been used before, and was closed before the first byte of the response.
     pub(crate) is_stale: bool,
 }
@@ -64,6 +66,10 @@ pub(crate) enum UpstreamError {
 }
 
 impl Lease {
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(..))
+    }
+
     /// Sends a request, and returns the head of the response. An HTTP/1.1 connection goes back to the pool at the end of the
     /// response's body.
     pub(crate) async fn send(
@@ -76,15 +82,43 @@ impl Lease {
                 Ok(response) => Ok(response.map(UpstreamBody::Http1)),
                 Err(error) => Err(SendError { is_stale: error.is_stale && self.is_reused, ..error }),
             },
-            Sender::Http2(mut sender, stream) => match sender.try_send_request(http2_request(head, body)).await {
-                Ok(response) => Ok(response.map(|body| UpstreamBody::Http2(body, stream))),
-                Err(mut error) => {
-                    let unsent = error.take_message().map(Request::into_body);
-                    Err(SendError { error: UpstreamError::Http2(error.into_error()), unsent, is_stale: false })
+            Sender::Http2(mut sender, stream) => {
+                let written = stream.written();
+                match sender.try_send_request(http2_request(head, body)).await {
+                    Ok(response) => Ok(response.map(|body| UpstreamBody::Http2(body, stream))),
+                    Err(mut error) => {
+                        let unsent = error.take_message().map(Request::into_body);
+                        let error = error.into_error();
+                        let is_closed = is_closed(&error);
+                        Err(SendError {
+                            is_unprocessed: (is_closed && stream.written() == written) || is_refused(&error),
+                            is_stale: self.is_reused && is_closed,
+                            error: UpstreamError::Http2(error),
+                            unsent,
+                        })
+                    }
                 }
-            },
+            }
         }
     }
+}
+
+/// Whether the server says that it has not processed the request: it refused the stream, or its GOAWAY names a stream before it
+/// as the last (RFC 9113 8.7). A stream after that is all that h2 gives this error.
+fn is_refused(error: &hyper::Error) -> bool {
+    http2_error(error).is_some_and(|error| {
+        error.is_remote()
+            && (error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)))
+    })
+}
+
+/// Whether the connection was closed.
+fn is_closed(error: &hyper::Error) -> bool {
+    error.is_closed() || error.is_canceled() || http2_error(error).is_some_and(h2::Error::is_io)
+}
+
+fn http2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    error::Error::source(error)?.downcast_ref()
 }
 
 /// A request with the fields of HTTP/2.

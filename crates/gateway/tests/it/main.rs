@@ -12,6 +12,7 @@ mod framing_fuzz;
 mod http1;
 mod http2;
 mod http2_clients;
+mod http2_goodbyes;
 mod http2_upstreams;
 mod limits;
 mod misbehaviour;

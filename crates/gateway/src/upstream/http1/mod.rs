@@ -87,7 +87,8 @@ impl Http1Connection {
             Err(error) => {
                 let is_closed = matches!(error, UpstreamError::Connection(_));
                 let is_stale = is_closed && interim == 0 && self.input.is_empty();
-                Err(SendError { unsent: upload.filter(|_| is_closed).and_then(Upload::unsent), is_stale, error })
+                let unsent = upload.filter(|_| is_closed).and_then(Upload::unsent);
+                Err(SendError { unsent, is_unprocessed: false, is_stale, error })
             }
         }
     }

@@ -44,7 +44,7 @@ impl Upload {
                 writer.data(bytes.unwrap_or_default());
                 None
             }
-            frames @ (ForwardedBody::Trailing(_) | ForwardedBody::Streamed(_)) => Some(frames),
+            frames => Some(frames),
         };
         Upload { writer, body, length, has_begun: false }
     }
@@ -149,7 +149,7 @@ fn request_length(head: &RequestHead, body: &ForwardedBody) -> RequestLength {
             let has_length = stated.is_some() || matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
             if has_length { RequestLength::Known(0) } else { RequestLength::None }
         }
-        ForwardedBody::Trailing(_) | ForwardedBody::Streamed(_) => {
+        ForwardedBody::Trailing(_) | ForwardedBody::Streamed(_) | ForwardedBody::Lent(_) => {
             stated.map_or(RequestLength::Chunked, RequestLength::Known)
         }
     }
