@@ -59,6 +59,14 @@ pub(crate) struct Admitted {
     pub(crate) to_upstream: Vec<(&'static HeaderName, HeaderValue)>,
 }
 
+/// A request that is not refused for reasons that do not need its body.
+pub(crate) struct Entered<'e> {
+    values: IdentityValues<'e>,
+    class: Class,
+    /// The number of its tier's reserve at the upstream, if it has one.
+    reserve: Option<usize>,
+}
+
 /// The route of a request, and the values of its path.
 pub(crate) struct Found<'r> {
     pub(crate) route: usize,
@@ -128,33 +136,15 @@ fn wrong_method(allowed: &[Method]) -> Answer {
 }
 
 impl Limits {
-    /// Decides a request. `body` is its body, if a cost of the route needs it.
-    pub(crate) async fn admit(
+    /// Decides what does not need the body of a request: whose it is, and whether it is shed.
+    pub(crate) fn enter<'e>(
         &self,
-        plan: &GatewayPlan,
-        found: &Found<'_>,
-        parts: &Parts,
-        body: Option<&[u8]>,
-        client: &Client,
+        plan: &'e GatewayPlan,
+        found: &'e Found<'_>,
+        parts: &'e Parts,
+        client: &'e Client,
         worker: &Worker,
-    ) -> Result<Admitted, Answer> {
-        let admitted = self.admit_by_store(plan, found, parts, body, client, worker);
-        if self.gate.waits() {
-            // Boxed, so that the future of a request stays small for stores that never wait.
-            return Box::pin(admitted).await;
-        }
-        poll_once(admitted).unwrap_or_else(|| Err(Answer::bad_request("undecided", "The limits could not be checked.")))
-    }
-
-    async fn admit_by_store(
-        &self,
-        plan: &GatewayPlan,
-        found: &Found<'_>,
-        parts: &Parts,
-        body: Option<&[u8]>,
-        client: &Client,
-        worker: &Worker,
-    ) -> Result<Admitted, Answer> {
+    ) -> Result<Entered<'e>, Answer> {
         let route = &plan.config.routes[found.route];
         let parameters = found.parameters(route);
         let values = plan.identity.read(parts, &parameters, &client.facts, self.clock.now()).map_err(ambiguous)?;
@@ -171,6 +161,37 @@ impl Limits {
             .map_err(|AboveFairRate| self.shed(plan, route, (Shedder::Fairness, class), parts, Some(&values)))?;
         CapSlot::look(upstream, reserve, class)
             .map_err(|CapFull| self.shed(plan, route, (Shedder::Adaptive, class), parts, Some(&values)))?;
+        Ok(Entered { values, class, reserve })
+    }
+
+    /// Decides a request by its limits. `body` is its body, as far as it was read.
+    pub(crate) async fn admit(
+        &self,
+        plan: &GatewayPlan,
+        found: &Found<'_>,
+        parts: &Parts,
+        body: Option<&[u8]>,
+        client: &Client,
+        entered: Entered<'_>,
+    ) -> Result<Admitted, Answer> {
+        let admitted = self.admit_by_store(plan, found, parts, body, client, entered);
+        if self.gate.waits() {
+            // Boxed, so that the future of a request stays small for stores that never wait.
+            return Box::pin(admitted).await;
+        }
+        poll_once(admitted).unwrap_or_else(|| Err(Answer::bad_request("undecided", "The limits could not be checked.")))
+    }
+
+    async fn admit_by_store(
+        &self,
+        plan: &GatewayPlan,
+        found: &Found<'_>,
+        parts: &Parts,
+        body: Option<&[u8]>,
+        client: &Client,
+        Entered { values, class, reserve }: Entered<'_>,
+    ) -> Result<Admitted, Answer> {
+        let route = &plan.config.routes[found.route];
         let path = self.normalization.path(&found.target.path);
         let path = String::from_utf8_lossy(&path);
         let endpoint = [parts.method.as_str(), " ", &path].concat();

@@ -11,6 +11,7 @@ use tollgate_store::Steady;
 use tollgate_wire::{Gate, SettleFailure};
 
 use crate::clock;
+use crate::forwarded_body::UploadProgress;
 
 /// Settles the receipt of a request when it is dropped. Empty if there is nothing to settle.
 #[derive(Default)]
@@ -21,6 +22,8 @@ struct ChargedRequest {
     receipt: Arc<Receipt>,
     outcome: RequestOutcome,
     cost: Option<u64>,
+    /// The body that its cost is the length of, in parts of so many bytes, if nothing said its length.
+    upload: Option<(Arc<UploadProgress>, u64)>,
     /// Its number among those whose slots are extended.
     held: Option<u64>,
 }
@@ -64,6 +67,13 @@ impl Charged {
         }
     }
 
+    /// The cost is the length of a body, in parts of so many bytes, as far as it is forwarded.
+    pub(crate) fn count_upload(&mut self, upload: Arc<UploadProgress>, bytes: u64) {
+        if let Some(charged) = &mut self.0 {
+            charged.upload = Some((upload, bytes));
+        }
+    }
+
     /// The request was not forwarded: everything is given back.
     pub(crate) fn cancel(mut self) {
         self.fail();
@@ -76,14 +86,15 @@ impl Drop for ChargedRequest {
         if let Some(number) = self.held {
             self.ledger.table(number).remove(&number);
         }
+        let length = |(upload, bytes): &(Arc<UploadProgress>, u64)| upload.bytes().div_ceil(*bytes);
+        let (outcome, cost) = (self.outcome, self.cost.or_else(|| self.upload.as_ref().map(length)));
         let gate = &self.ledger.gate;
         if !gate.waits() {
             // What is not settled is counted by the gate's limiter.
-            let _ = poll_once(gate.settle(&self.receipt, self.outcome, self.cost, &HeaderMap::new(), None));
+            let _ = poll_once(gate.settle(&self.receipt, outcome, cost, &HeaderMap::new(), None));
             return;
         }
         let (ledger, receipt) = (self.ledger.clone(), self.receipt.clone());
-        let (outcome, cost) = (self.outcome, self.cost);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { ledger.settle(&receipt, outcome, cost).await });
         }
@@ -101,7 +112,7 @@ impl Ledger {
         let receipt = Arc::new(receipt);
         let held = hold.map(|hold| self.hold(receipt.clone(), hold));
         let (ledger, outcome, cost) = (self.clone(), RequestOutcome::Ok, None);
-        Charged(Some(Box::new(ChargedRequest { ledger, receipt, outcome, cost, held })))
+        Charged(Some(Box::new(ChargedRequest { ledger, receipt, outcome, cost, upload: None, held })))
     }
 
     fn hold(&self, receipt: Arc<Receipt>, hold: Span) -> u64 {

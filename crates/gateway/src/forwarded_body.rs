@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -73,6 +73,8 @@ pub(crate) struct UploadProgress {
     is_awaited: AtomicBool,
     /// How often a part was requested from it. It may wrap around.
     requested: AtomicU32,
+    /// The bytes that were read to be sent.
+    bytes: AtomicU64,
     ended: Notify,
 }
 
@@ -245,6 +247,7 @@ impl StreamedBody {
     /// A part was read that was not sent.
     fn put_back(&mut self, part: Bytes) {
         self.left = self.left.saturating_add(part.len() as u64);
+        self.progress.bytes.fetch_sub(part.len() as u64, Ordering::Relaxed);
         self.ahead = Some(part);
     }
 
@@ -265,6 +268,10 @@ impl StreamedBody {
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = self.poll_next(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         if let (Poll::Ready(Some(Ok(frame))), Some(sent)) = (&polled, &mut self.sent) {
             match frame.data_ref() {
                 Some(data) if sent.bytes.len() + data.len() > MAX_RETAINED_BYTES => self.sent = None,
@@ -344,6 +351,11 @@ impl UploadProgress {
     /// A number that changes while the server takes the body.
     pub(crate) fn requested(&self) -> u32 {
         self.requested.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that were sent, or are about to be.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Completes when the body has ended. One task at a time may wait.

@@ -9,13 +9,14 @@ use tollgate::Ruleset;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::ResponseStyle;
 use tollgate_http::tower::is_grpc;
+use tollgate_net::budget::Budget;
 use tollgate_net::workers::BusyTimes;
 use tollgate_shed::{ByClass, ShedMode, Shedder, WorkerStatus};
 use tollgate_store::{Steady, SystemClock};
 use tollgate_wire::Gate;
 
 use crate::activity::ConnectionState;
-use crate::admission::{Admitted, Limits};
+use crate::admission::{Admitted, Found, Limits};
 use crate::agreement::Disagreement;
 use crate::answers::Answer;
 use crate::charged::Ledger;
@@ -54,7 +55,12 @@ pub struct Gateway {
     plan: ArcSwap<GatewayPlan>,
     limits: Limits,
     worker: Worker,
+    /// The bodies that are being read before their requests are decided.
+    read_ahead: Budget,
 }
+
+/// The memory of all bodies that are being read before their requests are decided.
+const MAX_READ_AHEAD_BYTES: usize = 256 * 1024 * 1024;
 
 impl Gateway {
     pub fn new(parts: GatewayParts, plan: GatewayPlan) -> Gateway {
@@ -70,7 +76,8 @@ impl Gateway {
             questions: Questions::default(),
         };
         let worker = Worker::new(&plan.config.worker_shedding, workers);
-        Gateway { plan: ArcSwap::from_pointee(plan), limits, worker }
+        let read_ahead = Budget::new(MAX_READ_AHEAD_BYTES);
+        Gateway { plan: ArcSwap::from_pointee(plan), limits, worker, read_ahead }
     }
 
     /// The configuration in force.
@@ -168,15 +175,13 @@ impl Arriving<'_> {
         let deadline = route.timeouts.whole.map(clock::after);
         let mut body = ClientBody::new(route, parts, body)?;
         let most = costs::body_bound(&route.costs);
-        if most > 0 {
-            Box::pin(body.read_ahead(most, route.timeouts.request_idle, deadline)).await?;
-        }
-        let admitted = match self
-            .gateway
-            .limits
-            .admit(self.plan, &found, parts, body.ahead(), self.client, &self.gateway.worker)
-            .await
-        {
+        let admitted = if most == 0 {
+            self.admit(&found, parts, &body).await
+        } else {
+            // Boxed, because few routes have such costs.
+            Box::pin(self.admit_with_body(&found, parts, &mut body, (most, deadline))).await
+        };
+        let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(answer) => {
                 counts.refuse(&answer);
@@ -190,6 +195,28 @@ impl Arriving<'_> {
             Err(answer) => counts.refuse(answer),
         }
         response
+    }
+
+    async fn admit(&self, found: &Found<'_>, parts: &Parts, body: &ClientBody) -> Result<Admitted, Answer> {
+        let Gateway { limits, worker, .. } = &**self.gateway;
+        let entered = limits.enter(self.plan, found, parts, self.client, worker)?;
+        limits.admit(self.plan, found, parts, body.arrived(), self.client, entered).await
+    }
+
+    /// The same, if a cost is in the body: it is read before the limits are checked, and not requested of a client that is refused
+    /// anyway.
+    async fn admit_with_body(
+        &self,
+        found: &Found<'_>,
+        parts: &Parts,
+        body: &mut ClientBody,
+        (most, deadline): (usize, Option<Steady>),
+    ) -> Result<Admitted, Answer> {
+        let Gateway { limits, worker, read_ahead, .. } = &**self.gateway;
+        let entered = limits.enter(self.plan, found, parts, self.client, worker)?;
+        let idle = self.plan.config.routes[found.route].timeouts.request_idle;
+        let _reservation = body.read_ahead(most, idle, deadline, read_ahead).await?;
+        limits.admit(self.plan, found, parts, body.arrived(), self.client, entered).await
     }
 
     /// Sends an admitted request to its upstream.
@@ -222,6 +249,9 @@ impl Arriving<'_> {
             body.replace(changed);
         }
         let (body, upload) = body.into_request(route);
+        if let Some((upload, bytes)) = upload.clone().zip(costs::counted_length(&route.costs, &parts.headers)) {
+            charged.count_upload(upload, bytes);
+        }
         let headers = self.headers_to_upstream(parts, is_websocket, &authority, to_upstream);
         let method = parts.method.clone();
         // HTTP/1.0 has none, and hyper writes none to clients of HTTP/2.

@@ -67,6 +67,17 @@ pub fn reserve(cost: &CostConfig, parts: &Parts, body: Option<&[u8]>) -> Result<
     Ok(units.unwrap_or(cost.otherwise))
 }
 
+/// The bytes of a part, if the cost to settle is the length of a body that no header says.
+pub fn counted_length(costs: &[CostConfig], headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(CONTENT_LENGTH) || costs.iter().any(|cost| cost.settle.is_some()) {
+        return None;
+    }
+    costs.iter().find_map(|cost| match cost.reserve {
+        CostSource::Length { bytes } => Some(bytes.max(1)),
+        _ => None,
+    })
+}
+
 fn length(headers: &HeaderMap, body: Option<&[u8]>) -> Option<u64> {
     let whole = || body.filter(|body| body.len() <= MAX_BODY_BYTES).map(|body| body.len() as u64);
     number(headers, CONTENT_LENGTH).or_else(whole)

@@ -88,9 +88,9 @@ type Tokens = SmallVec<[Option<Option<VerifiedClaims>>; 2]>;
 
 /// A request with what else its attributes are read from.
 #[derive(Clone, Copy)]
-struct Head<'r> {
+struct Head<'p, 'r> {
     parts: &'r Parts,
-    parameters: &'r [(&'r str, &'r str)],
+    parameters: &'p [(&'r str, &'r str)],
     connection: &'r ConnectionFacts,
     now: Timestamp,
 }
@@ -131,7 +131,7 @@ impl Identity {
     pub fn read<'r>(
         &'r self,
         parts: &'r Parts,
-        parameters: &'r [(&'r str, &'r str)],
+        parameters: &[(&'r str, &'r str)],
         connection: &'r ConnectionFacts,
         now: Timestamp,
     ) -> Result<IdentityValues<'r>, AmbiguousSource> {
@@ -168,7 +168,7 @@ impl Identity {
     fn value<'r>(
         &'r self,
         source: &'r IdentitySource,
-        head: Head<'r>,
+        head: Head<'_, 'r>,
         tokens: &mut Tokens,
     ) -> Result<Option<Cow<'r, str>>, Repeated> {
         let Parts { headers, uri, .. } = head.parts;
@@ -204,7 +204,7 @@ impl Identity {
         })
     }
 
-    fn claims(&self, verifier: usize, head: Head<'_>) -> Result<Option<VerifiedClaims>, Repeated> {
+    fn claims(&self, verifier: usize, head: Head<'_, '_>) -> Result<Option<VerifiedClaims>, Repeated> {
         let Some(verifier) = self.verifiers.get(verifier) else { return Ok(None) };
         let token = credential::token(&verifier.config().token, &head.parts.headers)?;
         let Some(token) = token else { return Ok(None) };

@@ -42,6 +42,17 @@ fn lengths_are_rounded_up() {
 }
 
 #[test]
+fn lengths_that_no_header_says_are_counted_unless_another_cost_is_settled() {
+    let none = HeaderMap::new();
+    let length = || cost(CostSource::Length { bytes: 1000 });
+    assert_eq!(counted_length(&[cost(CostSource::Number(1)), length()], &none), Some(1000));
+    assert_eq!(counted_length(&[cost(CostSource::Number(1))], &none), None);
+    assert_eq!(counted_length(&[length()], &request("/", &[("content-length", "5")]).headers), None);
+    let settled = CostConfig { settle: Some(SettleSource::Llm { include_usage: false }), ..length() };
+    assert_eq!(counted_length(&[settled], &none), None);
+}
+
+#[test]
 fn numbers_in_bodies() {
     let rows: &[(&str, Option<u64>)] = &[
         (r#"{"a": {"b": [0, {"c": 5}]}}"#, Some(5)),
