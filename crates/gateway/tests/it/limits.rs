@@ -303,3 +303,34 @@ async fn an_upstream_under_too_much_load_is_protected_and_nothing_is_charged() {
     let route = &gateway.gateway.status().routes[0];
     assert!(route.shed >= 6 && route.limited == 0);
 }
+
+const BY_ADDRESS: &str = "
+domain: api
+rules:
+  - {name: by-address, key: [remote_address], limit: 1/hour, algorithm: sliding_log}
+";
+
+#[tokio::test]
+async fn the_address_of_a_rule_is_what_trusted_proxies_say() {
+    let app = App::start().await;
+    let request = |address: &str| format!("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {address}\r\n\r\n");
+    let behind = "trusted_proxies: [127.0.0.0/8, 10.9.0.0/16]\nupstreams:";
+    let trusting = everything_to(&[app.address]).replace("upstreams:", behind);
+    let gateway = TestGateway::start(&trusting, BY_ADDRESS).await;
+    for (forwarded, status) in [
+        ("192.0.2.1", "200"),
+        ("192.0.2.2", "200"),
+        ("192.0.2.1", "429"),
+        // What the client itself wrote is before the first proxy's part.
+        ("192.0.2.3, 192.0.2.2, 10.9.0.1", "429"),
+        ("192.0.2.2, 192.0.2.3, 10.9.0.1", "200"),
+    ] {
+        let response = gateway.request(&request(forwarded)).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{forwarded}: {response}");
+    }
+    // Nobody else may say it.
+    let gateway = TestGateway::start(&everything_to(&[app.address]), BY_ADDRESS).await;
+    assert!(gateway.request(&request("192.0.2.1")).await.starts_with("HTTP/1.1 200 "));
+    assert!(gateway.request(&request("192.0.2.2")).await.starts_with("HTTP/1.1 429 "));
+    assert!(!app.seen().last().unwrap().contains("192.0.2.1"), "nor does the upstream hear it");
+}

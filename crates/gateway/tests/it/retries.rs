@@ -69,6 +69,23 @@ async fn a_status_is_retried_by_choice_and_charged_once() {
 }
 
 #[tokio::test]
+async fn other_idempotent_methods_are_retried_by_choice() {
+    for (method, retries, is_retried) in [
+        ("PUT", "{on: [503], methods: [PUT, DELETE]}", true),
+        ("DELETE", "{on: [503], methods: [PUT, DELETE]}", true),
+        ("DELETE", "{on: [503], methods: [PUT]}", false),
+        ("PUT", "{on: [503]}", false),
+    ] {
+        let (address, requests) = first_then(1, UNAVAILABLE, OK).await;
+        let gateway = TestGateway::start(&with_retries(&[address], retries), NO_RULES).await;
+        let response = gateway.request(&format!("{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")).await;
+        let (status, count) = if is_retried { ("200", 2) } else { ("503", 1) };
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{method}, {retries}: {response}");
+        assert_eq!(requests.load(Ordering::Relaxed), count, "{method}, {retries}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_protects_itself_gets_no_second_request() {
     let shed = "HTTP/1.1 503 No\r\nX-Tollgate-Shed: adaptive\r\nContent-Length: 0\r\n\r\n";
     let (address, requests) = first_then(1, shed, OK).await;

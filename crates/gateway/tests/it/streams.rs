@@ -122,6 +122,34 @@ async fn a_websocket_is_a_tunnel_that_holds_its_slot() {
 }
 
 #[tokio::test]
+async fn a_websocket_on_which_nothing_is_sent_ends_and_frees_its_slot() {
+    let upstream = scripted(async |mut stream, _| {
+        if !read_message(&mut stream).await.to_ascii_lowercase().contains("upgrade: websocket") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            return;
+        }
+        let response = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+        stream.write_all(response.as_bytes()).await.unwrap();
+        let (mut from, mut to) = stream.split();
+        let _ = tokio::io::copy(&mut from, &mut to).await;
+    })
+    .await;
+    let config = everything_to(&[upstream]).replace("upstream: app}", "upstream: app, timeouts: {idle: 300ms}}");
+    let gateway = TestGateway::start(&config, ONE_SLOT).await;
+    let mut client = gateway.connect().await;
+    client.send("GET / HTTP/1.1\r\nHost: api\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n").await;
+    assert!(client.response().await.starts_with("HTTP/1.1 101 "));
+    client.send("hello").await;
+    assert_eq!(client.rest().await, "hello", "and it is closed");
+    within(async {
+        while !gateway.get("/").await.starts_with("HTTP/1.1 200 ") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_upgrade_that_nobody_requested_is_a_502() {
     let upstream = scripted(async |mut stream, _| {
         read_message(&mut stream).await;

@@ -1,10 +1,17 @@
 //! Upstreams with TLS: connections are reused, whatever their sessions exchange besides.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -13,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::support::{NO_RULES, TestGateway, everything_to, scripted};
+use crate::support::{NO_RULES, TestGateway, everything_to, scripted, within};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -37,6 +44,16 @@ impl Identity {
             config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key.clone_key()).unwrap();
         let chain = made.cert.der().clone();
         Identity { ca, acceptor: TlsAcceptor::from(Arc::new(config)), chain, key }
+    }
+
+    /// A server that negotiates one of these protocols.
+    fn negotiating(&self, protocols: &[&str]) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let (chain, key) = (vec![self.chain.clone()], self.key.clone_key());
+        let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
     }
 
     /// A configuration that uses these servers with TLS.
@@ -217,4 +234,99 @@ async fn without_a_certificate_that_the_server_requires_nothing_is_forwarded() {
     let gateway = TestGateway::start(&identity.config(&[address]), NO_RULES).await;
     let response = gateway.get("/").await;
     assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+}
+
+/// A server that says in which version it was called. Returns the number of its connections.
+async fn versioned(acceptor: TlsAcceptor) -> (SocketAddr, Arc<AtomicUsize>) {
+    let connections = Arc::<AtomicUsize>::default();
+    let counted = connections.clone();
+    let address = scripted(move |stream, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let service = service_fn(async |request: Request<Incoming>| {
+                let version = format!("over {:?}", request.version());
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(version))))
+            });
+            let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    (address.await, connections)
+}
+
+#[tokio::test]
+async fn the_protocol_is_negotiated_unless_the_file_names_one() {
+    let (both, old, new): (&[&str], &[&str], &[&str]) = (&["h2", "http/1.1"], &["http/1.1"], &["h2"]);
+    let rows = [
+        ("auto", both, "over HTTP/2.0"),
+        ("auto", new, "over HTTP/2.0"),
+        ("auto", old, "over HTTP/1.1"),
+        ("auto", &[], "over HTTP/1.1"),
+        ("http1", both, "over HTTP/1.1"),
+        ("http1", &[], "over HTTP/1.1"),
+        ("http2", both, "over HTTP/2.0"),
+        // It has no choice.
+        ("http2", &[], "over HTTP/2.0"),
+        ("http2", old, "connect_failed"),
+        ("http1", new, "connect_failed"),
+    ];
+    let identity = Identity::make();
+    for (protocol, offered, expected) in rows {
+        let (address, connections) = versioned(identity.negotiating(offered)).await;
+        let config = identity.config(&[address]).replace("tls:", &format!("protocol: {protocol}, tls:"));
+        let gateway = TestGateway::start(&config, NO_RULES).await;
+        for _ in 0..5 {
+            let response = gateway.request("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab").await;
+            assert!(response.contains(expected), "{protocol}, {offered:?}: {response}");
+        }
+        if expected == "over HTTP/2.0" {
+            assert_eq!(connections.load(Ordering::Relaxed), 1, "{protocol}, {offered:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_share_a_connection_once_http2_is_negotiated() {
+    let identity = Identity::make();
+    let (address, connections) = versioned(identity.negotiating(&["h2", "http/1.1"])).await;
+    let gateway = Arc::new(TestGateway::start(&identity.config(&[address]), NO_RULES).await);
+    assert!(gateway.get("/").await.ends_with("over HTTP/2.0"));
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let gateway = gateway.clone();
+        requests.spawn(async move { gateway.get("/").await });
+    }
+    while let Some(response) = within(requests.join_next()).await {
+        let response = response.unwrap();
+        assert!(response.ends_with("over HTTP/2.0"), "{response}");
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_websocket_reaches_a_server_with_tls() {
+    let identity = Identity::make();
+    let acceptor = identity.negotiating(&["http/1.1"]);
+    let address = scripted(move |stream, _| {
+        let acceptor = acceptor.clone();
+        async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            read_head(&mut stream).await.unwrap();
+            let response = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+            stream.write_all(response.as_bytes()).await.unwrap();
+            let (mut from, mut to) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        }
+    })
+    .await;
+    let gateway = TestGateway::start(&identity.config(&[address]), NO_RULES).await;
+    let mut client = gateway.connect().await;
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n").await;
+    assert!(client.response().await.starts_with("HTTP/1.1 101 "));
+    let mut echoed = [0; 5];
+    client.send("hello").await;
+    within(client.0.read_exact(&mut echoed)).await.unwrap();
+    assert_eq!(&echoed, b"hello");
 }

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::support::{TestGateway, http2, read_message, scripted, within};
+use crate::support::{NO_RULES, TestGateway, everything_to, http2, read_message, scripted, within};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -290,4 +291,57 @@ async fn too_many_informational_responses_are_a_failure() {
     let upstream = hinting(20, Arc::new(Semaphore::new(1))).await;
     let response = TestGateway::to(&[upstream]).await.request("GET / HTTP/1.0\r\nHost: x\r\n\r\n").await;
     assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+}
+
+/// A server that counts its connections, and those that were closed.
+async fn counting() -> (SocketAddr, Arc<AtomicUsize>, Arc<Semaphore>) {
+    let (opened, closed) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
+    let (counted, ended) = (opened.clone(), closed.clone());
+    let address = scripted(move |mut stream, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let ended = ended.clone();
+        async move {
+            while !read_message(&mut stream).await.is_empty() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+            ended.add_permits(1);
+        }
+    })
+    .await;
+    (address, opened, closed)
+}
+
+fn with_connections(server: SocketAddr, settings: &str) -> String {
+    everything_to(&[server]).replace("servers:", &format!("connections: {{{settings}}}, servers:"))
+}
+
+#[tokio::test]
+async fn a_connection_that_is_too_old_gets_no_further_requests() {
+    let (server, opened, closed) = counting().await;
+    let gateway = TestGateway::start(&with_connections(server, "idle: 1h, age: 300ms"), NO_RULES).await;
+    // It is in use all the time.
+    within(async {
+        while opened.load(Ordering::Relaxed) < 3 {
+            assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    within(closed.acquire_many(2)).await.unwrap().forget();
+    let (server, opened, _) = counting().await;
+    let gateway = TestGateway::start(&with_connections(server, "idle: 1h, age: 1h"), NO_RULES).await;
+    for _ in 0..20 {
+        assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(opened.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_used_is_closed() {
+    let (server, opened, closed) = counting().await;
+    let gateway = TestGateway::start(&with_connections(server, "idle: 300ms"), NO_RULES).await;
+    assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
+    within(closed.acquire()).await.unwrap().forget();
+    assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
+    assert_eq!(opened.load(Ordering::Relaxed), 2);
 }
