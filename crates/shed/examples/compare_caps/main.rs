@@ -1,7 +1,7 @@
 //! Compares adaptive caps in front of simulated upstreams, and prints the tables of `docs/shedding.md`.
 //!
-//! `cargo run --release -p tollgate-shed --example compare_caps` runs the seeds that were not used to choose constants;
-//! with `tuning` as an argument, those that were.
+//! `cargo run --release -p tollgate-shed --example compare_caps` runs the seeds that no choice was made with; with `tuning` as
+//! an argument, those that constants were chosen with.
 
 #[path = "../../tests/closed_loop/cap.rs"]
 mod cap;
@@ -18,14 +18,14 @@ mod run;
 #[path = "../../tests/closed_loop/upstream.rs"]
 mod upstream;
 
-use cells::{JUDGING_SEEDS, Kind, SERVERS, TUNING_SEEDS, classes};
+use cells::{FRESH_SEEDS, Kind, SERVERS, TUNING_SEEDS, classes};
 use goals::{COLUMNS, Column, Figure, best_fixed, figures};
 use tollgate_shed::Class;
 use upstream::Mix;
 
 fn main() {
     let is_tuning = std::env::args().any(|argument| argument == "tuning");
-    let seeds = if is_tuning { TUNING_SEEDS } else { JUDGING_SEEDS };
+    let seeds: &[u64] = if is_tuning { &TUNING_SEEDS } else { &FRESH_SEEDS };
     let ours = Kind::Ours(Box::default());
     let kinds = [ours.clone(), Kind::Envoy, Kind::Gradient2, Kind::Vegas];
     println!("Seeds {seeds:?}. Refused and goodput: the worst seed; p99 over that without a queue: the median.\n");
@@ -33,7 +33,7 @@ fn main() {
     println!("| --- | --- | --- |{}", " --- |".repeat(COLUMNS.len()));
     let mut remarks = Vec::new();
     for (mix, servers) in Mix::ALL.into_iter().flat_map(|mix| SERVERS.map(|servers| (mix, servers))) {
-        let rows = kinds.each_ref().map(|kind| figures(kind, mix, servers, &seeds));
+        let rows = kinds.each_ref().map(|kind| figures(kind, mix, servers, seeds));
         for (kind, row) in kinds.iter().zip(&rows) {
             let cells = COLUMNS.iter().zip(row).map(|(column, value)| format!(" {} |", cell(*column, *value)));
             println!("| {} | {servers} | {} |{}", name(mix), kind.name(), cells.collect::<String>());
@@ -58,7 +58,7 @@ fn main() {
         "\nWhat gets through of each class, at 1.5x and 3x load:\n\n| mix | c | goodput | p99 | test | get | post | critical |"
     );
     for (mix, servers) in Mix::ALL.into_iter().flat_map(|mix| SERVERS.map(|servers| (mix, servers))) {
-        print_classes(&ours, mix, servers, &seeds);
+        print_classes(&ours, mix, servers, seeds);
     }
 }
 

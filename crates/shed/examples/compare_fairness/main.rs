@@ -1,6 +1,6 @@
 //! Compares what decides between callers when there is too much load, and prints the tables of `docs/shedding.md`.
 //!
-//! `cargo run --release -p tollgate-shed --example compare_fairness` runs the seeds that were not used to choose constants;
+//! `cargo run --release -p tollgate-shed --example compare_fairness` runs seeds that no constant was chosen with;
 //! with `tuning` as an argument, those that were.
 #![allow(dead_code, clippy::expect_used)] // The other simulations use the rest; settings of a simulation are valid.
 

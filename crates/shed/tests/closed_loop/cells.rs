@@ -9,8 +9,12 @@ use crate::upstream::Mix;
 
 /// Seeds that constants were chosen with. Those up to 105 were looked at before the last change.
 pub(crate) const TUNING_SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
-/// Seeds that were not used for any choice.
+/// Seeds that one choice was made with: that bursts count as refused.
+#[allow(dead_code, reason = "the example that compares caps does not use them")]
 pub(crate) const JUDGING_SEEDS: [u64; 5] = [201, 202, 203, 204, 205];
+/// Seeds that no choice was made with.
+#[allow(dead_code, reason = "only the example that compares caps uses them")]
+pub(crate) const FRESH_SEEDS: [u64; 10] = [301, 302, 303, 304, 305, 306, 307, 308, 309, 310];
 pub(crate) const SERVERS: [usize; 3] = [4, 16, 64];
 
 const WELL: Phase = Phase { name: "", seconds: 0, load: 0.6, servers: 1.0, slowness: 1.0 };
