@@ -20,6 +20,7 @@ use tollgate_net::{Closing, Slot, Stream};
 
 use crate::activity::{ConnectionState, End, OpenRequest, Watch};
 use crate::client::Client;
+use crate::field_marks::FieldMarks;
 use crate::gateway::Gateway;
 use crate::incoming_body::IncomingBody;
 use http2_stream::Http2Stream;
@@ -140,7 +141,8 @@ async fn respond(
 ) -> Result<Response<OfferedBody>, Infallible> {
     let open = OpenRequest::begin(state.clone(), slot.clone());
     let (parts, body) = request.into_parts();
-    let mut response = gateway.respond(parts, IncomingBody::Http2(body), client, state).await;
+    let marks = FieldMarks::of(&parts.headers);
+    let mut response = gateway.respond((parts, marks), IncomingBody::Http2(body), client, state).await;
     response.body_mut().set_open_request(open);
     Ok(response.map(OfferedBody::new))
 }

@@ -13,6 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use tollgate_rules::parse_address;
 
+use crate::field_marks::FieldMarks;
+use crate::field_names::{X_REQUEST_ID, is_of_proxies};
 use crate::model::TrustedProxies;
 
 /// Who is at the other end of a connection.
@@ -39,7 +41,6 @@ pub struct Hop<'r> {
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The most addresses of a list that are read.
 const MAX_HOPS: usize = 32;
@@ -83,17 +84,25 @@ pub fn client_address(peer: Peer, trusted: &TrustedProxies, headers: &HeaderMap)
     client
 }
 
-/// Sets the fields that say where a request comes from. `random` is called if the request needs an identifier.
-pub fn set_forwarded(headers: &mut HeaderMap, hop: &Hop<'_>, random: impl FnOnce() -> u128) {
-    // Proxies write no `_`. An application may take such a field for the one that the gateway sets.
-    let is_removed = |name: &&HeaderName| (!hop.is_trusted || name.as_str().contains('_')) && is_of_proxies(name);
-    let removed: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_removed).cloned().collect();
-    for name in removed {
-        headers.remove(name);
-    }
-    match forwarded_for(headers, hop) {
-        Some(list) => drop(headers.insert(X_FORWARDED_FOR, list)),
-        None => drop(headers.remove(X_FORWARDED_FOR)),
+/// Sets the fields that say where a request with fields of these kinds comes from. `random` is called if it needs an identifier.
+pub fn set_forwarded(headers: &mut HeaderMap, marks: FieldMarks, hop: &Hop<'_>, random: impl FnOnce() -> u128) {
+    let list = if marks.has(FieldMarks::OF_PROXIES) {
+        // Proxies write no `_`. An application may take such a field for the one that the gateway sets.
+        let is_removed = |name: &&HeaderName| (!hop.is_trusted || name.as_str().contains('_')) && is_of_proxies(name);
+        let removed: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_removed).cloned().collect();
+        for name in removed {
+            headers.remove(name);
+        }
+        let list = forwarded_for(headers, hop);
+        if list.is_none() {
+            headers.remove(X_FORWARDED_FOR);
+        }
+        list
+    } else {
+        hop.address.cloned()
+    };
+    if let Some(list) = list {
+        headers.insert(X_FORWARDED_FOR, list);
     }
     if !(hop.is_trusted && headers.contains_key(X_FORWARDED_PROTO)) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if hop.is_tls { "https" } else { "http" }));
@@ -101,84 +110,11 @@ pub fn set_forwarded(headers: &mut HeaderMap, hop: &Hop<'_>, random: impl FnOnce
     if !(hop.is_trusted && headers.contains_key(X_FORWARDED_HOST)) {
         headers.insert(X_FORWARDED_HOST, hop.authority.clone());
     }
-    if !has_request_id(headers)
+    if !(marks.has(FieldMarks::REQUEST_ID) && has_request_id(headers))
         && let Ok(id) = HeaderValue::from_bytes(&hexadecimal(random()))
     {
         headers.insert(X_REQUEST_ID, id);
     }
-}
-
-/// Whether only a trusted proxy may set a field: frameworks take the client's address, the scheme, the host or even the path from
-/// it, and the path would be another one than rules matched.
-pub(crate) fn is_of_proxies(name: &HeaderName) -> bool {
-    // Most fields begin with another letter.
-    name.as_str().starts_with(['c', 'd', 'f', 'h', 'p', 'r', 't', 'w', 'x']) && has_name(name, is_name_of_proxies)
-}
-
-fn is_name_of_proxies(name: &str) -> bool {
-    // Some Java applications look for `HTTP_CLIENT_IP` among the fields, as CGI calls `Client-IP`.
-    let name = name.strip_prefix("http-").unwrap_or(name);
-    let Some(extension) = name.strip_prefix("x-") else {
-        // The plug-in of WebLogic, which says the client's certificate too.
-        return name.starts_with("wl-proxy-")
-            || matches!(
-                name,
-                "forwarded"
-                | "forwarded-for"
-                | "client-ip"
-                | "front-end-https"
-                | "proxy-client-ip"
-                | "remote-addr"
-                | "true-client-ip"
-                // Content delivery networks and clouds.
-                | "cf-connecting-ip"
-                | "cf-connecting-ipv6"
-                | "cf-pseudo-ipv4"
-                | "do-connecting-ip"
-                | "fastly-client-ip"
-                | "fly-client-ip"
-            );
-    };
-    extension.starts_with("forwarded-")
-        || matches!(
-            extension,
-            "forwarded"
-                | "real-ip"
-                | "client-ip"
-                | "true-client-ip"
-                | "cluster-client-ip"
-                | "remote-ip"
-                | "remote-addr"
-                | "originating-ip"
-                | "proxyuser-ip"
-                | "appengine-user-ip"
-                | "azure-clientip"
-                | "azure-socketip"
-                | "envoy-external-address"
-                | "envoy-original-host"
-                | "envoy-original-path"
-                | "host"
-                | "http-host-override"
-                | "rewrite-url"
-                | "url-scheme"
-                | "original-for"
-                | "original-forwarded-for"
-                | "original-host"
-                | "original-method"
-                | "original-path"
-                | "original-prefix"
-                | "original-proto"
-                | "original-remote-addr"
-                | "original-scheme"
-                | "original-uri"
-                | "original-url"
-        )
-}
-
-/// Whether a field is known by this name to an application. CGI and WSGI can't distinguish `_` from `-`.
-pub(crate) fn has_name(name: &HeaderName, is_name: impl FnOnce(&str) -> bool) -> bool {
-    let name = name.as_str();
-    if name.contains('_') { is_name(&name.replace('_', "-")) } else { is_name(name) }
 }
 
 /// The list with the peer at its end, in one field. A peer without an address adds nothing.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tollgate::Ruleset;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::ResponseStyle;
@@ -25,6 +25,7 @@ use crate::client_body::ClientBody;
 use crate::clock;
 use crate::costs;
 use crate::exchange::Exchange;
+use crate::field_marks::FieldMarks;
 use crate::forward::{self, Arrived, Outgoing, Unanswered};
 use crate::forwarded::{self, Hop};
 use crate::hop_by_hop;
@@ -138,14 +139,14 @@ impl Gateway {
     /// Answers a request.
     pub(crate) async fn respond(
         self: &Arc<Self>,
-        mut parts: Parts,
+        (mut parts, marks): (Parts, FieldMarks),
         body: IncomingBody,
         client: &Client,
         state: &Arc<ConnectionState>,
     ) -> Response<ResponseBody> {
         let plan = self.plan.load_full();
         let is_grpc = is_grpc(&parts.headers);
-        let arriving = Arriving { gateway: self, plan: &plan, client, state };
+        let arriving = Arriving { gateway: self, plan: &plan, client, state, marks };
         match arriving.respond(&mut parts, body).await {
             Ok(response) => response,
             Err(answer) => answer.into_response(is_grpc),
@@ -159,6 +160,8 @@ struct Arriving<'g> {
     plan: &'g GatewayPlan,
     client: &'g Client,
     state: &'g Arc<ConnectionState>,
+    /// The kinds of its fields.
+    marks: FieldMarks,
 }
 
 impl Arriving<'_> {
@@ -243,7 +246,7 @@ impl Arriving<'_> {
             charged.cancel();
             return Err(self.gateway.limits.shed(self.plan, route, (Shedder::Adaptive, class), parts, None));
         };
-        let is_websocket = hop_by_hop::is_websocket(parts);
+        let is_websocket = hop_by_hop::is_websocket(parts, self.marks);
         let (metering, changed) = Metering::prepare(route, parts, body.whole());
         if let Some(changed) = changed {
             body.replace(changed);
@@ -299,17 +302,15 @@ impl Arriving<'_> {
         to_upstream: impl IntoIterator<Item = (&'static http::HeaderName, HeaderValue)>,
     ) -> HeaderMap {
         let mut headers = std::mem::take(&mut parts.headers);
-        hop_by_hop::clean_request(&mut headers, is_websocket);
-        // The body is sent whether or not the upstream wants it: the decision has been made.
-        headers.remove(header::EXPECT);
-        self.plan.identity.remove_lookalikes(&mut headers);
+        hop_by_hop::clean_request(&mut headers, self.marks, is_websocket);
+        self.plan.identity.remove_lookalikes(&mut headers, self.marks);
         let hop = Hop {
             address: self.client.address.as_ref(),
             is_trusted: self.plan.config.trusted_proxies.contains(self.client.peer),
             is_tls: self.client.is_tls,
             authority,
         };
-        forwarded::set_forwarded(&mut headers, &hop, || fastrand::u128(..));
+        forwarded::set_forwarded(&mut headers, self.marks, &hop, || fastrand::u128(..));
         for (name, value) in to_upstream {
             headers.insert(name, value);
         }

@@ -8,7 +8,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use smallvec::SmallVec;
 
-use crate::forwarded::{has_name, is_of_proxies};
+use crate::field_marks::FieldMarks;
+use crate::field_names::{is_left_out, is_of_connection, is_of_proxies, is_own};
 
 /// Fields that `Connection` can't remove. RFC 9110 7.6.1 lets a proxy remove every field that is named there, and forbids
 /// senders to name what is for the final recipient. One that names these would have the upstream see another request than
@@ -28,24 +29,25 @@ const FOR_RECIPIENTS: [HeaderName; 11] = [
     HeaderName::from_static("traceparent"),
 ];
 
-/// The beginning of names that only the gateway sends to upstreams, in lower case.
-const OWN_PREFIX: &str = "x-tollgate-";
-
 /// Whether a request is to become a WebSocket: `GET` of HTTP/1.1 with `Upgrade: websocket` and `Connection: upgrade`. Other
 /// upgrades, such as `h2c`, are not forwarded.
-pub fn is_websocket(parts: &Parts) -> bool {
-    parts.method == Method::GET
+pub fn is_websocket(parts: &Parts, marks: FieldMarks) -> bool {
+    marks.has(FieldMarks::UPGRADE)
+        && parts.method == Method::GET
         && parts.version == Version::HTTP_11
         && options(&parts.headers, UPGRADE).any(|protocol| protocol.eq_ignore_ascii_case("websocket"))
         && options(&parts.headers, CONNECTION).any(|option| option.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Removes from a request what is not forwarded: the fields of its connection, and fields that only the gateway may send.
-/// Those of an upgrade to a WebSocket stay.
-pub fn clean_request(headers: &mut HeaderMap, is_websocket: bool) {
+/// Removes from a request with fields of these kinds what is not forwarded: the fields of its connection, and fields that only the
+/// gateway may send. Those of an upgrade to a WebSocket stay.
+pub fn clean_request(headers: &mut HeaderMap, marks: FieldMarks, is_websocket: bool) {
+    if !marks.has(FieldMarks::LEFT_OUT) {
+        return;
+    }
     // Of `TE` only `trailers` concerns the upstream, whose trailers are forwarded; gRPC requires it.
     let has_trailers = options(headers, TE).any(|option| option.eq_ignore_ascii_case("trailers"));
-    clean(headers, is_websocket, |name| *name == TE || is_own(name));
+    clean(headers, is_websocket, is_left_out);
     if has_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -62,11 +64,11 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
 
 /// Removes the fields of its connection from a response. Those of a connection that became a WebSocket stay.
 pub fn clean_response(headers: &mut HeaderMap, is_websocket: bool) {
-    clean(headers, is_websocket, |_| false);
+    clean(headers, is_websocket, is_of_connection);
 }
 
-/// Removes the fields of the connection, and those that `is_more` says.
-fn clean(headers: &mut HeaderMap, is_websocket: bool, is_more: impl Fn(&HeaderName) -> bool) {
+/// Removes the fields that are left out, and those that `Connection` names.
+fn clean(headers: &mut HeaderMap, is_websocket: bool, is_left_out: impl Fn(&HeaderName) -> bool) {
     // Most options, such as `keep-alive`, name no field that is there.
     let named: SmallVec<[HeaderName; 4]> = options(headers, CONNECTION)
         .filter(|option| headers.contains_key(*option))
@@ -74,7 +76,7 @@ fn clean(headers: &mut HeaderMap, is_websocket: bool, is_more: impl Fn(&HeaderNa
         .filter(|name| !is_for_recipients(name))
         .collect();
     // Looking at the few fields that are there is cheaper than looking for each one that may be.
-    let is_removed = |name: &&HeaderName| is_of_connection(name) || is_more(name) || named.contains(name);
+    let is_removed = |name: &&HeaderName| is_left_out(name) || named.contains(name);
     let removed: SmallVec<[HeaderName; 4]> = headers.keys().filter(is_removed).cloned().collect();
     for name in removed {
         headers.remove(name);
@@ -85,24 +87,8 @@ fn clean(headers: &mut HeaderMap, is_websocket: bool, is_more: impl Fn(&HeaderNa
     }
 }
 
-/// Whether a field is the connection's, also if `Connection` does not name it. Those of `Proxy-…` are between a client and the proxy
-/// that it chose, which the gateway is not. CGI programs take `Proxy` for their own proxy's address.
-fn is_of_connection(name: &HeaderName) -> bool {
-    let is_of_proxy =
-        |name: &str| name.strip_prefix("proxy").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-    match name.as_str() {
-        "connection" | "keep-alive" | "trailer" | "transfer-encoding" | "upgrade" => true,
-        text => text.starts_with('p') && has_name(name, is_of_proxy),
-    }
-}
-
 fn is_for_recipients(name: &HeaderName) -> bool {
     FOR_RECIPIENTS.contains(name) || is_of_proxies(name)
-}
-
-/// Whether only the gateway may send a field.
-fn is_own(name: &HeaderName) -> bool {
-    name.as_str().starts_with('x') && has_name(name, |name| name.starts_with(OWN_PREFIX))
 }
 
 /// The members of a list, from all fields of a name.

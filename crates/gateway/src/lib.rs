@@ -17,6 +17,8 @@ mod connection;
 pub mod costs;
 mod exchange;
 pub mod explain;
+pub mod field_marks;
+mod field_names;
 mod file;
 mod forward;
 pub mod forwarded;

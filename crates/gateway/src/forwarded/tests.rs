@@ -72,7 +72,8 @@ fn forwarded(from: &str, is_trusted: bool, fields: &[(&str, &str)]) -> Vec<Strin
     };
     let authority = HeaderValue::from_static("api.example:8443");
     let hop = Hop { address: address.as_ref(), is_trusted, is_tls: true, authority: &authority };
-    set_forwarded(&mut headers, &hop, || 0xab);
+    let marks = FieldMarks::of(&headers);
+    set_forwarded(&mut headers, marks, &hop, || 0xab);
     let mut lines: Vec<_> =
         headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
     lines.sort();

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::names::KnownNames;
+use crate::field_marks::FieldMarks;
 
 /// Where the name and the value of a field are, in the bytes of a head.
 #[derive(Clone, Debug)]
@@ -31,16 +32,17 @@ impl FieldRange {
     }
 }
 
-/// The fields at these places. Their values share the bytes. `None` if one is invalid.
-pub(crate) fn header_map(head: &Bytes, fields: &[FieldRange]) -> Option<HeaderMap> {
+/// The fields at these places, and their kinds. Their values share the bytes. `None` if one is invalid.
+pub(crate) fn header_map(head: &Bytes, fields: &[FieldRange]) -> Option<(HeaderMap, FieldMarks)> {
     KnownNames::with(|names| {
-        let mut headers = HeaderMap::with_capacity(fields.len());
+        let (mut headers, mut marks) = (HeaderMap::with_capacity(fields.len()), FieldMarks::default());
         for FieldRange { name, value } in fields {
-            let name = names.read(head.get(name.clone())?)?;
+            let (name, kinds) = names.read(head.get(name.clone())?)?;
             let value = HeaderValue::from_maybe_shared(head.slice(value.clone())).ok()?;
             headers.append(name, value);
+            marks = marks.with(kinds);
         }
-        Some(headers)
+        Some((headers, marks))
     })
 }
 

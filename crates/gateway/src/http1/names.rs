@@ -6,12 +6,15 @@ use std::cell::RefCell;
 use http::HeaderName;
 use smallvec::SmallVec;
 
+use crate::field_marks::FieldMarks;
+
 /// The names that were read last, by a hash of how they were written.
 pub(super) struct KnownNames([Option<KnownName>; SLOTS]);
 
 struct KnownName {
     written: SmallVec<[u8; MAX_NAME_BYTES]>,
     name: HeaderName,
+    marks: FieldMarks,
 }
 
 /// The number of names that are remembered. A power of two.
@@ -29,17 +32,18 @@ impl KnownNames {
         NAMES.with_borrow_mut(read)
     }
 
-    /// A name. `None` if it is invalid.
-    pub(super) fn read(&mut self, text: &[u8]) -> Option<HeaderName> {
+    /// A name and its kinds. `None` if it is invalid.
+    pub(super) fn read(&mut self, text: &[u8]) -> Option<(HeaderName, FieldMarks)> {
         let slot = &mut self.0[slot(text)];
         match slot {
-            Some(known) if known.written[..] == *text => Some(known.name.clone()),
+            Some(known) if known.written[..] == *text => Some((known.name.clone(), known.marks)),
             _ => {
                 let name = HeaderName::from_bytes(text).ok()?;
+                let marks = FieldMarks::of_name(&name);
                 if text.len() <= MAX_NAME_BYTES {
-                    *slot = Some(KnownName { written: SmallVec::from_slice(text), name: name.clone() });
+                    *slot = Some(KnownName { written: SmallVec::from_slice(text), name: name.clone(), marks });
                 }
-                Some(name)
+                Some((name, marks))
             }
         }
     }
@@ -56,7 +60,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<HeaderName> {
-        KnownNames::with(|names| names.read(text.as_bytes()))
+        let (name, marks) = KnownNames::with(|names| names.read(text.as_bytes()))?;
+        assert_eq!(marks, FieldMarks::of_name(&name), "{text}");
+        Some(name)
     }
 
     #[test]

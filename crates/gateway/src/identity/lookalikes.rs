@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
+use crate::field_marks::FieldMarks;
 use crate::model::{AttributeConfig, AttributeSource, TokenSource};
 
 /// The fields that attributes are read from, if their names have a `_` or `-`.
@@ -30,9 +31,10 @@ impl Lookalikes {
         Lookalikes { names, has_underscores }
     }
 
-    /// Removes them from a request.
-    pub(super) fn remove(&self, headers: &mut HeaderMap) {
-        if self.names.is_empty() {
+    /// Removes them from a request with fields of these kinds.
+    pub(super) fn remove(&self, headers: &mut HeaderMap, marks: FieldMarks) {
+        // Nearly no field has a `_`, and without one on either side names are the same or different.
+        if self.names.is_empty() || !(self.has_underscores || marks.has(FieldMarks::UNDERSCORE)) {
             return;
         }
         let removed: SmallVec<[HeaderName; 4]> = headers.keys().filter(|name| self.is_one(name)).cloned().collect();
@@ -42,11 +44,8 @@ impl Lookalikes {
     }
 
     fn is_one(&self, name: &HeaderName) -> bool {
-        // Nearly no field has a `_`.
-        if !self.has_underscores && !name.as_str().contains('_') || self.names.contains(name) {
-            return false;
-        }
-        self.names.iter().any(|own| own.as_str().bytes().map(spelled).eq(name.as_str().bytes().map(spelled)))
+        !self.names.contains(name)
+            && self.names.iter().any(|own| own.as_str().bytes().map(spelled).eq(name.as_str().bytes().map(spelled)))
     }
 }
 

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use tollgate_core::Timestamp;
 use tollgate_rules::attribute_text;
 
+use crate::field_marks::FieldMarks;
 use crate::jwt::{ClaimPath, VerifiedClaims, Verifier};
 use crate::model::{AttributeConfig, AttributeSource, CertificateField, IssuerConfig, TokenSource};
 use crate::query;
@@ -156,8 +157,8 @@ impl Identity {
     }
 
     /// Removes the fields of a request that an application may take for those that attributes are read from.
-    pub(crate) fn remove_lookalikes(&self, headers: &mut HeaderMap) {
-        self.lookalikes.remove(headers);
+    pub(crate) fn remove_lookalikes(&self, headers: &mut HeaderMap, marks: FieldMarks) {
+        self.lookalikes.remove(headers, marks);
     }
 
     /// The first of the required attributes that a request does not have: the answer is 401.

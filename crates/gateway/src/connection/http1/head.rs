@@ -8,17 +8,20 @@ use std::mem::MaybeUninit;
 use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
 use httparse::{ParserConfig, Status};
 
 use super::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::answers::Answer;
+use crate::field_marks::FieldMarks;
 use crate::http1::{BodyRest, ChunkReader, FieldRange, has_option, header_map, number};
 
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct RequestHead {
     pub(super) parts: Parts,
+    /// The kinds of its fields.
+    pub(super) marks: FieldMarks,
     /// `None` if the request has no body.
     pub(super) body: Option<BodyRest>,
     /// Whether the client wants to use the connection again.
@@ -66,31 +69,32 @@ pub(super) fn parse(input: &mut BytesMut) -> Result<Option<RequestHead>, Request
     let bytes = input.split_to(end).freeze();
     let uri = Uri::from_maybe_shared(bytes.slice(target)).ok();
     let headers = header_map(&bytes, &fields);
-    let (Some(method), Some(uri), Some(headers)) = (method, uri, headers) else { return Err(RequestError::Malformed) };
-    let body = body_of(&bytes, &fields, &headers, version)?;
+    let (Some(method), Some(uri), Some((headers, marks))) = (method, uri, headers) else {
+        return Err(RequestError::Malformed);
+    };
+    let body = body_of(&bytes, &fields, marks, version)?;
     let is_old = version == Version::HTTP_10;
-    let is_persistent = !has_option(&headers, b"close") && (!is_old || has_option(&headers, b"keep-alive"));
+    let has = |option: &[u8]| marks.has(FieldMarks::CONNECTION) && has_option(&headers, option);
+    let is_persistent = !has(b"close") && (!is_old || has(b"keep-alive"));
+    let get = |mark, name: &http::HeaderName| if marks.has(mark) { headers.get(name) } else { None };
     let expects = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    let expects_continue = !is_old && headers.get(EXPECT).is_some_and(expects);
-    let has_trailers = headers
-        .get(TE)
+    let expects_continue = !is_old && get(FieldMarks::EXPECT, &EXPECT).is_some_and(expects);
+    let has_trailers = get(FieldMarks::TE, &TE)
         .and_then(|te| te.to_str().ok())
         .is_some_and(|te| te.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")));
     let mut parts = Request::new(()).into_parts().0;
     (parts.method, parts.uri, parts.version, parts.headers) = (method, uri, version, headers);
-    Ok(Some(RequestHead { parts, body, is_persistent, expects_continue, has_trailers }))
+    Ok(Some(RequestHead { parts, marks, body, is_persistent, expects_continue, has_trailers }))
 }
 
 /// The body that a head announces.
 fn body_of(
     head: &[u8],
     fields: &[FieldRange],
-    headers: &HeaderMap,
+    marks: FieldMarks,
     version: Version,
 ) -> Result<Option<BodyRest>, RequestError> {
-    let has_length = headers.contains_key(CONTENT_LENGTH);
-    let has_encoding = headers.contains_key(TRANSFER_ENCODING);
-    if !has_length && !has_encoding {
+    if !marks.has(FieldMarks::CONTENT_LENGTH.with(FieldMarks::TRANSFER_ENCODING)) {
         return Ok(None);
     }
     let mut found = None;

@@ -211,7 +211,7 @@ impl Http1Connection {
     }
 
     fn begin(&mut self, head: RequestHead) -> ConnectionStep {
-        let RequestHead { parts, body, is_persistent, expects_continue, has_trailers } = head;
+        let RequestHead { parts, marks, body, is_persistent, expects_continue, has_trailers } = head;
         let kind = RequestKind {
             method: parts.method.clone(),
             version: parts.version,
@@ -235,7 +235,7 @@ impl Http1Connection {
         let open = OpenRequest::begin(state.clone(), slot.clone());
         let (gateway, client, state) = (gateway.clone(), client.clone(), state.clone());
         // Boxed, so that a connection without a request takes less memory.
-        let response = Box::pin(async move { gateway.respond(parts, body, &client, &state).await });
+        let response = Box::pin(async move { gateway.respond((parts, marks), body, &client, &state).await });
         let progress = RequestInProgress {
             kind,
             is_client_persistent: is_persistent,

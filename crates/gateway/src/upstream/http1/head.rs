@@ -7,6 +7,7 @@ use http::header::{CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 use httparse::{ParserConfig, Status};
 
+use crate::field_marks::FieldMarks;
 use crate::http1::{FieldRange, has_option, header_map, number, write_field, write_further, write_length};
 use crate::upstream::sender::RequestHead;
 
@@ -92,9 +93,9 @@ pub(super) fn parse(input: &mut BytesMut, method: &Method) -> Result<Option<Resp
     let is_old = response.version != Some(1);
     let fields = FieldRange::all(input, response.headers);
     let bytes = input.split_to(end).freeze();
-    let headers = header_map(&bytes, &fields).ok_or("a field of the response is invalid")?;
-    let length = length(status, method, &headers, is_old)?;
-    let has = |option: &[u8]| has_option(&headers, option);
+    let (headers, marks) = header_map(&bytes, &fields).ok_or("a field of the response is invalid")?;
+    let length = length(status, method, (&headers, marks), is_old)?;
+    let has = |option: &[u8]| marks.has(FieldMarks::CONNECTION) && has_option(&headers, option);
     let has_end = !matches!(length, ResponseLength::Close | ResponseLength::Upgrade);
     let is_persistent = has_end && !has(b"close") && (!is_old || has(b"keep-alive"));
     Ok(Some(ResponseHead { status, headers, is_persistent, length }))
@@ -104,7 +105,7 @@ pub(super) fn parse(input: &mut BytesMut, method: &Method) -> Result<Option<Resp
 fn length(
     status: StatusCode,
     method: &Method,
-    headers: &HeaderMap,
+    (headers, marks): (&HeaderMap, FieldMarks),
     is_old: bool,
 ) -> Result<ResponseLength, &'static str> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).into_iter();
@@ -118,7 +119,8 @@ fn length(
     let has_no_body = *method == Method::HEAD
         || status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let mut encodings = headers.get_all(TRANSFER_ENCODING).into_iter();
+    let has_encoding = marks.has(FieldMarks::TRANSFER_ENCODING);
+    let mut encodings = has_encoding.then(|| headers.get_all(TRANSFER_ENCODING)).into_iter().flatten();
     let encoding = encodings.next();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(ResponseLength::Upgrade);
