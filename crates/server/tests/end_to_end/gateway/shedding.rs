@@ -1,11 +1,13 @@
 //! What operators see of requests that are shed: a line of the decision log each, with the reason.
 
 use serde_json::{Value, json};
-use tollgate_testing::eventually;
+use tollgate_testing::{eventually, until};
 
 use super::upstream::Upstream;
 use super::{Load, degraded, with_rules};
 use crate::http::{HttpResponse, get, new_agent, read};
+use crate::observability::dashboard::gateway_queries;
+use crate::observability::prometheus::Prometheus;
 
 /// One request at a time, in the fleet and at the upstream.
 fn file(upstream: &Upstream, adaptive: &str) -> String {
@@ -98,4 +100,19 @@ fn an_overloaded_server_sheds_and_says_so() {
     let count = metrics.lines().find_map(|line| line.strip_prefix(series));
     assert!(count.is_some_and(|count| count != "0"), "{metrics}");
     load.stop();
+}
+
+#[test]
+fn panels_show_the_gateway() {
+    let upstream = Upstream::start();
+    let rules = "domain: api\nrules:\n  - {name: by-user, key: [user], limit: 100/hour}\n";
+    let server = with_rules(&file(&upstream, "shadow"), rules).listen(&["admin"]).start();
+    let prometheus = Prometheus::start(server.address("admin"));
+    let mut empty = gateway_queries();
+    assert_eq!(empty.len(), 6);
+    until("all panels show something", || {
+        assert_eq!(get(&server.url("gateway", "/")).status, 200);
+        empty.retain(|(_, expr)| prometheus.numbers(expr).is_empty());
+        empty.is_empty()
+    });
 }

@@ -17,8 +17,9 @@ struct Query {
     expr: String,
 }
 
-/// The row of panels that have nothing to show in one region.
+/// The row of panels that have nothing to show in one region, and that of panels that have nothing to show without a gateway.
 const REGIONS_ROW: &str = "Regions";
+const GATEWAY_ROW: &str = "Gateway";
 
 fn board() -> Value {
     serde_json::from_str(&read("deploy/observability/grafana/tollgate.json")).unwrap()
@@ -38,27 +39,39 @@ fn panel_queries(panel: &Value) -> Vec<Query> {
     list(panel, "targets").iter().map(query).collect()
 }
 
-/// The panels of other regions, and all others.
-fn panels(board: &Value) -> (Vec<&Value>, Vec<&Value>) {
+/// The panels of the rows that this holds for.
+fn panels(board: &Value, is_shown: impl Fn(&str) -> bool) -> Vec<&Value> {
     let mut row = "";
-    list(board, "panels").iter().partition(|panel| {
+    let panels = list(board, "panels").iter().filter(|panel| {
         if text(panel, "type") == "row" {
             row = text(panel, "title");
         }
-        row == REGIONS_ROW
-    })
+        is_shown(row)
+    });
+    panels.collect()
 }
 
 /// The queries of panels of other regions.
 pub(crate) fn region_queries() -> Vec<(String, String)> {
+    queries_of(REGIONS_ROW)
+}
+
+/// The queries of panels of the gateway.
+pub(crate) fn gateway_queries() -> Vec<(String, String)> {
+    queries_of(GATEWAY_ROW)
+}
+
+/// The queries of a row, and the panels that show them.
+fn queries_of(row: &str) -> Vec<(String, String)> {
     let board = board();
-    let queries = panels(&board).0.into_iter().flat_map(panel_queries);
+    let queries = panels(&board, |of| of == row).into_iter().flat_map(panel_queries);
     queries.map(|Query { panel, expr }| (panel, expand(&expr))).collect()
 }
 
 /// Every other query of the dashboard: of panels and of variables.
 fn queries(board: &Value) -> Vec<Query> {
-    let of_panels = panels(board).1.into_iter().flat_map(panel_queries);
+    let is_usual = |row: &str| ![REGIONS_ROW, GATEWAY_ROW].contains(&row);
+    let of_panels = panels(board, is_usual).into_iter().flat_map(panel_queries);
     let of_lists = list(&board["templating"], "list").iter().filter(|list| text(list, "type") == "query").map(|list| {
         let expr = text(&list["query"], "query").strip_prefix("label_values(").and_then(|rest| rest.split_once(','));
         Query { panel: text(list, "name").to_owned(), expr: expr.unwrap().0.to_owned() }
