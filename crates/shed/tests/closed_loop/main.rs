@@ -17,7 +17,7 @@ mod upstream;
 
 use cells::{JUDGING_SEEDS, Kind, LIFE, SERVERS, classes};
 use goals::{COLUMNS, Column, Figure, figures};
-use run::{ONE_CLASS, World};
+use run::{ONE_CLASS, Phase, World};
 use tollgate_shed::Class;
 use upstream::Mix;
 
@@ -105,6 +105,20 @@ fn an_upstream_that_becomes_slower_is_not_taken_for_a_queue() {
         let world = World { mix, servers: 64, seed: JUDGING_SEEDS[1], classes: ONE_CLASS };
         let slower = ours().run(world, &[LIFE[0], LIFE[5]], &mut |_, _| {}).pop().unwrap();
         assert!(slower.goodput() > 0.97, "{mix:?}: {}", slower.goodput());
+    }
+}
+
+#[test]
+fn ten_times_the_load_at_once_costs_no_capacity() {
+    let flood = Phase { name: "flood", seconds: 30, load: 10.0, servers: 1.0, slowness: 1.0 };
+    for (mix, servers) in [(Mix::Exponential, 16), (Mix::Lognormal, 16), (Mix::Exponential, 64)] {
+        let world = World { mix, servers, seed: JUDGING_SEEDS[4], classes: ONE_CLASS };
+        let flooded = ours().run(world, &[LIFE[0], flood, LIFE[2]], &mut |_, _| {});
+        let [_, during, after] = &flooded[..] else { panic!("three phases") };
+        println!("{mix:?} {servers}: {} {} {}", during.goodput(), during.p99() / mix.idle_p99(), after.refused_share());
+        assert!(during.goodput() > 0.97, "{mix:?}, {servers}: {}", during.goodput());
+        assert!(during.p99() < 1.5 * mix.idle_p99(), "{mix:?}, {servers}: {}", during.p99());
+        assert!(after.refused_share() < 0.005, "{mix:?}, {servers}: {}", after.refused_share());
     }
 }
 
