@@ -1,10 +1,11 @@
 //! Rules under the overrides of tenants: the limit of a caller, and its counters.
 
 use tollgate_core::calendar::CalendarUnit;
-use tollgate_core::{Algorithm, Limit, Period, Scope, Span};
+use tollgate_core::{Algorithm, Limit, Period, RegionShare, Scope, Span};
 
 use crate::rule::{CompiledCap, Rule, same_states};
 use crate::ruleset::Ruleset;
+use crate::shares::counting_time;
 use crate::tenants::{LimitArena, OverrideKind, OverrideRef, OverrideTerms, ResolvedBy, Tenant, Tenants};
 
 /// The cap of a caller under a rule.
@@ -94,10 +95,16 @@ impl Rule {
                 (limit, scope)
             }
         };
-        let Some(share) = self.region.share() else {
+        let Some(share) = self.share_of(&limit) else {
             return Some(CapRef::Limit { limit: arena.alloc(limit), scope, whole: None });
         };
         Some(CapRef::Limit { limit: arena.alloc(share.of(&limit)), scope, whole: Some(arena.alloc(limit)) })
+    }
+
+    /// The share of this region of an override. Shares that follow demand move at the pace of the rule's own limits.
+    fn share_of(&self, limit: &Limit) -> Option<RegionShare> {
+        let is_longer = self.region.moving().is_some() && counting_time(limit) > self.counting_time();
+        if is_longer { self.region.share_of_longer() } else { self.region.share() }
     }
 
     /// The limit that an override changes: the tier's, or if it has none, another tier's. In several regions, the limit of

@@ -50,7 +50,12 @@ pub enum Shares {
     /// Regions and their shares in basis points, in the order of the file.
     Of(Vec<(String, u16)>),
     /// They follow demand.
-    Moving(MovingOrigin),
+    Moving {
+        /// Where they come from.
+        origin: MovingOrigin,
+        /// The share of each region of limits that are too long for it. `None` if the regions are not known.
+        equal: Option<RegionShare>,
+    },
 }
 
 /// Where shares that follow demand come from.
@@ -109,7 +114,7 @@ impl RegionMode {
         match self {
             RegionMode::Home(HomeOf::Fixed(name, _)) => Cow::Owned(format!("home: {name}")),
             RegionMode::Global(terms) if *terms != GlobalTerms::default() => Cow::Owned(global_text(*terms)),
-            RegionMode::Split(Split { shares: Shares::Moving(_), .. }) => Cow::Borrowed("split: moving"),
+            RegionMode::Split(Split { shares: Shares::Moving { .. }, .. }) => Cow::Borrowed("split: moving"),
             RegionMode::Split(Split { shares: Shares::Of(shares), .. }) => {
                 let mut text = "split: {".to_owned();
                 for (at, (name, bps)) in shares.iter().enumerate() {
@@ -132,10 +137,18 @@ impl RegionMode {
         }
     }
 
+    /// The share of a limit that counts for longer than those of the rule do: with shares that follow demand, an equal one.
+    pub(crate) fn share_of_longer(&self) -> Option<RegionShare> {
+        match self {
+            RegionMode::Split(Split { shares: Shares::Moving { equal, .. }, .. }) => *equal,
+            other => other.share(),
+        }
+    }
+
     /// If shares follow demand: where the present ones come from.
     pub fn moving(&self) -> Option<MovingOrigin> {
         match self {
-            RegionMode::Split(Split { shares: Shares::Moving(origin), .. }) => Some(*origin),
+            RegionMode::Split(Split { shares: Shares::Moving { origin, .. }, .. }) => Some(*origin),
             _ => None,
         }
     }

@@ -5,13 +5,14 @@ mod other_scopes;
 
 use smallvec::SmallVec;
 use tollgate_core::key::{Home, PrivateValues};
-use tollgate_core::{Algorithm, GlobalTerms, Limit, OnFailure, Scope};
+use tollgate_core::{Algorithm, GlobalTerms, Limit, OnFailure, Scope, Span};
 
 use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
 use crate::model::{self, Cap, Cost, EndTerms, Headers, HoldCounting, Lease, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::regions::RegionMode;
+use crate::shares::{MovingShares, counting_time};
 use crate::tenants::Selector;
 use limited_by::LimitedBy;
 use other_scopes::OtherScopes;
@@ -302,6 +303,23 @@ impl Rule {
             CompiledCap::Limit { limit, .. } => Some(limit),
             CompiledCap::Unlimited => None,
         }
+    }
+
+    /// How long nothing more is given to a region after something was, if its shares follow demand.
+    pub fn share_pace(&self) -> Span {
+        MovingShares::pace(self.whole_limits())
+    }
+
+    /// The longest time for which a counter of its own limits counts a unit.
+    pub(crate) fn counting_time(&self) -> Span {
+        self.whole_limits().map(counting_time).max().unwrap_or_default()
+    }
+
+    fn whole_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.caps.iter().filter_map(|cap| match cap {
+            CompiledCap::Limit { limit, whole, .. } => Some(whole.as_deref().unwrap_or(limit)),
+            CompiledCap::Unlimited => None,
+        })
     }
 
     /// The limit of a tier, or of another [row](Self::rows) of its terms, in this region. `None` if the rule does not apply

@@ -420,7 +420,7 @@ async fn move_shares(observability: &Observability, control: &Arc<ControlPlane>,
         let (uptime, counting) = (control.uptime(), counting(control));
         let own = here.zip(*reported_at).map(|(region, at)| RegionReport { region, at, uptime, counting, lines: &own });
         reports.extend(own);
-        shares::plan(&rules, &reports, |domain, rule| control.shares(domain, rule))
+        shares::plan(&rules, &reports, now, |domain, rule| control.shares(domain, rule))
     };
     if changes.is_empty() {
         return;

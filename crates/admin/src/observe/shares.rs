@@ -117,6 +117,7 @@ fn moving(rules: &Ruleset) -> impl Iterator<Item = (&Domain, &Rule)> {
 pub(super) fn plan(
     rules: &Ruleset,
     reports: &[RegionReport<'_>],
+    now: Timestamp,
     stored: impl Fn(&str, &str) -> Option<(u64, MovingShares)>,
 ) -> Vec<Change> {
     let change = |(domain, rule): (&Domain, &Rule)| {
@@ -130,7 +131,7 @@ pub(super) fn plan(
         };
         let known: BTreeMap<&str, RegionDemand> =
             regions.iter().map(|region| (*region, state(region, (domain, rule), in_force, reports))).collect();
-        let next = shares.next(&known)?;
+        let next = shares.next(&known, rule.share_pace(), now)?;
         let demands: Vec<String> = known.iter().map(|(region, state)| format!("{region} {}", state.demand)).collect();
         Some(Change {
             name: RecordName::new(RecordKind::Shares, domain.name(), rule.name()),

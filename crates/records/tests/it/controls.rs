@@ -60,7 +60,7 @@ fn shares_are_a_part_of_the_layer_with_the_generation_of_their_write() {
     let [shares] = &layer.shares[..] else { panic!("{layer:?}") };
     assert_eq!((&*shares.domain, &*shares.rule, shares.generation), ("api", "r", 7));
     assert_eq!(controls.shares("api", "r"), Some(&(7, shares.shares.clone())));
-    let a = shares.shares.0["a"];
+    let a = shares.shares.of["a"];
     assert_eq!((a.share, a.held, layer.are_shares_unknown), (2_500, 5_000, false));
     assert_eq!([true, true, false].map(|unknown| controls.set_shares_unknown(unknown)), [true, false, true]);
     assert_eq!(controls.apply(&record(9, RecordKind::Shares, "api", "r", None)), Ok(Effect::Layer));

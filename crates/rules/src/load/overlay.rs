@@ -289,12 +289,13 @@ impl<'l> Shares<'l> {
     }
 
     fn set_one(&self, domain: &str, name: &str, here: &str, region: &mut RegionMode) {
-        let RegionMode::Split(Split { shares: crate::regions::Shares::Moving(origin), here: share }) = region else {
+        let RegionMode::Split(Split { shares: crate::regions::Shares::Moving { origin, .. }, here: share }) = region
+        else {
             return;
         };
         if let Some(written) = self.of_rules.get(&(domain, name)) {
             // A region that is new gets a share with the next write.
-            let bps = written.shares.0.get(here).map_or(0, |at| at.share);
+            let bps = written.shares.of.get(here).map_or(0, |at| at.share);
             (*origin, *share) = (MovingOrigin::Written(written.generation), Some(RegionShare::of_bps(bps)));
         }
         if self.are_unknown {

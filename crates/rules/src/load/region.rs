@@ -9,7 +9,7 @@ use crate::load::terms::WithLine;
 use crate::model::Policy;
 use crate::problem::{choose, quoted};
 use crate::regions::{HomeOf, KnownRegions, MovingOrigin, RegionMode, Shares, Split};
-use crate::shares::{MovingShares, equal_share};
+use crate::shares::{MovingShares, counting_time, equal_share};
 use crate::yaml::{Yaml, YamlKind};
 
 /// The value of `region`, before it is known which regions there are.
@@ -152,13 +152,14 @@ pub(super) fn mode<'l>(
             Some(RegionMode::Split(Split { shares: Shares::Equal, here }))
         }
         RegionText::SplitMoving => {
+            can_move(line, policy, limits.clone(), reader)?;
             let here = match known {
                 KnownRegions::All(names) => Some(RegionShare::of_bps(equal_share(names.len()))),
                 KnownRegions::Here(_) => return needs_all(line, reader),
                 KnownRegions::None | KnownRegions::Unchecked => None,
             };
             are_divisible(line, std::iter::once(RegionShare::of_bps(MovingShares::LEAST)), limits, reader)?;
-            Some(RegionMode::Split(Split { shares: Shares::Moving(MovingOrigin::Equal), here }))
+            Some(RegionMode::Split(Split { shares: Shares::Moving { origin: MovingOrigin::Equal, equal: here }, here }))
         }
         RegionText::Split(given) => {
             let mut is_known = true;
@@ -255,6 +256,29 @@ fn are_divisible<'l>(
     let Some(limit) = limits.find(is_too_small) else { return Some(()) };
     let message = format!("a region's share of {} is less than a unit", limit.amount().min(limit.quota()));
     reader.error(line, message, "write `region: home`, or a larger limit: shares are rounded down");
+    None
+}
+
+/// Whether shares of these limits may follow demand. While they move, regions together admit a quarter more than the limit.
+fn can_move<'l>(
+    line: usize,
+    policy: Policy,
+    mut limits: impl Iterator<Item = &'l Limit>,
+    reader: &mut FileReader<'_>,
+) -> Option<()> {
+    const REMEDY: &str = "write `region: split` or fixed shares, which admit no more than the limit, or `region: home`";
+    if policy != Policy::Comfort {
+        let message = format!(
+            "shares of a limit of policy {} can't move: meanwhile the regions together admit up to a quarter more",
+            policy.name()
+        );
+        reader.error(line, message, REMEDY);
+        return None;
+    }
+    let Some(_) = limits.find(|limit| counting_time(limit) > MovingShares::MAX_PERIOD) else { return Some(()) };
+    let message = "shares can't move for periods, or times of a bucket to refill, of more than an hour: they move by a \
+                   quarter in each";
+    reader.error(line, message, REMEDY);
     None
 }
 

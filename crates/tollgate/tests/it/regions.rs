@@ -5,11 +5,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::tenants::{Override, OverrideCap, Quota, QuotaStage, Selector, TimeRange};
 use tollgate::{
-    Adjustment, AdjustmentReport, Decision, Descriptor, GuardConfig, Guarded, KnownRegions, Limiter, LoadOptions,
-    ManualClock, MemoryConfig, ReceiptKeys, ReceiptWish, RegionNames, Request, RequestOutcome, RuleFiles, Ruleset,
-    SettleError, Span, Store, poll_once,
+    Adjustment, AdjustmentReport, Decision, Descriptor, GuardConfig, Guarded, KnownRegions, Layer, Limiter,
+    LoadOptions, ManualClock, MemoryConfig, ReceiptKeys, ReceiptWish, RegionNames, Request, RequestOutcome, RuleFiles,
+    Ruleset, SettleError, Span, Store, poll_once,
 };
-use tollgate_rules::RuleFile;
+use tollgate_core::Period;
+use tollgate_rules::{LayerShares, MovingShare, MovingShares, RuleFile};
 use tollgate_store::sharded::{MemoryShards, ShardFault};
 use tollgate_store::{Clock as _, OtherRegion, Regions};
 
@@ -24,11 +25,17 @@ fn names(here: &str) -> RegionNames {
 
 /// The rules of a region.
 #[track_caller]
-fn rules(here: &str, rules: &str) -> Ruleset {
+fn rules(here: &str, text: &str) -> Ruleset {
+    rules_under(&Layer::default(), here, text)
+}
+
+/// The rules of a region under a layer.
+#[track_caller]
+fn rules_under(layer: &Layer, here: &str, rules: &str) -> Ruleset {
     let options = LoadOptions { regions: KnownRegions::All(names(here)), ..LoadOptions::default() };
     let text = format!("domain: d\nentity: user\nrules:\n{rules}\n");
     let files = RuleFiles::from_files(vec![RuleFile { name: "rules".to_owned(), text }]);
-    Ruleset::load_with_layer(files, &options, &tollgate::Layer::default(), 1).unwrap().0
+    Ruleset::load_with_layer(files, &options, layer, 1).unwrap().0
 }
 
 /// The limiter of a region whose counters are its own.
@@ -168,18 +175,41 @@ fn a_share_is_counted_and_the_whole_is_shown() {
 #[test]
 fn an_override_is_split_too() {
     let limiter = limiter("us-east", "  - {name: r, key: [user], limit: 100/hour, region: split}");
-    let set = |cap| {
-        let limit = Override { selector: Selector::rule("r"), cap, during: TimeRange::ALWAYS };
-        let stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, home: None, overrides: vec![limit] };
-        limiter.tenants().set_quota("d", "ada", Some(&Quota { stages: vec![stage] }));
-        let decision = check(&limiter, 0);
-        let one = decision.tightest().unwrap();
-        (one.limit.amount(), one.whole_limit.amount())
-    };
+    let set = |cap| under_override(&limiter, cap);
     assert_eq!(set(OverrideCap::Amount(1_000)), (333, 1_000));
     assert_eq!(set(OverrideCap::Scaled(5_000)), (16, 50));
     // Less than a unit for each: nobody gets more than the override.
     assert_eq!(set(OverrideCap::Amount(2)), (0, 2));
+}
+
+/// The share of an override that is counted, and the whole.
+fn under_override(limiter: &ManualLimiter, cap: OverrideCap) -> (u64, u64) {
+    let limit = Override { selector: Selector::rule("r"), cap, during: TimeRange::ALWAYS };
+    let stage = QuotaStage { during: TimeRange::ALWAYS, tier: None, home: None, overrides: vec![limit] };
+    limiter.tenants().set_quota("d", "ada", Some(&Quota { stages: vec![stage] }));
+    let decision = check(limiter, 0);
+    let one = decision.tightest().unwrap();
+    (one.limit.amount(), one.whole_limit.amount())
+}
+
+/// Shares move at the pace of the rule's limits, which is too fast for a counter that counts for longer.
+#[test]
+fn an_override_of_a_longer_time_than_the_rules_has_equal_shares() {
+    let of = [("us-east".to_owned(), MovingShare { share: 6_000, held: 6_000 })].into();
+    let shares = MovingShares { of, given_at: None };
+    let shares = LayerShares { domain: "d".to_owned(), rule: "r".to_owned(), generation: 7, shares };
+    let layer = Layer { shares: vec![shares], ..Layer::default() };
+    let text = "  - {name: r, key: [user], limit: 100/minute, algorithm: token_bucket, region: {split: moving}}";
+    let clock = ManualClock::at(START);
+    let store = MemoryConfig::default().build_with(clock.clone());
+    let limiter = Limiter::new(rules_under(&layer, "us-east", text), store).with_clock(clock);
+    let rate = |amount, seconds, burst| {
+        let period = Period::fixed(Span::from_secs(seconds)).unwrap();
+        under_override(&limiter, OverrideCap::Rate { amount, period, burst })
+    };
+    assert_eq!(under_override(&limiter, OverrideCap::Amount(1_000)), (600, 1_000));
+    assert_eq!((rate(1_000, 60, None), rate(1_000, 10, None)), ((600, 1_000), (600, 1_000)));
+    assert_eq!((rate(1_000, 3_600, None), rate(1_000, 60, Some(2_000))), ((333, 1_000), (333, 1_000)));
 }
 
 #[test]

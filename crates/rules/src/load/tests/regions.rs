@@ -70,7 +70,10 @@ fn shares_that_follow_demand_are_those_of_the_layer() {
         domain: "d".to_owned(),
         rule: rule.to_owned(),
         generation: 7,
-        shares: MovingShares([("us-east".to_owned(), MovingShare { share: here, held: here })].into()),
+        shares: MovingShares {
+            of: [("us-east".to_owned(), MovingShare { share: here, held: here })].into(),
+            given_at: None,
+        },
     };
     let (equal, written) = (Some(MovingOrigin::Equal), Some(MovingOrigin::Written(7)));
     assert_eq!(load(&Layer::default()), [(equal, 3_333), (None, 4_000), (equal, 3_333)]);
@@ -105,6 +108,10 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     let alone = "this rule depends on other regions, and `regions` is not set";
     let ahead = "`ahead` shares a part of the limit among the servers of one region, and those of all regions admit units of \
                  a counter that one region owns; remove it; leases save most calls for busy keys; or write another `region`";
+    let a_quarter = "meanwhile the regions together admit up to a quarter more";
+    let too_long = "shares can't move for periods, or times of a bucket to refill, of more than an hour: they move by a \
+                    quarter in each";
+    let fixed = "write `region: split` or fixed shares, which admit no more than the limit, or `region: home`";
     let rows = [
         (
             all(),
@@ -177,6 +184,27 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
             all(),
             "limit: 19/minute, region: {split: moving}",
             "a region's share of 19 is less than a unit; write `region: home`, or a larger limit: shares are rounded down".to_owned(),
+        ),
+        (
+            all(),
+            "limit: 50/minute, policy: security, region: {split: moving}",
+            format!("shares of a limit of policy security can't move: {a_quarter}; {fixed}"),
+        ),
+        (
+            all(),
+            "limit: 50/minute, policy: cost, region: {split: moving}",
+            format!("shares of a limit of policy cost can't move: {a_quarter}; {fixed}"),
+        ),
+        (
+            all(),
+            "limit: 500/day, policy: quota, region: {split: moving}",
+            format!("shares of a limit of policy quota can't move: {a_quarter}; {fixed}"),
+        ),
+        (all(), "limit: 500/day, policy: comfort, region: {split: moving}", format!("{too_long}; {fixed}")),
+        (
+            all(),
+            "limit: 50/hour, algorithm: token_bucket, burst: 51, region: {split: moving}",
+            format!("{too_long}; {fixed}"),
         ),
         (all(), "limit: 50/minute, region: hom", "`region` can't be `hom`; did you mean `home`?".to_owned()),
         (

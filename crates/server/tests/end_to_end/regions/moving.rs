@@ -9,7 +9,7 @@ const RULES: &str = "
 domain: fleet
 entity: user
 rules:
-  - {name: calls, key: [user], limit: 10000/year, algorithm: fixed_window, region: {split: moving}}
+  - {name: calls, key: [user], limit: 10000/second, algorithm: fixed_window, region: {split: moving}}
 ";
 const ARGS: [&str; 4] = ["--store-deadline", "1s", "--region-share-interval", "500ms"];
 
