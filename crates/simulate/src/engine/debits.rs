@@ -33,7 +33,10 @@ pub(super) struct Separation {
 }
 
 /// The stores of regions, as one shard each. Breakers are not simulated: debits without an answer make regions apart.
-struct OneShard;
+struct OneShard {
+    /// The servers of the region that debits the others.
+    servers: u32,
+}
 
 /// How long a server waits for the answer to a debit, in nanoseconds.
 const DEBIT_TIMEOUT: u64 = 1_000_000_000;
@@ -49,6 +52,10 @@ impl Routes for OneShard {
 
     fn is_reachable(&self, _: ShardId) -> bool {
         true
+    }
+
+    fn servers_here(&self) -> u64 {
+        u64::from(self.servers)
     }
 }
 
@@ -68,6 +75,12 @@ impl Engine<'_> {
             let others = (1..planned.regions.len()).map(|number| (RegionId::new(number as u8), number.to_string()));
             DebitTables::new(config(planned), secret, others.collect())
         }))
+    }
+
+    fn shards_of(&self, server: u32) -> OneShard {
+        let region = self.servers[server as usize].region;
+        let planned = self.scenario.regions.as_ref().and_then(|planned| planned.regions.get(region));
+        OneShard { servers: planned.map_or(1, |planned| planned.servers) }
     }
 
     /// The limits on which a server's claim is settled.
@@ -108,11 +121,12 @@ impl Engine<'_> {
 
     fn send_debits(&mut self, server: u32) {
         let (tables, steady) = (self.servers[server as usize].tables, self.steady(server));
+        let shards = self.shards_of(server);
         let Some(debits) = self.debits_of(tables) else { return };
-        debits.beat(steady, &OneShard);
+        debits.beat(steady, &shards);
         let mut sent = Vec::new();
         for id in debits.regions() {
-            sent.extend(debits.take(id, steady, &OneShard).into_iter().map(|message| (id, message)));
+            sent.extend(debits.take(id, steady, &shards).into_iter().map(|message| (id, message)));
         }
         for (id, message) in sent {
             self.send_debit(server, tables, id, message);
@@ -165,8 +179,9 @@ impl Engine<'_> {
         }
         let steady = self.steady(server);
         let delivery = if is_answered { Delivery::Done } else { Delivery::Unsure };
+        let shards = self.shards_of(server);
         if let Some(debits) = self.debits_of(tables) {
-            debits.end(id, message, delivery, steady, &OneShard);
+            debits.end(id, message, delivery, steady, &shards);
         }
     }
 

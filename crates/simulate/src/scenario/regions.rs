@@ -110,7 +110,12 @@ impl Scenario {
             Algorithm::Bucket { .. } => quota + rate * lag,
             _ => quota,
         };
-        let hidden = quota * f64::from(terms.debit_threshold) / 1e4;
+        // Of a bucket, in each time in which it refills: what is below the threshold then drains here and is not debited.
+        let times = match limit.algorithm() {
+            Algorithm::Bucket { .. } => (seconds(self.duration) / seconds(limit.refill_time())).ceil().max(1.0),
+            _ => 1.0,
+        };
+        let hidden = quota * f64::from(terms.debit_threshold) / 1e4 * times;
         (others * (taken.min(most) + hidden)).ceil() as u64
     }
 

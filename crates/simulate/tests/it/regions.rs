@@ -94,6 +94,29 @@ fn global_bounds(seeds: u64) {
     }
 }
 
+/// However many servers divide a region's requests among them, and however steadily these come, the others hear of them: a bucket
+/// that drains as fast as it fills gets the rate of the limit in all regions, and what the threshold adds.
+#[test]
+fn the_number_of_servers_hides_no_units() {
+    const TIMES: u64 = 6;
+    let algorithm = bucket(AMOUNT);
+    for servers in [1, 4, 20, 100] {
+        for demand in [0.6, 0.8] {
+            let mut scenario = World { mode: global(500), algorithm, way: 20, demand }.scenario(1);
+            let count = REGIONS as u32 * servers;
+            scenario.regions = Some(PlannedRegions::alike(REGIONS, servers, millis(20)));
+            (scenario.servers, scenario.duration) = (count, Span::from_secs(TIMES * PERIOD));
+            scenario.traffic.bursts = None;
+            let admitted = admitted(&run(&scenario));
+            let requested = (REGIONS as f64 * demand * (TIMES * AMOUNT) as f64) as u64;
+            let most = most(algorithm, AMOUNT, TIMES * PERIOD) + scenario.allowed_excess(0);
+            println!("| {servers} | {demand} | {admitted} of {requested} | {most} |");
+            assert!(admitted <= most, "{servers} servers, {demand}: {admitted} of {most}");
+            assert!(admitted >= requested.min(TIMES * AMOUNT) * 9 / 10, "{servers} servers, {demand}: {admitted}");
+        }
+    }
+}
+
 /// Units that all regions together admit.
 fn admitted(outcome: &Outcome) -> u64 {
     outcome.windows.iter().map(|window| window.admitted).sum()

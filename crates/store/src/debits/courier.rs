@@ -8,7 +8,7 @@ use tollgate_core::{Claim, Key, RegionId};
 
 use crate::sharded::{Failure, ShardId};
 
-/// The shards of other regions.
+/// The shards of other regions, and the servers of this one.
 pub trait Routes {
     /// Whether all shards of a region can be reached, as far as is known. Otherwise the regions are apart.
     fn is_whole(&self, region: RegionId) -> bool;
@@ -18,6 +18,9 @@ pub trait Routes {
 
     /// Whether there is hope that a shard answers. While there is none, its debits wait.
     fn is_reachable(&self, shard: ShardId) -> bool;
+
+    /// The servers that count in the store of this region, this one included.
+    fn servers_here(&self) -> u64;
 }
 
 /// Brings debits to other regions.
@@ -47,6 +50,10 @@ impl<K: Routes> Routes for Arc<K> {
 
     fn is_reachable(&self, shard: ShardId) -> bool {
         K::is_reachable(self, shard)
+    }
+
+    fn servers_here(&self) -> u64 {
+        K::servers_here(self)
     }
 }
 

@@ -1,7 +1,7 @@
 //! All that a server knows of debits, and their steps: from what was taken to the answer of the other region. No I/O, no
 //! clock: time, and what is known of the other regions, are arguments.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -33,6 +33,8 @@ pub struct DebitTables {
     regions: Box<[RegionTables]>,
     /// The worst [`LinkLevel`] of all regions. All that a claim reads of it.
     link: AtomicU8,
+    /// The servers that count in this region, by the last beat.
+    servers: AtomicU64,
     /// The store's clock less this server's steady one, in microseconds, by the last answer.
     store_time: AtomicI64,
 }
@@ -81,6 +83,7 @@ impl DebitTables {
             due: AtomicUsize::new(0),
             regions: others.into_iter().map(other).collect(),
             link: AtomicU8::new(0),
+            servers: AtomicU64::new(1),
             store_time: AtomicI64::new(0),
         }
     }
@@ -155,7 +158,8 @@ impl DebitTables {
                 let used = limit.quota().saturating_sub(reading.remaining);
                 let is_due =
                     charge.key.scope().global().is_some_and(|terms| terms.reaches_threshold(used, limit.quota()));
-                let take = Take { hash, units: reading.taken, is_due, at, now };
+                let servers = self.servers.load(Ordering::Relaxed);
+                let take = Take { hash, units: reading.taken, is_due, servers, at, now };
                 let is_newly_due = lock(takes).add(take, charge);
                 return is_newly_due && self.due.fetch_add(1, Ordering::Relaxed) + 1 == EARLY_KEYS;
             }
@@ -178,6 +182,7 @@ impl DebitTables {
         }
         let at = self.store_time(now);
         self.due.store(0, Ordering::Relaxed);
+        self.servers.store(routes.servers_here(), Ordering::Relaxed);
         for takes in &self.takes {
             let HandedOver { due, returns } = lock(takes).hand_over(at);
             for entry in due {

@@ -17,7 +17,8 @@ use crate::clock::Steady;
 /// Takes of a part of the keys, by counter. No I/O, no clock.
 ///
 /// Units of counters below their threshold wait here until it is reached, then all are due. It is reached by what the
-/// counter has used, or by what waits: a bucket that drains as fast as it fills never has used much.
+/// counter has used, or by what waits on all servers of the region: a bucket that drains as fast as it fills never has used
+/// much.
 #[derive(Debug)]
 pub(super) struct Takes {
     pub(super) max_keys: usize,
@@ -55,6 +56,8 @@ pub(super) struct Take {
     pub(super) units: u64,
     /// Whether the counter has reached its threshold.
     pub(super) is_due: bool,
+    /// The servers that count in this region, this one included.
+    pub(super) servers: u64,
     /// By the store's clock.
     pub(super) at: Timestamp,
     pub(super) now: Steady,
@@ -87,13 +90,13 @@ impl Takes {
 
     /// Adds what a charge took. Returns whether its counter is newly due.
     pub(super) fn add(&mut self, take: Take, charge: &Charge<'_>) -> bool {
-        let Take { hash, units, is_due, at, now } = take;
+        let Take { hash, units, is_due, servers, at, now } = take;
         if let Some(entry) = self.due.get_mut(hash) {
             let (aged, lost) = entry.waiting.add(&entry.target, units, at);
             self.count(aged, lost);
             return false;
         }
-        let mut entry = match self.add_below(hash, units, is_due, at) {
+        let mut entry = match self.add_below(take) {
             Added::Waits => return false,
             // What waited until now is late from now on.
             Added::IsDue(entry) => Entry { since: now, ..entry },
@@ -104,7 +107,7 @@ impl Takes {
                 let (aged, lost) = entry.waiting.add(&entry.target, units, at);
                 self.count(aged, lost);
                 self.make_room(at);
-                if !is_due && !reaches_threshold(&entry) {
+                if !is_due && !reaches_threshold(&entry, servers) {
                     self.below.insert(entry);
                     return false;
                 }
@@ -190,7 +193,8 @@ impl Takes {
 
     /// Adds units to those of a counter that wait below its threshold. If nothing of these counts any more, the new units
     /// begin another entry.
-    fn add_below(&mut self, hash: u128, units: u64, is_due: bool, at: Timestamp) -> Added {
+    fn add_below(&mut self, take: Take) -> Added {
+        let Take { hash, units, is_due, servers, at, .. } = take;
         let Some(entry) = self.below.get_mut(hash) else { return Added::IsNew };
         let (aged, lost) = entry.waiting.add(&entry.target, units, at);
         self.counts.aged += aged;
@@ -199,7 +203,7 @@ impl Takes {
             return Added::IsNew;
         }
         self.counts.dropped += lost;
-        if !is_due && !reaches_threshold(entry) {
+        if !is_due && !reaches_threshold(entry, servers) {
             return Added::Waits;
         }
         self.below.remove(hash).map_or(Added::IsNew, Added::IsDue)
@@ -224,10 +228,12 @@ impl Takes {
     }
 }
 
-/// Whether so many units wait that the others should know, however many the counter has drained meanwhile.
-fn reaches_threshold(entry: &Entry) -> bool {
+/// Whether so many units wait that the others should know, however many the counter has drained meanwhile. The threshold is
+/// that of the region: as many may wait on each of its other servers, of which this one knows nothing.
+fn reaches_threshold(entry: &Entry, servers: u64) -> bool {
     let terms = entry.target.key().scope().global();
-    terms.is_some_and(|terms| terms.reaches_threshold(entry.waiting.units(), entry.target.limit.quota()))
+    let waiting = entry.waiting.units().saturating_mul(servers.max(1));
+    terms.is_some_and(|terms| terms.reaches_threshold(waiting, entry.target.limit.quota()))
 }
 
 impl Entry {

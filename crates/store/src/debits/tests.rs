@@ -147,7 +147,7 @@ impl World {
         let (at, now) = (self.at(), self.now());
         match event {
             Event::Take { key, units, is_due } => {
-                let take = Take { hash: *key as u128, units: *units, is_due: *is_due, at, now };
+                let take = Take { hash: *key as u128, units: *units, is_due: *is_due, servers: 1, at, now };
                 self.takes.add(take, &self.rule.charge(*key));
                 *self.taken.entry(*key as u128).or_default() += units;
             }
@@ -408,6 +408,20 @@ fn buckets_below_the_threshold_wait_until_they_have_refilled() {
     world.apply(&Event::Wait { micros: 60_010_000 });
     world.apply(&Event::Take { key: 1, units: 3, is_due: false });
     assert_eq!((world.takes.waiting_units(), world.takes.counts().aged), (3, 1));
+}
+
+/// As much may wait on each of the other servers of the region, of which a server knows nothing.
+#[test]
+fn servers_divide_the_threshold() {
+    let bucket = Algorithm::Bucket { burst: 10_000, paced: false };
+    for (servers, due_at) in [(0, 500), (1, 500), (4, 125), (20, 25), (1_000, 1)] {
+        let mut world = World::new(Rule::new(bucket, 60), 10);
+        for unit in 1..=due_at {
+            let (at, now) = (world.at(), world.now());
+            let take = Take { hash: 0, units: 1, is_due: false, servers, at, now };
+            assert_eq!(world.takes.add(take, &world.rule.charge(0)), unit == due_at, "{unit} with {servers} servers");
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,10 @@ impl<S: Sharded, C: Clock> Routes for Guarded<S, C> {
     fn is_reachable(&self, shard: ShardId) -> bool {
         self.breakers.for_shard(shard).is_closed()
     }
+
+    fn servers_here(&self) -> u64 {
+        self.replicas()
+    }
 }
 
 impl<S: Sharded, C: Clock> Courier for Guarded<S, C> {

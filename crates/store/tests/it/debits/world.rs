@@ -54,6 +54,10 @@ impl Routes for TestCourier {
     fn is_reachable(&self, shard: ShardId) -> bool {
         self.is_whole(shard.region())
     }
+
+    fn servers_here(&self) -> u64 {
+        1
+    }
 }
 
 impl Courier for TestCourier {
