@@ -102,6 +102,17 @@ impl Breakers {
         Breakers { here: breakers(MAX_SHARDS), elsewhere: breakers(regions.saturating_sub(1) * MAX_SHARDS_ELSEWHERE) }
     }
 
+    /// Breakers of the other regions of a store in this number of regions. This one's shards have none.
+    pub(super) fn of_other_regions(regions: usize) -> Breakers {
+        Breakers { here: Box::default(), ..Breakers::new(regions) }
+    }
+
+    /// The breaker of a shard, if it has one.
+    pub(super) fn of(&self, shard: ShardId) -> Option<&Breaker> {
+        let is_here = shard.region().is_here() || self.elsewhere.is_empty();
+        (!is_here || !self.here.is_empty()).then(|| self.for_shard(shard))
+    }
+
     #[inline]
     pub(super) fn for_shard(&self, shard: ShardId) -> &Breaker {
         let number = shard.in_region().0 as usize;

@@ -32,7 +32,8 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     /// of the store runs it concurrently with the claims.
     pub async fn run(&self) {
         let (here, elsewhere) = (self.probe_shards(self.breakers.here()), self.probe_shards(self.breakers.elsewhere()));
-        tokio::join!(self.send_heartbeats(), here, elsewhere, self.drain_outbox());
+        let debits = self.probe_shards(self.debit_breakers.elsewhere());
+        tokio::join!(self.send_heartbeats(), here, elsewhere, debits, self.drain_outbox());
     }
 
     /// The state of the shards, and the number of claims that passed without them.

@@ -67,6 +67,9 @@ pub struct Guarded<S, C = SystemClock> {
     config: GuardConfig,
     clock: C,
     breakers: Breakers,
+    /// Those of debits, for other regions. Debits have more time than claims: that a shard answers claims too late says nothing
+    /// about them.
+    debit_breakers: Breakers,
     local: Local,
     outbox: Outbox,
     /// The rules of shared counters that were part of claims over several locations.
@@ -126,6 +129,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let secret = saved.map_or_else(secret::random, |saved| saved.secret);
         let guard = Guarded {
             breakers: Breakers::new(inner.regions()),
+            debit_breakers: Breakers::of_other_regions(inner.regions()),
             calls_elsewhere: (1..inner.regions()).map(|_| DurationHistogram::default()).collect(),
             inner,
             config,
@@ -267,7 +271,13 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
         match &answer {
             Ok(()) | Err(Failure::Pending | Failure::Moving) => self.breakers.for_shard(location.shard).record_answer(),
-            Err(failure) => self.note_failure(location.shard, failure, timeout, began),
+            Err(failure) => {
+                self.note_failure(&self.breakers, location.shard, failure, timeout, began);
+                // A late answer is none to a claim. Other failures are those of debits, too.
+                if !matches!(failure, Failure::Timeout | Failure::Late) {
+                    self.note_failure(&self.debit_breakers, location.shard, failure, timeout, began);
+                }
+            }
         }
         answer
     }
@@ -281,7 +291,15 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     }
 
     #[cold]
-    fn note_failure(&self, shard: ShardId, failure: &Failure, timeout: Duration, began: Timestamp) {
+    fn note_failure(
+        &self,
+        breakers: &Breakers,
+        shard: ShardId,
+        failure: &Failure,
+        timeout: Duration,
+        began: Timestamp,
+    ) {
+        let Some(breaker) = breakers.of(shard) else { return };
         let now = self.clock.now();
         let failure = match failure {
             // A timeout much shorter than the deadline says little about the shard. Otherwise impatient callers could
@@ -294,7 +312,7 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         };
         let incident = Span::from_micros(u64::try_from(self.deadline(shard).as_micros()).unwrap_or(u64::MAX));
         let cool_down = jittered(self.config.cool_down);
-        if self.breakers.for_shard(shard).record_failure(shard, failure, now, incident, cool_down) {
+        if breaker.record_failure(shard, failure, now, incident, cool_down) {
             tracing::warn!(shard = self.name(shard), error = %failure, "the breaker of a store shard opened after repeated failures");
         }
     }

@@ -68,6 +68,8 @@ pub enum ShardFault {
     Stalled,
     /// The shard settles and does not answer.
     Mute,
+    /// The shard settles, and answers after this time.
+    Slow(Duration),
 }
 
 impl<C: Clock + Clone> MemoryShards<C> {
@@ -252,8 +254,11 @@ impl<C: Clock + 'static> Sharded for MemoryShards<C> {
             ShardFault::Stalled => return Err(no_answer(timeout).await),
             fault => {
                 *settlement = node.settle(claim, record, self.0.clock.now())?;
-                if fault == ShardFault::Mute {
-                    return Err(no_answer(timeout).await);
+                match fault {
+                    ShardFault::Mute => return Err(no_answer(timeout).await),
+                    ShardFault::Slow(time) if time > timeout => return Err(no_answer(timeout).await),
+                    ShardFault::Slow(time) => tokio::time::sleep(time).await,
+                    _ => {}
                 }
             }
         }
@@ -267,7 +272,11 @@ impl<C: Clock + 'static> Sharded for MemoryShards<C> {
             ShardFault::None => Ok(()),
             ShardFault::Unreachable => Err(unreachable()),
             ShardFault::Error => Err(error()),
-            ShardFault::Stalled | ShardFault::Mute => Err(no_answer(timeout).await),
+            ShardFault::Slow(time) if time <= timeout => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            ShardFault::Slow(_) | ShardFault::Stalled | ShardFault::Mute => Err(no_answer(timeout).await),
         }
     }
 

@@ -19,8 +19,8 @@ use tollgate_store::debits::Routes;
 use tollgate_store::leased::KeyAdjustment;
 use tollgate_store::sharded::{MemoryShards, ShardFault};
 use tollgate_store::{
-    DebitConfig, DebitOutbox, GuardConfig, Guarded, LeaseConfig, Leased, ManualClock, MemoryConfig, OtherRegion,
-    Regions, Store,
+    Circuit, DebitConfig, DebitOutbox, GuardConfig, Guarded, LeaseConfig, Leased, ManualClock, MemoryConfig,
+    OtherRegion, Regions, Store,
 };
 
 use world::*;
@@ -416,6 +416,42 @@ async fn a_node_that_is_away_does_not_cut_off_its_region() {
     let away = counted.iter().filter(|used| **used == 0).count();
     assert!((1..20).contains(&away) && counted.iter().all(|used| [0, 20].contains(used)), "{counted:?}");
     assert_eq!(server.status()[0].units.unsure, 0);
+}
+
+/// Calls for limits with a home fail where the way takes longer than their deadline. Debits have more time, and go on.
+#[tokio::test(start_paused = true)]
+async fn a_region_that_answers_claims_too_late_gets_debits() {
+    let (clock, rule) = (ManualClock::at(START), Rule::window(1_000));
+    let shards = [1, 1].map(|count| MemoryShards::new(count, 1_024, clock.clone()));
+    let (west, deadline) = (RegionId::new(1), Duration::from_millis(50));
+    let other = OtherRegion { name: "west".to_owned(), store: shards[1].clone(), deadline };
+    let regions = Regions::new(shards[0].clone(), [other]);
+    let guard = Arc::new(Guarded::with_clock(regions, GuardConfig::default(), clock.clone()));
+    let others = vec![(west, "west".to_owned())];
+    let server = DebitOutbox::with_clock(guard.clone(), guard.clone(), DebitConfig::default(), others, clock.clone());
+    let pass = || clock.set(tollgate_store::Clock::now(&clock).after(Span::from_micros(100_000)));
+    shards[1].nodes()[0].set_fault(ShardFault::Slow(Duration::from_millis(80)));
+    let at_home = rule.take("at home", 1);
+    let claim_at_home = claim(Charge { key: at_home.key.in_region(west), ..at_home });
+    for taken in 1..=20 {
+        guard.settle(&claim_at_home).await;
+        server.settle(&claim(rule.take("me", 1))).await;
+        server.maintain().await;
+        let [status] = &server.status()[..] else { panic!("there is one other region") };
+        assert_eq!((status.link, status.units.sent, status.waiting), (RegionLink::Together, taken, 0));
+        pass();
+    }
+    let circuit = |guard: &Guarded<_, _>| guard.status().shards.last().map(|shard| shard.circuit);
+    assert_eq!(circuit(&guard), Some(Circuit::Open));
+    // If it does not answer debits either, they wait, and the regions are apart.
+    shards[1].nodes()[0].set_fault(ShardFault::Unreachable);
+    for _ in 0..10 {
+        server.settle(&claim(rule.take("me", 1))).await;
+        server.maintain().await;
+        pass();
+    }
+    assert!(!guard.is_whole(west));
+    assert_eq!((server.status()[0].link, server.status()[0].units.unsure), (RegionLink::Apart, 0));
 }
 
 /// The guarded store as the way to other regions.
