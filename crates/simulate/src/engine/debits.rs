@@ -32,26 +32,40 @@ pub(super) struct Separation {
     pub(super) lost: Lost,
 }
 
-/// The stores of regions, as one shard each. Breakers are not simulated: debits without an answer make regions apart.
+/// The stores of regions, as one shard each. The breaker of a region opens when its debits had no answer for a second, and
+/// closes as soon as the way is free.
 struct OneShard {
+    /// The regions whose breakers are open.
+    away: Vec<RegionId>,
     /// The servers of the region that debits the others.
     servers: u32,
 }
 
+/// The debits of a server to a region without an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Outage {
+    tables: usize,
+    to: RegionId,
+    since: u64,
+    is_open: bool,
+}
+
+/// After so long without an answer the breaker of a region opens, in nanoseconds.
+const OUTAGE: u64 = 1_000_000_000;
 /// How long a server waits for the answer to a debit, in nanoseconds.
 const DEBIT_TIMEOUT: u64 = 1_000_000_000;
 
 impl Routes for OneShard {
-    fn is_whole(&self, _: RegionId) -> bool {
-        true
+    fn is_whole(&self, region: RegionId) -> bool {
+        !self.away.contains(&region)
     }
 
     fn shard(&self, key: &Key<'_>) -> ShardId {
         ShardId(0).at(key.region())
     }
 
-    fn is_reachable(&self, _: ShardId) -> bool {
-        true
+    fn is_reachable(&self, shard: ShardId) -> bool {
+        self.is_whole(shard.region())
     }
 
     fn servers_here(&self) -> u64 {
@@ -77,10 +91,20 @@ impl Engine<'_> {
         }))
     }
 
-    fn shards_of(&self, server: u32) -> OneShard {
-        let region = self.servers[server as usize].region;
+    fn shards_of(&mut self, server: u32) -> OneShard {
+        let (region, tables) = (self.servers[server as usize].region, self.servers[server as usize].tables);
+        let mut outages = std::mem::take(&mut self.outages);
+        outages.retain(|outage| {
+            let to = self.region_number(region, outage.to);
+            let is_away =
+                |to| self.is_separated(region, to, Lost::Requests) || self.is_separated(region, to, Lost::Answers);
+            outage.tables != tables || !outage.is_open || to.is_some_and(is_away)
+        });
+        self.outages = outages;
+        let open = self.outages.iter().filter(|outage| outage.tables == tables && outage.is_open);
+        let away = open.map(|outage| outage.to).collect();
         let planned = self.scenario.regions.as_ref().and_then(|planned| planned.regions.get(region));
-        OneShard { servers: planned.map_or(1, |planned| planned.servers) }
+        OneShard { away, servers: planned.map_or(1, |planned| planned.servers) }
     }
 
     /// The limits on which a server's claim is settled.
@@ -135,9 +159,7 @@ impl Engine<'_> {
 
     fn send_debit(&mut self, server: u32, tables: usize, id: RegionId, message: DebitMessage) {
         let from = self.servers[server as usize].region;
-        // The others follow in the order of their numbers.
-        let to = (0..self.scenario.region_count()).filter(|region| *region != from).nth(usize::from(id.number()) - 1);
-        let Some(to) = to else { return };
+        let Some(to) = self.region_number(from, id) else { return };
         let is_lost = self.network.chance(self.scenario.network.drops)
             || self.servers[server as usize].requests_lost_until > self.now
             || self.is_separated(from, to, Lost::Requests);
@@ -150,6 +172,22 @@ impl Engine<'_> {
             self.schedule(self.now + way, Event::DebitReach(place));
         }
         self.schedule(self.now + DEBIT_TIMEOUT, Event::DebitEnd { debit: place, is_answered: false });
+    }
+
+    /// The region that servers of a region know by this number: the others follow in the order of their numbers.
+    fn region_number(&self, from: usize, id: RegionId) -> Option<usize> {
+        (0..self.scenario.region_count()).filter(|region| *region != from).nth(usize::from(id.number()) - 1)
+    }
+
+    /// Whether a debit has an answer decides about the breaker of its region.
+    fn note_answer(&mut self, tables: usize, to: RegionId, is_answered: bool) {
+        let place = self.outages.iter().position(|outage| (outage.tables, outage.to) == (tables, to));
+        match place {
+            Some(place) if is_answered => drop(self.outages.swap_remove(place)),
+            Some(place) => self.outages[place].is_open |= self.now >= self.outages[place].since + OUTAGE,
+            None if is_answered => {}
+            None => self.outages.push(Outage { tables, to, since: self.now, is_open: false }),
+        }
     }
 
     /// A debit reaches the other region.
@@ -178,6 +216,7 @@ impl Engine<'_> {
             return;
         }
         let steady = self.steady(server);
+        self.note_answer(tables, id, is_answered);
         let delivery = if is_answered { Delivery::Done } else { Delivery::Unsure };
         let shards = self.shards_of(server);
         if let Some(debits) = self.debits_of(tables) {

@@ -25,7 +25,7 @@ use crate::traffic::{Arrivals, SECOND};
 use background::BEAT;
 pub(crate) use calls::{CHARGE_COST, CLAIM_COST};
 use calls::{InFlight, Shard};
-use debits::{SentDebit, Separation};
+use debits::{Outage, SentDebit, Separation};
 use requests::MOMENTS;
 
 /// The store's time at the start, in microseconds: the beginning of an hour.
@@ -53,6 +53,7 @@ pub(crate) struct Engine<'w> {
     /// By the place of the tables of leases.
     debits: Vec<Option<DebitTables>>,
     sent_debits: Vec<SentDebit>,
+    outages: Vec<Outage>,
     separations: Vec<Separation>,
     counters: CounterTable,
     servers: Vec<SimulatedServer>,
@@ -185,6 +186,7 @@ impl<'w> Engine<'w> {
             chaos,
             debits: Vec::new(),
             sent_debits: Vec::new(),
+            outages: Vec::new(),
             separations: Vec::new(),
             counters,
             outcome: Outcome::new(scenario, servers.len(), MOMENTS as usize),

@@ -236,3 +236,33 @@ fn leases_answer_most_checks_of_a_counter_in_another_region() {
         assert!(outcome.against_exact() >= 0.98, "{algorithm:?} at {load}: {}", outcome.against_exact());
     }
 }
+
+/// With `apart: share`, each region admits by its whole limit until it knows that it is apart: all together may admit what passes
+/// in that time beyond the limit, and then no more than the limit. Without units left, nothing is debited from which it could know
+/// it: then that time goes on in the next period.
+#[test]
+fn apart_with_shares_admits_the_limit_when_regions_know_it() {
+    const LASTS: u64 = 4;
+    for (algorithm, demand) in [(FIXED, 0.5), (FIXED, 1.0), (FIXED, 3.0), (FIXED, 30.0)] {
+        let mode = PlannedMode::Global(GlobalTerms { apart: Apart::Share, debit_threshold: 0 });
+        let mut scenario = World { mode, algorithm, way: 20, demand }.scenario(1);
+        scenario.traffic.bursts = None;
+        scenario.duration = Span::from_secs(LASTS * PERIOD);
+        let ways = (0..REGIONS).flat_map(|from| (0..REGIONS).filter(move |to| *to != from).map(move |to| (from, to)));
+        let lasts = Span::from_secs(2 * LASTS * PERIOD);
+        let separate = |(from, to)| Fault::Separate { from, to, lasts, lost: Lost::Both };
+        scenario.faults = ways.map(|way| PlannedFault { at: Span::ZERO, fault: separate(way) }).collect();
+        let outcome = run(&scenario);
+        // Without what was answered after the end.
+        let admitted: Vec<u64> = outcome.windows.iter().take(LASTS as usize).map(|window| window.admitted).collect();
+        // The beat, and the time after which limits are as low as they get.
+        let taken = demand * AMOUNT as f64 / PERIOD as f64 * 2.3;
+        let taken = taken + 4.0 * taken.sqrt();
+        let first = AMOUNT + (REGIONS as u64 - 1) * AMOUNT.min(taken as u64);
+        println!("{algorithm:?} at {demand}: {admitted:?}, {first} at first");
+        let (unknown, known) = admitted.split_at(2);
+        assert!(unknown.iter().all(|admitted| *admitted <= first), "{algorithm:?} at {demand}: {admitted:?}, {first}");
+        assert!(known.iter().all(|admitted| *admitted <= AMOUNT), "{algorithm:?} at {demand}: {admitted:?}");
+        assert!(demand < 30.0 || admitted[0] == REGIONS as u64 * AMOUNT, "{admitted:?}");
+    }
+}
