@@ -138,7 +138,7 @@ pub(super) async fn follow(store: &LeasedRedis) {
                 if !adjustments.is_empty() {
                     let names = redis.shared.names();
                     let keys = store.adjust(|key| adjustments.get(&names.digest(key)).copied());
-                    let debits = store.inner().adjust(|key| adjustments.get(&names.digest(key)).copied());
+                    let debits = store.inner().adjust(|key| adjustments.get(&names.digest(key)).copied()).await;
                     tracing::debug!(
                         keys,
                         debits,

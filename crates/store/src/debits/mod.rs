@@ -108,8 +108,8 @@ impl<S: Store, K: Courier, C: Clock> DebitOutbox<S, K, C> {
     }
 
     /// Drops what waits of counters that operators reset on other servers. Returns the number of counters.
-    pub fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
-        self.tables.adjust(adjustment_of)
+    pub async fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
+        self.tables.adjust(adjustment_of).await
     }
 
     /// Sends debits. Never returns: the owner of the store runs it concurrently with the claims.

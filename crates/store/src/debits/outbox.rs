@@ -10,7 +10,7 @@ use super::message::{DebitMessage, Delivery, What};
 use super::pace::Pace;
 use super::queue::ShardQueue;
 use super::takes::Return;
-use super::waiting::{DebitTarget, Entry};
+use super::waiting::{DebitTarget, Entry, Place};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
@@ -43,6 +43,8 @@ struct Unanswered {
 
 /// The queues that are retained although nothing is in them.
 const MAX_QUEUES: usize = 1_024;
+/// The messages that one turn looks at. Those that no longer count are dropped and not sent.
+pub(super) const MAX_AT_ONCE: usize = 4_096;
 /// The messages whose shards are compared with the queue in which they wait.
 const COMPARED: usize = 16;
 
@@ -118,13 +120,28 @@ impl RegionOutbox {
         }
     }
 
-    /// Drops what waits of some counters. Returns their hashes.
-    pub(super) fn forget_if(&mut self, is_forgotten: impl Fn(&Key<'_>) -> bool) -> Vec<u128> {
-        let waiting = self.queues.values().flat_map(|queue| queue.debits.hashes_of(&is_forgotten));
-        let unanswered = self.unanswered.iter().filter(|(_, unanswered)| is_forgotten(&unanswered.target.key()));
-        let hashes: Vec<u128> = waiting.chain(unanswered.map(|(hash, _)| *hash)).collect();
+    /// Drops what waits of some counters, among up to `count` from a place on. Returns their hashes, and where to go on. The
+    /// last step is for those whose debits have no answer yet, which are few.
+    pub(super) fn forget_some(
+        &mut self,
+        is_forgotten: impl Fn(&Key<'_>) -> bool,
+        from: (ShardId, Place),
+        count: usize,
+    ) -> (Vec<u128>, Option<(ShardId, Place)>) {
+        let Some((shard, queue)) = self.queues.range(from.0..).next() else {
+            let unanswered = self.unanswered.iter().filter(|(_, unanswered)| is_forgotten(&unanswered.target.key()));
+            let hashes: Vec<u128> = unanswered.map(|(hash, _)| *hash).collect();
+            hashes.iter().for_each(|hash| self.forget(*hash));
+            return (hashes, None);
+        };
+        let place = if *shard == from.0 { from.1 } else { Place::default() };
+        let (hashes, next) = queue.debits.find(is_forgotten, place, count);
+        let next = match next {
+            Some(place) => (*shard, place),
+            None => (ShardId(shard.0.saturating_add(1)), Place::default()),
+        };
         hashes.iter().for_each(|hash| self.forget(*hash));
-        hashes
+        (hashes, Some(next))
     }
 
     /// Messages to send now, oldest first: at most `max`, and no more than the pace permits. What waits for a shard that
@@ -144,7 +161,9 @@ impl RegionOutbox {
         let count = ready.iter().map(|(_, _, count)| count).sum::<usize>().min(max);
         let count = self.pace.take(count, now);
         let mut messages = Vec::with_capacity(count);
-        while messages.len() < count {
+        let mut looked_at = 0;
+        while messages.len() < count && looked_at < MAX_AT_ONCE {
+            looked_at += 1;
             let next = ready.iter_mut().filter(|(_, queue, left)| *left > 0 && queue.waiting() > 0);
             let Some((shard, queue, left)) = next.min_by_key(|(_, queue, _)| queue.next_since()) else { break };
             let (message, aged) = queue.pop(*shard, at);

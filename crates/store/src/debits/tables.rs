@@ -31,6 +31,8 @@ pub struct DebitTables {
     /// The counters that became due since the takes were last collected.
     due: AtomicUsize,
     regions: Box<[RegionTables]>,
+    /// Held while what is due is on its way from the takes to the outboxes.
+    handing_over: Mutex<()>,
     /// The worst [`LinkLevel`] of all regions. All that a claim reads of it.
     link: AtomicU8,
     /// The servers that count in this region, by the last beat.
@@ -62,6 +64,8 @@ pub struct LoweredLimits {
 const MAX_KEYS: usize = 100_000;
 /// The number of tables of takes, each with its own lock. A power of two.
 const TABLES: usize = 16;
+/// The counters that are compared with those that operators reset before others get the lock.
+const COMPARED_AT_ONCE: usize = 256;
 /// So many counters that are due are sent before the next beat.
 const EARLY_KEYS: usize = 256;
 
@@ -82,6 +86,7 @@ impl DebitTables {
             takes: (0..TABLES).map(|_| Mutex::new(Takes::new(MAX_KEYS / TABLES))).collect(),
             due: AtomicUsize::new(0),
             regions: others.into_iter().map(other).collect(),
+            handing_over: Mutex::default(),
             link: AtomicU8::new(0),
             servers: AtomicU64::new(1),
             store_time: AtomicI64::new(0),
@@ -168,6 +173,8 @@ impl DebitTables {
             }
             Ask::Reset => {
                 lock(takes).forget(hash);
+                // What was handed over meanwhile is in the outboxes.
+                drop(lock(&self.handing_over));
                 self.regions.iter().for_each(|region| lock(&region.outbox).forget(hash));
             }
             _ => {}
@@ -183,6 +190,7 @@ impl DebitTables {
         let at = self.store_time(now);
         self.due.store(0, Ordering::Relaxed);
         self.servers.store(routes.servers_here(), Ordering::Relaxed);
+        let handing_over = lock(&self.handing_over);
         for takes in &self.takes {
             let HandedOver { due, returns } = lock(takes).hand_over(at);
             for entry in due {
@@ -198,6 +206,7 @@ impl DebitTables {
                 }
             }
         }
+        drop(handing_over);
         for region in &self.regions {
             let shard_of = |key: Key<'_>| routes.shard(&key.in_region(region.id));
             lock(&region.outbox).reroute(|shard| routes.is_reachable(shard), shard_of, at);
@@ -247,15 +256,30 @@ impl DebitTables {
         lock(&region.outbox).end(message, Delivery::Unsure, shard, Timestamp::default(), Steady::default());
     }
 
-    /// Drops what waits of counters that operators reset on other servers. Returns the number of counters.
-    pub fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
+    /// Drops what waits of counters that operators reset on other servers. Returns the number of counters. Many may wait:
+    /// between steps, locks are free and other tasks of the thread run.
+    pub async fn adjust(&self, adjustment_of: impl Fn(&Key<'_>) -> Option<KeyAdjustment>) -> usize {
         let is_reset = |key: &Key<'_>| adjustment_of(key) == Some(KeyAdjustment::Reset);
         let mut reset = std::collections::HashSet::new();
         for takes in &self.takes {
-            reset.extend(lock(takes).forget_if(is_reset));
+            let mut from = Some(Default::default());
+            while let Some(place) = from {
+                let (hashes, next) = lock(takes).forget_some(is_reset, place, COMPARED_AT_ONCE);
+                reset.extend(hashes);
+                from = next;
+                tokio::task::yield_now().await;
+            }
         }
+        // What was handed over meanwhile is in the outboxes.
+        drop(lock(&self.handing_over));
         for region in &self.regions {
-            reset.extend(lock(&region.outbox).forget_if(is_reset));
+            let mut from = Some((ShardId(0), Default::default()));
+            while let Some(place) = from {
+                let (hashes, next) = lock(&region.outbox).forget_some(is_reset, place, COMPARED_AT_ONCE);
+                reset.extend(hashes);
+                from = next;
+                tokio::task::yield_now().await;
+            }
         }
         reset.len()
     }

@@ -11,7 +11,7 @@ use tollgate_core::{Charge, Key, Timestamp};
 
 use super::UnitCounts;
 use super::link::APART_AFTER;
-use super::waiting::{DebitTarget, Entry, WaitingUnits, Waitlist};
+use super::waiting::{DebitTarget, Entry, Place, WaitingUnits, Waitlist};
 use crate::clock::Steady;
 
 /// Takes of a part of the keys, by counter. No I/O, no clock.
@@ -157,12 +157,22 @@ impl Takes {
         }
     }
 
-    /// Drops what waits of some counters. Returns their hashes.
-    pub(super) fn forget_if(&mut self, is_forgotten: impl Fn(&Key<'_>) -> bool) -> Vec<u128> {
-        let found = |list: &Waitlist| list.hashes_of(&is_forgotten);
-        let hashes: Vec<u128> = found(&self.due).into_iter().chain(found(&self.below)).collect();
+    /// Drops what waits of some counters, among up to `count` from a place on. Returns their hashes, and where to go on.
+    pub(super) fn forget_some(
+        &mut self,
+        is_forgotten: impl Fn(&Key<'_>) -> bool,
+        from: (usize, Place),
+        count: usize,
+    ) -> (Vec<u128>, Option<(usize, Place)>) {
+        // What becomes due meanwhile is found there.
+        let lists = [&self.below, &self.due];
+        let (number, place) = from;
+        let Some(list) = lists.get(number) else { return (Vec::new(), None) };
+        let (hashes, next) = list.find(is_forgotten, place, count);
+        let next =
+            next.map(|place| (number, place)).or((number + 1 < lists.len()).then_some((number + 1, Place::default())));
         hashes.iter().for_each(|hash| self.forget(*hash));
-        hashes
+        (hashes, next)
     }
 
     /// What is due, and what was given back.

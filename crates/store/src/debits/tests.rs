@@ -18,6 +18,8 @@ use super::takes::{HandedOver, Take, Takes};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
+mod bounds;
+
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 const KEYS: usize = 6;
 const SHARDS: u32 = 3;

@@ -46,13 +46,16 @@ pub(super) struct Entry {
     pub(super) since: Steady,
 }
 
+/// The place of an entry in the order of their age.
+pub(super) type Place = (Steady, u128);
+
 /// Entries by counter, and in the order of their age.
 #[derive(Debug, Default)]
 pub(super) struct Waitlist {
     entries: HashMap<u128, Entry, foldhash::fast::RandomState>,
-    order: BTreeSet<(Steady, u128)>,
+    order: BTreeSet<Place>,
     /// Where the next entries are aged.
-    cursor: (Steady, u128),
+    cursor: Place,
 }
 
 impl DebitTarget {
@@ -177,10 +180,18 @@ impl Waitlist {
         Some(entry)
     }
 
-    /// The hashes of some counters.
-    pub(super) fn hashes_of(&self, is_meant: impl Fn(&Key<'_>) -> bool) -> Vec<u128> {
-        let meant = self.entries.values().filter(|entry| is_meant(&entry.target.key()));
-        meant.map(|entry| entry.target.hash).collect()
+    /// Looks for some counters among up to `count` of those from a place on, oldest first. Returns their hashes, and the place
+    /// where to look next, if there are more.
+    pub(super) fn find(
+        &self,
+        is_meant: impl Fn(&Key<'_>) -> bool,
+        from: Place,
+        count: usize,
+    ) -> (Vec<u128>, Option<Place>) {
+        let mut rest = self.order.range(from..);
+        let looked_at = rest.by_ref().take(count).filter_map(|(_, hash)| self.entries.get(hash));
+        let meant = looked_at.filter(|entry| is_meant(&entry.target.key())).map(|entry| entry.target.hash).collect();
+        (meant, rest.next().copied())
     }
 
     /// The keys, oldest first.
@@ -201,7 +212,7 @@ impl Waitlist {
     /// Ages some entries, a few further ones each time, and removes those without units. Returns how many units no longer
     /// count.
     pub(super) fn age_some(&mut self, count: usize, at: Timestamp) -> u64 {
-        let next: Vec<(Steady, u128)> = self.order.range(self.cursor..).take(count + 1).copied().collect();
+        let next: Vec<Place> = self.order.range(self.cursor..).take(count + 1).copied().collect();
         self.cursor = if next.len() > count { next[count] } else { Default::default() };
         let mut aged = 0;
         for (_, hash) in next.into_iter().take(count) {

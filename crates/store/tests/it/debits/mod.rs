@@ -294,7 +294,7 @@ fn a_reset_on_another_server_drops_what_waits() {
     world.take(0, &low, "other", 10);
     world.beat();
     let is_reset = |key: &Key<'_>| key.values() != [Value::Text("other")];
-    let adjust = |adjustment| world.servers[0].adjust(|key| is_reset(key).then_some(adjustment));
+    let adjust = |adjustment| block_on(world.servers[0].adjust(|key| is_reset(key).then_some(adjustment)));
     assert_eq!((adjust(KeyAdjustment::Credit), adjust(KeyAdjustment::Reset), adjust(KeyAdjustment::Reset)), (0, 2, 0));
     world.set_way(0, 1, Way::Open);
     world.take(0, &low, "low", 30);
