@@ -12,6 +12,7 @@ pub mod auth;
 mod dashboard;
 pub mod data_dir;
 pub mod decisions;
+pub mod events;
 pub mod gateway;
 pub mod metrics;
 pub mod observe;
@@ -43,6 +44,7 @@ use crate::observe::Observability;
 use crate::store_of_record::ControlPlane;
 use api::observability::AdminState;
 use auth::{Auth, ClientPeer};
+use tollgate_events::Subscriptions;
 use tollgate_gateway::Gateway;
 use tollgate_net::http1::{Http1Settings, serve_http1};
 use tollgate_net::{Closing, Slot, Stream};
@@ -95,9 +97,11 @@ impl Admin {
         auth: Arc<Auth>,
         observability: Arc<Observability>,
         gateway: Option<Arc<Gateway>>,
+        sinks: Arc<Subscriptions>,
     ) -> Arc<Admin> {
         let limiter = control.limiter().clone();
-        let state = AdminState::new(observability, metrics.clone(), health.clone(), control.clone(), auth.clone());
+        let (scraped, checked) = (metrics.clone(), health.clone());
+        let state = AdminState::new(observability, scraped, checked, control.clone(), auth.clone(), sinks);
         let state = state.with_gateway(gateway);
         let guarded = rules::routes(limiter)
             .layer(from_fn(auth::require_read))

@@ -46,7 +46,15 @@ fn served(files: &[&str]) -> Served {
     let control = ControlPlane::off(limiter, &metrics, &health);
     let auth = Auth::local(&control, &metrics);
     Served {
-        admin: Admin::new(metrics.clone(), health.clone(), control, auth, Observability::for_tests(), None),
+        admin: Admin::new(
+            metrics.clone(),
+            health.clone(),
+            control,
+            auth,
+            Observability::for_tests(),
+            None,
+            Subscriptions::none(),
+        ),
         health,
         metrics,
     }

@@ -108,6 +108,8 @@ enum Command {
     Regions(remote::regions::Regions),
     /// Show raised signals: many accounts behind an address, and the like
     Signals(remote::signals::Signals),
+    /// Show what happened: starts, reloads, changes; the sinks that events are sent to
+    Events(remote::events::Events),
     /// Show the audit log
     Audit(remote::audit::Audit),
     /// Explain why a caller was limited: the denial nearest to a time
@@ -201,6 +203,7 @@ impl Command {
             Command::Switch(switch) => switch.run(),
             Command::Block(block) => block.run(),
             Command::Emergency(emergency) => emergency.run(),
+            Command::Events(events) => events.run(),
             Command::Audit(audit) => audit.run(),
             Command::Leases(leases) => leases.run(),
             Command::Regions(regions) => regions.run(),

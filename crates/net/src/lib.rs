@@ -4,6 +4,7 @@
 
 pub mod address;
 pub mod budget;
+pub mod client;
 pub mod closing;
 pub mod descriptors;
 mod fingerprint;

@@ -6,6 +6,7 @@ mod component;
 mod control;
 mod data_plane;
 mod endpoints;
+mod events;
 mod gateway;
 mod key_privacy;
 mod observability;

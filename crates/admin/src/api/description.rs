@@ -70,6 +70,8 @@ use super::{
         observability::plan::traffic,
         observability::overview::show,
         observability::history::show,
+        observability::event_sinks::list,
+        observability::event_sinks::test,
         observability::events::list,
         observability::rule::show,
         observability::live::follow,

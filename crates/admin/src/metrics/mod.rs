@@ -1,6 +1,7 @@
 //! Metrics that are read on scrape: the state of components.
 
 mod decisions;
+mod events;
 mod gateway;
 mod scrape;
 mod shared;
@@ -9,6 +10,7 @@ mod sums;
 use std::sync::Arc;
 
 use tollgate::{Clock as _, Limiter, SystemClock, Timestamp};
+use tollgate_events::{EventStream, Subscriptions};
 use tollgate_gateway::Gateway;
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
@@ -43,6 +45,13 @@ pub fn register(metrics: &Metrics, sources: ScrapeSources) {
 pub fn register_gateway(metrics: &Metrics, gateway: Option<Arc<Gateway>>) {
     let status = move || gateway.as_ref().map(|gateway| gateway.status()).unwrap_or_default();
     metrics.add(gateway::GatewayMetrics(Box::new(status)));
+}
+
+/// Registers the metrics of events and their sinks.
+pub fn register_events(metrics: &Metrics, stream: Arc<EventStream>, sinks: Arc<Subscriptions>) {
+    let clock = SystemClock::default();
+    let status = move || sinks.status(clock.now());
+    metrics.add(events::EventMetrics { stream, status: Box::new(status) });
 }
 
 impl ScrapeSources {

@@ -21,8 +21,11 @@ pub(super) struct Scrape {
 }
 
 /// Components with a health series from the start.
-const HEALTH_COMPONENTS: [&str; 10] = [
+const HEALTH_COMPONENTS: [&str; 13] = [
     "data",
+    "events",
+    "events_journal",
+    "events_sinks",
     "gateway",
     "gateway_keys",
     "gateway_shedding",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate::{MemoryConfig, RegionLink, Ruleset, Span};
+use tollgate_events::{SinkCounts, SinkStatus};
 use tollgate_rules::{RuleFile as RuleSource, load_sources};
 use tollgate_store::conformance::gated::GatedStore;
 use tollgate_store::guarded::{Circuit, GuardStatus, Level, ShardStatus};
@@ -117,6 +118,7 @@ fn in_memory() -> Arc<Metrics> {
     let metrics = Metrics::new();
     register(&metrics, sources(limiter(), Arc::default()));
     register_gateway(&metrics, None);
+    metrics.add(events::EventMetrics { stream: Arc::new(EventStream::new("a")), status: Box::new(Vec::new) });
     metrics
 }
 
@@ -176,6 +178,21 @@ fn of_a_shared_store() -> Arc<Metrics> {
     let limiter = Arc::new(Limiter::new(rules(), Counters::Shared(held)));
     register(&metrics, sources(limiter, Arc::default()));
     metrics.add(gateway::GatewayMetrics(Box::new(gateway::tests::busy)));
+    let sink = SinkStatus {
+        name: "pager".to_owned(),
+        kind: "webhook",
+        host: None,
+        is_gone: false,
+        waiting: 3,
+        oldest: Some(Span::from_micros(1_500_000)),
+        failures: 1,
+        due: None,
+        delivered_at: None,
+        error: None,
+        counts: SinkCounts { ok: 5, retry: 2, dropped: 1, gone: 0 },
+    };
+    let status = Box::new(move || vec![sink.clone()]);
+    metrics.add(events::EventMetrics { stream: Arc::new(EventStream::new("a")), status });
     metrics
 }
 
@@ -196,6 +213,8 @@ fn a_shared_store_is_read_when_somebody_asks_and_has_other_names_too() {
         assert!(!of(ours).is_empty());
     }
     assert_eq!(samples[r#"tollgate_store_errors_total{shard="b:1",reason="refused"}"#], 7.0);
+    assert_eq!(samples[r#"tollgate_event_deliveries_total{sink="pager",result="retry"}"#], 2.0);
+    assert_eq!(samples[r#"tollgate_event_oldest_seconds{sink="pager"}"#], 1.5);
     assert_eq!(samples[r#"tollgate_failopen_total{reason="open"}"#], 11.0);
     let circuits = ["a:1", "b:1", "c:1"].map(|shard| samples[&format!("tollgate_circuit_state{{shard=\"{shard}\"}}")]);
     assert_eq!(circuits, [0.0, 2.0, 1.0]);

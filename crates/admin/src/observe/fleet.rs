@@ -13,6 +13,7 @@ use tollgate_core::key::{HashSecret, Value};
 use tollgate_observe::{DecisionOutcome, KeyName, SignalReport, Summary, SummaryKey, Window};
 
 use super::Observability;
+use super::fleet_events::FleetEvents;
 use super::shares::{self, DemandMeter, RegionReport, ShareLine};
 use super::signals::SignalLine;
 use crate::store_of_record::{Author, ControlPlane};
@@ -26,6 +27,8 @@ pub struct Fleet {
     /// The secret of key hashes: the same on all servers that share a store of record.
     secret: RwLock<HashSecret>,
     state: Mutex<FleetState>,
+    /// Events that another server sends.
+    pub(super) events: FleetEvents,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +45,16 @@ struct FleetState {
     planned: Option<Timestamp>,
     /// When this server last reported, by the clock of the store of record.
     reported_at: Option<Timestamp>,
+    /// The last change whose event is in the journal of a server.
+    audit: Option<AuditPosition>,
+}
+
+/// A position in the audit log of a store of record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditPosition {
+    /// Which store of record it is.
+    pub identity: String,
+    pub id: u64,
 }
 
 /// The last report of another server.
@@ -58,6 +71,7 @@ struct RemoteServer {
     counting: Option<u64>,
     uptime: Span,
     shares: Vec<ShareLine>,
+    audit: Option<AuditPosition>,
 }
 
 /// A server and its load.
@@ -105,6 +119,9 @@ struct ServerReport {
     /// Rules whose shares follow demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shares: Vec<ShareLine>,
+    /// The last change whose event is in the journal of a server that this one knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    audit: Option<AuditPosition>,
 }
 
 /// The heaviest keys of one window.
@@ -140,7 +157,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 impl Default for Fleet {
     /// A single server with its own secret.
     fn default() -> Fleet {
-        Fleet { id: format!("{:032x}", fastrand::u128(..)), secret: RwLock::new(drawn()), state: Mutex::default() }
+        Fleet {
+            id: format!("{:032x}", fastrand::u128(..)),
+            secret: RwLock::new(drawn()),
+            state: Mutex::default(),
+            events: FleetEvents::default(),
+        }
     }
 }
 
@@ -165,6 +187,13 @@ impl Fleet {
         let state = self.state();
         let others = state.others.iter().filter(|other| now < other.until);
         others.filter_map(|other| other.lists.get(place).cloned()).collect()
+    }
+
+    /// Whether this server does what one server of the fleet does: the first by its id. Two may for some seconds, when one starts.
+    pub(super) fn is_first(&self, now: Timestamp) -> bool {
+        let state = self.state();
+        let mut others = state.others.iter().filter(|other| now < other.until);
+        others.all(|other| self.id < other.id)
     }
 
     /// What the other servers counted for signals.
@@ -222,7 +251,7 @@ impl RemoteServer {
         let left = Span::from_micros(SERVER_TTL.as_micros().saturating_sub(row.age.as_micros()));
         let lists = Window::ALL.into_iter().map(list).collect();
         let signals = std::mem::take(&mut report.signals).into_iter().filter_map(SignalLine::into_report).collect();
-        let ServerReport { info, counting, uptime, shares, .. } = report;
+        let ServerReport { info, counting, uptime, shares, audit, .. } = report;
         let uptime = Span::from_micros(uptime);
         Some(RemoteServer {
             id: row.id.clone(),
@@ -234,6 +263,7 @@ impl RemoteServer {
             counting,
             uptime,
             shares,
+            audit,
         })
     }
 }
@@ -269,6 +299,23 @@ impl Observability {
         [this].into_iter().chain(self.fleet.others(now)).collect()
     }
 
+    /// Whether this server sends the events of changes now. In a fleet it has to know of the others first.
+    pub fn sends_fleet_events(&self, db: &Db, now: Timestamp) -> bool {
+        (!is_shared(db) || self.fleet.state().reported_at.is_some()) && self.fleet.is_first(now)
+    }
+
+    /// The last change whose event was sent, as far as other servers reported.
+    pub fn reported_audit_position(&self, identity: &str) -> Option<u64> {
+        let state = self.fleet.state();
+        let reported = state.others.iter().filter_map(|other| other.audit.as_ref());
+        reported.filter(|position| position.identity == identity).map(|position| position.id).max()
+    }
+
+    /// Reports a position to the other servers.
+    pub fn report_audit_position(&self, position: AuditPosition) {
+        self.fleet.state().audit = Some(position);
+    }
+
     fn info(&self, rules_generation: u64) -> ServerInfo {
         ServerInfo {
             name: self.name.clone(),
@@ -294,8 +341,8 @@ impl Observability {
                 )
             };
             let (info, lists) = (self.info(rules.generation()), Window::ALL.map(list).into());
-            let report =
-                ServerReport { info, lists, signals, counting, uptime: uptime.as_micros(), shares: shares.clone() };
+            let (shares, audit) = (shares.clone(), self.fleet.state().audit.clone());
+            let report = ServerReport { info, lists, signals, counting, uptime: uptime.as_micros(), shares, audit };
             // Texts and numbers are always valid JSON.
             let text = serde_json::to_string(&report).unwrap_or_default();
             // Only if nearly all keys have maximal length.

@@ -170,7 +170,7 @@ impl SavedHistory {
             points: line.points.iter().map(|one| one.as_ref().map(point)).collect(),
         });
         let events =
-            events.into_iter().map(|ServerEvent { at, kind, text }| SavedEvent { at: at.as_micros(), kind, text });
+            events.into_iter().map(|ServerEvent { at, kind, text, .. }| SavedEvent { at: at.as_micros(), kind, text });
         SavedHistory {
             version: VERSION,
             outcomes: outcomes(),
@@ -187,8 +187,12 @@ impl SavedHistory {
         let lines = self.lines.into_iter().map(SavedLine::load).collect::<Result<Vec<_>, _>>()?;
         let skipped = self.events.len().saturating_sub(MAX_EVENTS);
         let events = self.events.into_iter().skip(skipped);
-        let events =
-            events.map(|SavedEvent { at, kind, text }| ServerEvent { at: Timestamp::from_micros(at), kind, text });
+        let events = events.map(|SavedEvent { at, kind, text }| ServerEvent {
+            at: Timestamp::from_micros(at),
+            kind,
+            text,
+            sent: None,
+        });
         Ok((lines, events.collect(), self.rules.load()))
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod events;
 pub mod fleet;
+mod fleet_events;
 pub mod history_file;
 pub mod observability;
 mod region_durations;
@@ -9,6 +10,7 @@ pub mod sampler;
 pub mod shares;
 mod signals;
 
+pub use fleet::AuditPosition;
 pub use region_durations::RegionDurations;
 
 pub use observability::{KeyVisibility, Observability, ObservabilityConfig};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tollgate::{KeyPrivacy, Span, Timestamp};
+use tollgate_events::{EventSeverity, EventType};
 use tollgate_observe::{
     KeyFilter, KeyName, LogConfig, Observer, ObserverConfig, RankBy, Summary, TopKeys, TrafficConfig, Window,
 };
@@ -102,12 +103,12 @@ impl Observability {
         let observer = Arc::new(Observer::new(observer, key_privacy.clone()));
         let name = server_name.unwrap_or_else(hostname);
         let decisions = DecisionsConfig { server: name.clone(), region: region.clone(), keep, max_rows, max_bytes };
-        let sampler = Sampler::new(started_at);
-        sampler.events.add(
-            started_at,
-            EventKind::Start,
-            format!("{name} started, version {}", env!("CARGO_PKG_VERSION")),
-        );
+        let sampler = Sampler::new(&name, started_at);
+        let text = format!("{name} started, version {}", env!("CARGO_PKG_VERSION"));
+        let stream = sampler.events.stream();
+        let mut event = stream.event(started_at, EventType::ServerStarted, EventSeverity::Info, text);
+        event.data.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+        sampler.events.emit(EventKind::Start, event);
         Observability {
             decisions: Decisions::new(observer.clone(), sink, decisions),
             observer,
@@ -204,7 +205,7 @@ impl Observability {
         Arc::new(Observability {
             decisions: Decisions::new(observer.clone(), DecisionSink::Memory, config),
             observer,
-            sampler: Sampler::new(started_at),
+            sampler: Sampler::new("here", started_at),
             name: "here".to_owned(),
             region: None,
             started_at,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tollgate::Timestamp;
+use tollgate_events::{EventSeverity, EventType};
 use tollgate_observe::{History, Observer};
 use tollgate_store::guarded::{Circuit, Level};
 
@@ -54,13 +55,13 @@ const TRAFFIC_ADJUSTED_EVERY: u64 = 10;
 const MEMORY_SHARD: &str = "memory";
 
 impl Sampler {
-    pub fn new(begin: Timestamp) -> Sampler {
+    pub fn new(server: &str, begin: Timestamp) -> Sampler {
         Sampler {
             history: Mutex::new(History::new(begin)),
             regions: Mutex::default(),
             store: Mutex::new(Arc::new(StoreHealth { circuits: memory_circuits(), ..StoreHealth::default() })),
             reload: Mutex::default(),
-            events: ServerEvents::default(),
+            events: ServerEvents::new(server),
             samples: watch::Sender::new(0),
         }
     }
@@ -78,7 +79,7 @@ impl Sampler {
         }
         let health = StoreHealth::from_counters(limiter.store(), status, &before, now);
         if health.level != before.level {
-            self.events.add(now, EventKind::Store, format!("the counter store is {}", health.level.name()));
+            self.emit_level(&before, &health, now);
         }
         self.observe_reload(control.rules().reloads().borrow().clone(), now);
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(health);
@@ -98,12 +99,26 @@ impl Sampler {
             Some(before) => (status.error != before.error, status.generation != before.generation),
         };
         if reloaded {
-            let text = format!("rules of generation {} are in force", status.generation);
-            self.events.add(status.at.unwrap_or(now), EventKind::Reload, text);
+            let (text, at) = (format!("rules of generation {} are in force", status.generation), status.at);
+            let stream = self.events.stream();
+            let mut event = stream.event(at.unwrap_or(now), EventType::RulesReloaded, EventSeverity::Info, text);
+            event.data.insert("generation".to_owned(), status.generation.into());
+            self.events.emit(EventKind::Reload, event);
         }
         if let Some(error) = status.error.filter(|_| failed) {
-            self.events.add(now, EventKind::ReloadFailed, error);
+            let stream = self.events.stream();
+            let event = stream.event(now, EventType::RulesRejected, EventSeverity::Warning, error);
+            self.events.emit(EventKind::ReloadFailed, event);
         }
+    }
+
+    fn emit_level(&self, before: &StoreHealth, health: &StoreHealth, now: Timestamp) {
+        let text = format!("the counter store is {}", health.level.name());
+        let severity = if health.level == Level::Normal { EventSeverity::Info } else { EventSeverity::Critical };
+        let mut event = self.events.stream().event(now, EventType::StoreLevel, severity, text);
+        let levels = [("level", health.level), ("before", before.level)];
+        event.data.extend(levels.map(|(name, level)| (name.to_owned(), level.name().into())));
+        self.events.emit(EventKind::Store, event);
     }
 
     /// The decision history. No decision waits for this lock.

@@ -3,8 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
-use tollgate::{Ruleset, Timestamp};
+use serde_json::json;
+use tollgate::{Ruleset, Span, Timestamp};
+use tollgate_events::{CloudEvent, EventSeverity, EventType, FLEET};
 use tollgate_observe::{DistinctSketch, RaisedSignal, SignalChange, SignalReport};
+use tollgate_records::Rfc3339;
 
 use super::Observability;
 use super::events::EventKind;
@@ -12,6 +15,9 @@ use super::events::EventKind;
 /// What a server counted for one key: domain, signal, hash and text of the key, sketch.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SignalLine(String, String, String, String, String);
+
+/// Servers that see the same within this time give it the same id.
+const SAME_MOMENT: Span = Span::from_secs(600);
 
 impl SignalLine {
     pub(super) fn new(report: &SignalReport) -> SignalLine {
@@ -37,6 +43,7 @@ impl SignalLine {
 impl Observability {
     /// Adds up what all servers counted for signals, and logs those that were raised or ended.
     pub(super) fn evaluate_signals(&self, rules: &Ruleset, now: Timestamp) {
+        let mut events = Vec::new();
         for change in self.observer.signals().evaluate(rules, &self.fleet.signal_reports(now), now) {
             let (raised, verb) = match &change {
                 SignalChange::Raised(raised) => (raised, "raised"),
@@ -46,7 +53,8 @@ impl Observability {
             // Events are shown to whoever may read: without values of callers.
             let key = self.fleet.hash_key(name.key());
             let text = format!("the signal {} is {verb} for {key}: {count} {}", name.rule(), raised.distinct);
-            self.sampler.events.add(now, EventKind::Signal, text);
+            self.sampler.events.add(now, EventKind::Signal, &text);
+            events.push(self.signal_event(&change, text, now));
             tracing::info!(
                 domain = name.domain(),
                 signal = name.rule(),
@@ -56,6 +64,35 @@ impl Observability {
                 threshold,
                 "a signal is {verb}; see /admin/v1/signals for the values"
             );
+        }
+        for event in self.fleet.events.select(events, self.fleet.is_first(now), now) {
+            self.sampler.events.stream().emit(event);
+        }
+    }
+
+    /// The event of a signal. Servers see it within a moment of each other, and give it the same id.
+    fn signal_event(&self, change: &SignalChange, text: String, now: Timestamp) -> CloudEvent {
+        let (raised, kind, severity) = match change {
+            SignalChange::Raised(raised) => (raised, EventType::SignalRaised, EventSeverity::Warning),
+            SignalChange::Ended(raised) => (raised, EventType::SignalEnded, EventSeverity::Info),
+        };
+        let RaisedSignal { name, distinct, per, count, threshold, window, since, examples, .. } = raised;
+        let (domain, signal, key) = (name.domain(), name.rule(), name.key());
+        let digest = self.fleet.hash_key(&format!("{domain}\n{signal}\n{key}"));
+        let moment = now.as_micros() / SAME_MOMENT.as_micros();
+        let data = json!({
+            "domain": domain, "signal": signal, "key": key, "per": per, "distinct": distinct, "count": count,
+            "threshold": threshold, "window_seconds": window.as_secs_ceil(), "since": Rfc3339(*since), "examples": examples,
+        });
+        CloudEvent {
+            id: format!("{}-{moment}-{}", kind.name(), digest.trim_start_matches('#')),
+            source: FLEET.to_owned(),
+            at: now,
+            kind,
+            severity,
+            subject: Some(signal.to_owned()),
+            text,
+            data: data.as_object().cloned().unwrap_or_default(),
         }
     }
 }

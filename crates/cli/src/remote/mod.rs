@@ -11,6 +11,7 @@ mod connect;
 pub(super) mod control;
 pub(super) mod counters;
 pub(super) mod emergency;
+pub(super) mod events;
 mod expiry;
 mod in_force;
 pub(super) mod leases;

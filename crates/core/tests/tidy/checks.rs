@@ -47,6 +47,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tollgate-observe", &["tollgate-core", "tollgate-rules", "tollgate-plan", "tollgate"]),
     ("tollgate-telemetry", &["tollgate-core", "tollgate-store", "tollgate-testing"]),
     ("tollgate-net", &["tollgate-telemetry"]),
+    (
+        "tollgate-events",
+        &[
+            "tollgate-core",
+            "tollgate-records",
+            "tollgate-store",
+            "tollgate-telemetry",
+            "tollgate-net",
+            "tollgate-testing",
+        ],
+    ),
     ("tollgate-proto", &[]),
     ("tollgate-openapi-stub", &[]),
     (
@@ -99,6 +110,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-wire",
             "tollgate-shed",
             "tollgate-gateway",
+            "tollgate-events",
         ],
     ),
     (
@@ -134,6 +146,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tollgate-control",
             "tollgate-wire",
             "tollgate-gateway",
+            "tollgate-events",
             "tollgate-admin",
             "tollgate-cli",
         ],

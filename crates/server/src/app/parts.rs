@@ -27,7 +27,7 @@ use super::gateway::GatewayListeners;
 use super::receipts::Signing;
 use super::rules::{LoadedRules, RulesFollower};
 use super::store::CounterStore;
-use super::{control, key_privacy, observability};
+use super::{control, events, key_privacy, observability};
 use crate::config::{DataSettings, ServerSettings};
 use crate::outage_state::OutageState;
 use crate::snapshots::Snapshots;
@@ -114,6 +114,7 @@ impl Components {
         );
         metrics::register(&foundation.metrics, scraped);
         let control = control::build(&foundation, loaded, &limiter, &rules, &mut tasks);
+        let sinks = events::build(&foundation, &observability, &control, runtime, &mut tasks)?;
         let deregistration = observability::run(&foundation, &observability, &control, &mut tasks);
         super::store::watch_memory(&foundation, limiter.clone(), &mut tasks);
         if let Some(snapshots) = snapshots.clone() {
@@ -134,6 +135,7 @@ impl Components {
             auth,
             Arc::clone(&observability),
             served,
+            sinks,
         );
 
         let history = observability::history_file(&foundation);

@@ -8,8 +8,8 @@ use tollgate_rules::problem::{TextFault, quoted};
 use super::origin::Origin;
 use super::read::{SettingsReader, mismatch, parse_time};
 use super::settings::{
-    ClientAuthSettings, DataSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings, ResponseHeaders,
-    RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
+    ClientAuthSettings, DataSettings, EventSettings, GrpcSettings, HttpSettings, ListenSettings, RespSettings,
+    ResponseHeaders, RulesSettings, ServerSettings, TlsSettings, WorkerSettings,
 };
 use super::table::{DIALECTS, GRPC_RESPONSES, NORMALIZATIONS, SCOPE_VALUES, SettingKind, find};
 use super::text;
@@ -52,8 +52,17 @@ impl SettingsReader<'_> {
             receipt_keys: self.receipt_keys(),
             idempotency: self.idempotency(),
             observe: self.observe(),
+            events: self.events(),
         });
         settings.filter(|settings| self.have_distinct_addresses(settings))
+    }
+
+    fn events(&mut self) -> Option<EventSettings> {
+        build!(EventSettings {
+            file: self.or("events", "none", |text, _| Ok(PathBuf::from(text))),
+            size: self.count("events_size"),
+            keep: self.time("events_keep"),
+        })
     }
 
     fn rules(&mut self) -> Option<RulesSettings> {

@@ -55,6 +55,18 @@ pub struct ServerSettings {
     pub receipt_keys: ReceiptKeySource,
     pub idempotency: IdempotencySettings,
     pub observe: ObserveSettings,
+    pub events: EventSettings,
+}
+
+/// Events for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSettings {
+    /// The file of the webhooks; `None` means that there are none.
+    pub file: Option<PathBuf>,
+    /// The maximum size of the journal, in bytes.
+    pub size: u64,
+    /// How long events are retained.
+    pub keep: Duration,
 }
 
 /// The rule files.

@@ -7,6 +7,7 @@ mod clients;
 mod control;
 mod dashboard;
 mod docs;
+mod events;
 mod fleet;
 mod gateway;
 mod http;

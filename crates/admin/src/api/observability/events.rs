@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tollgate::{Span, Timestamp};
 use tollgate_control::{AuditEntry, AuditFilter, Db};
 use tollgate_records::{RecordKind, Rfc3339};
@@ -37,6 +37,13 @@ struct EventItem {
     name: Option<String>,
     by: Option<String>,
     reason: Option<String>,
+    /// The type, the id and the details of the event that was sent.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    sent: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Map<String, Value>>,
 }
 
 /// Kinds of changes that decisions depend on. Quotas and tokens are in the audit log only.
@@ -57,7 +64,8 @@ const CHANGES_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// The newest first. `kind` is `start`, `reload`, `reload_failed`, `store` or `signal` for this server; and `switch`, `block`, `emergency`, `rule`,
 /// `lease` or `gateway` for changes in the audit log, for callers with the scope `audit`: `changes` says whether they are listed (`shown`, `not_allowed` or
-/// `unavailable`).
+/// `unavailable`). Events of this server have the `type` and `id` with which they were sent and, for callers with the scope `audit`, their
+/// details in `data`.
 #[utoipa::path(
     get, path = "/admin/v1/events", operation_id = "events", tag = "seeing",
     params(
@@ -75,9 +83,10 @@ pub(crate) async fn list(
     let max = records::page_size(query.limit)?;
     let since = query.since.map_or_else(|| state.control.now().before(DEFAULT_AGE), |since| since.0);
     let own = state.observability.sampler.events.all().into_iter().filter(|event| event.at >= since);
-    let mut items: Vec<EventItem> = own.map(EventItem::from_event).collect();
+    let is_audit = context.principal.scopes.contains(AccessScope::Audit);
+    let mut items: Vec<EventItem> = own.map(|event| EventItem::from_event(event, is_audit)).collect();
     let changes = match state.control.db() {
-        _ if !context.principal.scopes.contains(AccessScope::Audit) => "not_allowed",
+        _ if !is_audit => "not_allowed",
         None => "unavailable",
         Some(db) => match tokio::time::timeout(CHANGES_TIMEOUT, changes(db, since, max)).await {
             Ok(Ok(changes)) => {
@@ -102,7 +111,7 @@ async fn changes(db: &Db, since: Timestamp, max: usize) -> Result<Vec<AuditEntry
 }
 
 impl EventItem {
-    fn from_event(ServerEvent { at, kind, text }: ServerEvent) -> EventItem {
+    fn from_event(ServerEvent { at, kind, text, sent }: ServerEvent, with_data: bool) -> EventItem {
         let kind = match kind {
             EventKind::Start => "start",
             EventKind::Reload => "reload",
@@ -110,7 +119,19 @@ impl EventItem {
             EventKind::Store => "store",
             EventKind::Signal => "signal",
         };
-        EventItem { at: Rfc3339(at), kind, text, domain: None, name: None, by: None, reason: None }
+        let (id, data) = (sent.as_ref().map(|event| event.id.clone()), sent.as_ref().map(|event| event.data.clone()));
+        EventItem {
+            at: Rfc3339(at),
+            kind,
+            text,
+            domain: None,
+            name: None,
+            by: None,
+            reason: None,
+            sent: sent.map(|event| event.kind.name()),
+            id,
+            data: data.filter(|_| with_data),
+        }
     }
 
     fn from_change(entry: AuditEntry) -> EventItem {
@@ -123,6 +144,9 @@ impl EventItem {
             name: some(entry.name.name),
             by: Some(entry.by),
             reason: some(entry.reason),
+            sent: None,
+            id: None,
+            data: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub(super) mod activity;
 pub(super) mod decisions;
+pub(super) mod event_sinks;
 pub(super) mod events;
 pub(super) mod explain;
 pub(super) mod gateway;
@@ -31,6 +32,7 @@ use axum::routing::{get, post, put};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use tollgate::{Limiter, Span};
+use tollgate_events::Subscriptions;
 use tollgate_gateway::Gateway;
 use tollgate_observe::LimitResults;
 
@@ -56,6 +58,8 @@ pub(crate) struct AdminState {
     pub control: Api,
     pub auth: Arc<Auth>,
     pub gateway: Option<Arc<Gateway>>,
+    /// Where events are sent.
+    pub sinks: Arc<Subscriptions>,
     streams: Arc<StreamShares>,
     /// One change at a time is tried.
     planning: Arc<Semaphore>,
@@ -85,6 +89,8 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/admin/v1/overview", get(overview::show))
         .route("/admin/v1/history", get(history::show))
         .route("/admin/v1/events", get(events::list))
+        .route("/admin/v1/events/sinks", get(event_sinks::list))
+        .route("/admin/v1/events/sinks/{name}/test", post(event_sinks::test))
         .route("/admin/v1/live", get(live::follow))
         .route("/admin/v1/domains/{domain}/rules/{rule}", get(rule::show))
         .route("/admin/v1/activity", get(activity::list))
@@ -101,9 +107,11 @@ impl AdminState {
         health: Arc<Health>,
         control: Api,
         auth: Arc<Auth>,
+        sinks: Arc<Subscriptions>,
     ) -> AdminState {
         let planning = Arc::new(Semaphore::new(1));
-        AdminState { observability, metrics, health, control, auth, gateway: None, streams: Arc::default(), planning }
+        let streams = Arc::default();
+        AdminState { observability, metrics, health, control, auth, gateway: None, sinks, streams, planning }
     }
 
     /// The same with a gateway, if this server has one.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tollgate::{Algorithm, Limiter, LoadOptions, Ruleset, Span};
 use tollgate_core::key::{Home, Value};
 use tollgate_core::{Key, OwnedKey, Period, Scope};
+use tollgate_events::Subscriptions;
 use tollgate_rules::{RuleFile, load_sources};
 use tollgate_store::conformance::gated::GatedStore;
 use tollgate_store::{Counters, SharedStore as _};
@@ -188,7 +189,7 @@ async fn leases_are_changed_without_a_store_of_record() {
     let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
     let control = ControlPlane::off(limiter, &metrics, &health);
     let auth = Auth::local(&control, &metrics);
-    let state = AdminState::new(Observability::for_tests(), metrics, health, control, auth);
+    let state = AdminState::new(Observability::for_tests(), metrics, health, control, auth, Subscriptions::none());
     let mut request = Request::put(LEASES).header("content-type", "application/json");
     let scopes: AccessScopes = [AccessScope::Emergency].into_iter().collect();
     let (name, from) = ("token tests".to_owned(), "192.0.2.1".to_owned());

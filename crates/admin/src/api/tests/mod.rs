@@ -40,6 +40,7 @@ use crate::observe::Observability;
 use crate::rule_source::{LayerHandle, RuleReloader, RuleSource};
 use crate::scopes::{AccessScope, AccessScopes, Principal};
 use crate::store_of_record::{ControlPlane, ControlPlaneParts, Sources, load};
+use tollgate_events::{Journal, Subscriptions};
 use tollgate_store::Counters;
 use tollgate_telemetry::Health;
 use tollgate_telemetry::metrics::Metrics;
@@ -66,6 +67,7 @@ pub(crate) struct Bench {
     pub clock: ManualClock,
     pub observability: Arc<Observability>,
     pub health: Arc<Health>,
+    pub sinks: Arc<Subscriptions>,
     router: Router,
     reloader: Mutex<RuleReloader>,
 }
@@ -125,16 +127,23 @@ impl Bench {
         let control = ControlPlane::new(loaded, parts);
         let reloader = RuleReloader::new(rules, started.state, &[], limiter, None, health.clone(), &metrics);
         let auth = Auth::local(&control, &metrics);
+        let sinks = Arc::new(Subscriptions::new(Arc::new(Journal::in_memory()), Arc::new(clock.clone())));
         let state = super::observability::AdminState::new(
             observability.clone(),
             metrics,
             health.clone(),
             control.clone(),
             auth,
+            sinks.clone(),
         )
         .with_gateway(gateway);
         let router = super::routes(control.clone()).merge(super::observability::routes(state));
-        Bench { home, control, clock, observability, health, router, reloader: Mutex::new(reloader) }
+        Bench { home, control, clock, observability, health, sinks, router, reloader: Mutex::new(reloader) }
+    }
+
+    /// The folder of the rules and of the database.
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.home.path()
     }
 
     /// Sends a request, and has what it changed compiled.

@@ -1,5 +1,6 @@
 //! What the server sees of its decisions: pages and the live stream.
 
+mod event_sinks;
 mod history;
 mod live;
 mod pages;

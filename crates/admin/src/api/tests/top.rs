@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use serde_json::{Value, json};
 use tollgate::{Clock as _, Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request as Asking, Ruleset};
+use tollgate_events::Subscriptions;
 use tower::ServiceExt as _;
 
 use super::{Answered, Bench};
@@ -43,7 +44,14 @@ impl Scene {
         let bench = Bench::new(RULES).await;
         let (metrics, observability, control) = (Metrics::new(), Observability::for_tests(), bench.control.clone());
         let auth = Auth::local(&control, &metrics);
-        let state = AdminState::new(observability.clone(), metrics, Arc::new(Health::default()), control, auth);
+        let state = AdminState::new(
+            observability.clone(),
+            metrics,
+            Arc::new(Health::default()),
+            control,
+            auth,
+            Subscriptions::none(),
+        );
         let store = MemoryConfig::default().build_with(bench.clock.clone());
         let limiter = Limiter::new(Ruleset::from_text(RULES, 1).unwrap().0, store);
         let limiter = limiter.with_clock(bench.clock.clone()).with_witness(observability.observer.clone());

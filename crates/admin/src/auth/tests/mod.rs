@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tollgate::{ManualClock, MemoryConfig, Span, Timestamp};
 use tollgate_control::DbLocation;
+use tollgate_events::Subscriptions;
 
 use super::*;
 use crate::Admin;
@@ -85,7 +86,8 @@ fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
     let keys = Arc::new(TokenIndex::new(control.clone()));
     let auth = Arc::new(Auth::new(setup, keys, control.clone(), &metrics).unwrap());
     let observability = crate::observe::Observability::for_tests();
-    let admin = Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability, None);
+    let admin =
+        Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability, None, Subscriptions::none());
     Served { admin, auth, metrics, control, clock, _folder: folder }
 }
 

@@ -1,6 +1,8 @@
 //! What servers tell each other, without a database between them.
 
+use serde_json::json;
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, Request, Ruleset};
+use tollgate_events::EventType;
 use tollgate_observe::{KeyFilter, RankBy};
 
 use super::*;
@@ -31,6 +33,16 @@ fn server(requests: &[(&str, usize)]) -> Arc<Observability> {
 
 fn rules(generation: u64) -> Ruleset {
     Ruleset::from_text(RULES, generation).unwrap().0
+}
+
+impl Observability {
+    /// As if another server had reported this position, and had ended.
+    pub(crate) fn hear_audit_position(&self, position: AuditPosition, rules: &Ruleset, now: Timestamp) {
+        let other = Observability::for_tests();
+        other.report_audit_position(position);
+        let document = other.report(rules, (None, Span::ZERO), now);
+        self.fleet.update(vec![ServerRow { id: other.fleet.id.clone(), at: now, age: SERVER_TTL, document }], now);
+    }
 }
 
 fn row(observability: &Observability, seconds_ago: u64) -> ServerRow {
@@ -147,6 +159,24 @@ fn distinct_values_are_counted_together() {
     let text = &events.last().unwrap().text;
     assert!(text.starts_with("the signal users-per-address is raised for #") && text.ends_with(": 40 user"), "{text}");
     assert!(!text.contains("203.0.113.7"), "{text}");
+    // Both see it; one sends it, and the other one would with the same id.
+    other.evaluate_signals(&rules(1), NOW);
+    let sent = servers.each_ref().map(|server| {
+        let recent = server.sampler.events.stream().recent().into_iter().map(|recent| recent.event);
+        recent.filter(|event| event.kind == EventType::SignalRaised).collect::<Vec<_>>()
+    });
+    let (first, second) = if one.fleet.id < other.fleet.id { (one, other) } else { (other, one) };
+    assert_eq!(
+        (sent[0].len() + sent[1].len(), first.fleet.is_first(NOW), second.fleet.is_first(NOW)),
+        (1, true, false)
+    );
+    let event = sent.iter().flatten().next().unwrap();
+    assert_eq!((&event.data["key"], &event.data["count"]), (&json!("203.0.113.7"), &json!(40)));
+    // Until the first is known to have ended.
+    let later = NOW.after(Span::from_secs(61));
+    second.evaluate_signals(&rules(1), later);
+    let recent = second.sampler.events.stream().recent();
+    assert!(recent.iter().any(|recent| recent.event.id == event.id), "{recent:?}");
     // Its report is valid for a minute.
     one.evaluate_signals(&rules(1), NOW.after(Span::from_secs(61)));
     assert!(one.observer.signals().raised().is_empty());

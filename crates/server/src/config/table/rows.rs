@@ -2,6 +2,7 @@
 
 mod auth;
 mod control;
+mod events;
 mod key_privacy;
 mod observe;
 mod receipts;
@@ -39,6 +40,7 @@ pub(super) fn all() -> Vec<Setting> {
         key_privacy::rows(),
         receipts::rows(),
         observe::rows(),
+        events::rows(),
     ];
     groups.into_iter().flatten().collect()
 }

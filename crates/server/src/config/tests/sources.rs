@@ -221,6 +221,9 @@ decision_log_repeats: 9
 traffic_sample: false
 traffic_sample_size: 2MiB
 traffic_sample_callers: 10%
+events: /etc/events.yaml
+events_size: 3MiB
+events_keep: 2d
 ";
 
 fn listen(address: &str, letter: char, sans: &[&str], max_connections: usize) -> ListenSettings {
@@ -397,6 +400,11 @@ fn every_setting_can_be_set() {
                 repeats: 9,
             },
             traffic: settings::TrafficSettings { on: false, size: 2 << 20, callers: Percent { bps: 1_000 } },
+        },
+        events: settings::EventSettings {
+            file: Some("/etc/events.yaml".into()),
+            size: 3 << 20,
+            keep: Duration::from_secs(172_800),
         },
     };
     assert_eq!(start(&[], &[], EVERYTHING).loaded().settings, expected);

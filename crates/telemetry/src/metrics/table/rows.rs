@@ -16,6 +16,7 @@ macro_rules! families {
     ([$families:path]) => { $families };
 }
 
+mod events;
 mod gateway;
 
 /// Builds the table from sections: title, introduction and rows.
@@ -457,6 +458,8 @@ Gauge ratelimit_circuit_state [shard]
 }
 
 "Gateway" (gateway::ABOUT) [gateway::FAMILIES]
+
+"Events" (events::ABOUT) [events::FAMILIES]
 
 "Server" "" {
 Gauge tollgate_ready []
