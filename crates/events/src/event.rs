@@ -32,6 +32,7 @@ pub enum EventType {
     StoreLevel,
     SignalRaised,
     SignalEnded,
+    KeyHot,
     RuleChanged,
     SwitchChanged,
     EmergencyChanged,
@@ -84,13 +85,14 @@ pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
 const MAX_TEXT_BYTES: usize = 1 << 10;
 
 impl EventType {
-    pub const ALL: [EventType; 13] = [
+    pub const ALL: [EventType; 14] = [
         EventType::ServerStarted,
         EventType::RulesReloaded,
         EventType::RulesRejected,
         EventType::StoreLevel,
         EventType::SignalRaised,
         EventType::SignalEnded,
+        EventType::KeyHot,
         EventType::RuleChanged,
         EventType::SwitchChanged,
         EventType::EmergencyChanged,
@@ -109,6 +111,7 @@ impl EventType {
             EventType::StoreLevel => "store.level",
             EventType::SignalRaised => "signal.raised",
             EventType::SignalEnded => "signal.ended",
+            EventType::KeyHot => "key.hot",
             EventType::RuleChanged => "rule.changed",
             EventType::SwitchChanged => "switch.changed",
             EventType::EmergencyChanged => "emergency.changed",

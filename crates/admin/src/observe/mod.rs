@@ -4,6 +4,7 @@ pub mod events;
 pub mod fleet;
 mod fleet_events;
 pub mod history_file;
+mod hot_keys;
 pub mod observability;
 mod region_durations;
 pub mod sampler;

@@ -10,6 +10,7 @@ use tollgate_observe::{
 
 use super::events::EventKind;
 use super::fleet::Fleet;
+use super::hot_keys::HotKeys;
 use super::sampler::Sampler;
 use crate::decisions::{DecisionSink, Decisions, DecisionsConfig};
 
@@ -35,6 +36,7 @@ pub struct Observability {
     pub(super) shares_counters: bool,
     /// Reports of the other servers.
     pub(super) fleet: Fleet,
+    pub(super) hot_keys: HotKeys,
 }
 
 /// Configuration of [`Observability`].
@@ -120,6 +122,7 @@ impl Observability {
             key_privacy,
             shares_counters: waits,
             fleet: Fleet::default(),
+            hot_keys: HotKeys::default(),
         }
     }
 }
@@ -213,6 +216,7 @@ impl Observability {
             key_privacy,
             shares_counters: false,
             fleet: Fleet::default(),
+            hot_keys: HotKeys::default(),
         })
     }
 }

@@ -51,6 +51,8 @@ pub struct StoreHealth {
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The sample of recent requests follows the traffic once in so many samples.
 const TRAFFIC_ADJUSTED_EVERY: u64 = 10;
+/// Hot keys are looked at once in so many samples.
+const HOT_KEYS_EVERY: u64 = 10;
 /// The shard name of the memory store.
 const MEMORY_SHARD: &str = "memory";
 
@@ -193,6 +195,9 @@ pub async fn run(observability: Arc<Observability>, control: Arc<ControlPlane>, 
         let sampled = tokio::task::spawn_blocking(move || {
             observability.sampler.sample(&observability.observer, &control);
             observability.evaluate_signals(&control.limiter().rules(), control.now());
+            if observability.sampler.samples.borrow().is_multiple_of(HOT_KEYS_EVERY) {
+                observability.evaluate_hot_keys(control.limiter().store(), control.now());
+            }
         })
         .await;
         if let Err(error) = sampled {
