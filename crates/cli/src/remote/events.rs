@@ -22,7 +22,7 @@ use super::{CommandError, CommandResult, ErrorResponse, print_error, write_stdou
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
         tollgate events --last 20\n  \
-        tollgate events --follow --format json\n  \
+        tollgate events --follow --json\n  \
         tollgate events sinks\n  \
         tollgate events test pager"
 )]
@@ -45,7 +45,7 @@ pub(crate) struct Events {
 #[derive(Debug, Subcommand)]
 enum EventAction {
     /// The sinks that events are sent to, and how they fare
-    #[command(after_help = "Example:\n  tollgate events sinks --format json")]
+    #[command(after_help = "Example:\n  tollgate events sinks --json")]
     Sinks,
     /// Send a test event to a sink, at once
     #[command(after_help = "Example:\n  tollgate events test pager")]

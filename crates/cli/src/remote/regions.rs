@@ -17,7 +17,7 @@ use super::show::{self, Columns, TextTable};
 #[command(after_help = "Examples:\n  \
     tollgate regions\n  \
     tollgate regions --server http://10.1.0.7:8070\n  \
-    tollgate regions --format json")]
+    tollgate regions --json")]
 pub(crate) struct Regions {
     #[command(flatten)]
     server: ServerArgs,

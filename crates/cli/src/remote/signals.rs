@@ -17,7 +17,7 @@ use super::show::{self, Columns, TextTable};
 #[command(after_help = "Examples:\n  \
     tollgate signals\n  \
     tollgate signals --signal accounts-per-address --limit 100\n  \
-    tollgate signals --format json")]
+    tollgate signals --json")]
 pub(crate) struct Signals {
     /// Only this signal
     #[arg(long, value_name = "NAME")]

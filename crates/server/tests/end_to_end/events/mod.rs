@@ -9,6 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 use tollgate_testing::{Server, ServerBuilder, free_port, until};
 
+use crate::cli::tollgate;
 use crate::http::get;
 use crate::new_server;
 use receiver::{Receiver, Reply};
@@ -138,4 +139,25 @@ fn a_file_with_errors_stops_the_start() {
     fs::write(&path, "webhooks:\n  - {name: pager, url: hooks.example.com}\n").unwrap();
     let (code, log) = builder.args(&["--events", &path.display().to_string()]).run_to_exit();
     assert!(code != Some(0) && log.contains("events.yaml:2: `secret_file` is missing"), "{code:?} {log}");
+}
+
+#[test]
+fn commands_show_events_and_test_sinks() {
+    let pager = Receiver::start(Reply::Status(410));
+    let server = server_with(&[("pager", pager.url("/"))]);
+    let url = server.url("admin", "");
+    let run = |args: &[&str]| tollgate(&[args, &["--server", &url]].concat(), b"");
+    until("the receiver is gone", || run(&["events", "sinks"]).out.contains("gone"));
+    let failed = run(&["events", "test", "pager"]);
+    assert_eq!((failed.code, &*failed.out), (1, ""));
+    assert!(failed.err.contains("the receiver of pager did not take the event"), "{}", failed.err);
+    pager.reply(Reply::Status(200));
+    let taken = run(&["events", "test", "pager"]);
+    assert_eq!((taken.code, &*taken.out), (0, "the receiver of pager took the event\n"), "{}", taken.err);
+    // It gets what it refused, too.
+    assert_eq!(pager.wait_for(2, |message| message.is("server.started")).len(), 2);
+    let listed = run(&["events", "--json"]).out;
+    let started: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    assert_eq!((&started["kind"], &started["type"]), (&"start".into(), &"server.started".into()));
+    assert!(run(&["events"]).out.contains(" started, version "));
 }
