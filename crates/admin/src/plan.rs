@@ -4,14 +4,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tollgate::tenants::Emergency;
+use tollgate::tenants::{Emergency, Override, Quota, QuotaStage, TimeRange};
 use tollgate::{KeyPrivacy, Layer, Ruleset, Severity, Tenants, Timestamp};
 use tollgate_observe::{TrafficExcerpt, TrafficSample, truncate_attribute};
 use tollgate_plan::{PlanReport, World, compare, tenants_of};
 use tollgate_records::documents::{EmergencyDocument, FieldFaults, QuotaDocument};
 use tollgate_records::{Controls, FieldFault, Record, RecordKind};
-use tollgate_rules::RuleFile;
 use tollgate_rules::pattern::Pattern;
+use tollgate_rules::{RuleFile, quoted};
 
 use crate::problem::{ApiProblem, rule_fault};
 use crate::store_of_record::ControlPlane;
@@ -164,8 +164,9 @@ impl PlannedRecord {
             RecordKind::Rule | RecordKind::Switch => {}
             RecordKind::Quota => {
                 let quota = self.parsed::<QuotaDocument, _>(|document, faults| Some(document.to_quota(faults)))?;
-                match recorded(&self.name) {
-                    Some(name) => tenants.set_quota(&self.domain, &name, quota.as_ref()),
+                let domain = self.domain_with_callers(rules)?;
+                match recorded_name(&self.name, domain, rules, privacy) {
+                    Some(name) => tenants.set_quota(domain, &name, quota.map(in_force).as_ref()),
                     None => omitted.push(self.omission()),
                 }
             }
@@ -174,8 +175,11 @@ impl PlannedRecord {
                 let domain = (!self.domain.is_empty()).then_some(self.domain.as_str());
                 let emergency = match emergency {
                     None => None,
-                    Some(emergency) => match recorded(&emergency.callers.to_string()) {
-                        Some(name) => Some(Emergency { callers: Pattern::new(&name), ..emergency }),
+                    Some(Emergency { callers, limit }) => match recorded(&callers.to_string()) {
+                        Some(name) => {
+                            let limit = Override { during: TimeRange::ALWAYS, ..limit };
+                            Some(Emergency { callers: Pattern::new(&name), limit })
+                        }
                         None => {
                             omitted.push(self.omission());
                             return Ok(());
@@ -191,6 +195,20 @@ impl PlannedRecord {
             }
         }
         Ok(())
+    }
+
+    /// The domain of a quota: the named one, or the only one with callers.
+    fn domain_with_callers<'r>(&self, rules: &'r Ruleset) -> Result<&'r str, ApiProblem> {
+        let mut with_callers = rules.domains().iter().filter(|domain| domain.entity().is_some());
+        match (&*self.domain, with_callers.next(), with_callers.next()) {
+            ("", Some(only), None) => Ok(only.name()),
+            ("", ..) => Err(self.invalid("it has no `domain`, and not exactly one domain has callers".to_owned())),
+            (name, ..) => {
+                let found = rules.domains().iter().find(|domain| domain.name() == name);
+                let found = found.ok_or_else(|| self.invalid(format!("there is no domain {}", quoted(name))))?;
+                Ok(found.name())
+            }
+        }
     }
 
     /// What the document means, or all of its faults.
@@ -215,6 +233,18 @@ impl PlannedRecord {
             "the {kind} {name:?} is for callers that match a pattern, and recorded callers are masked: it was not tried"
         )
     }
+}
+
+/// The quota as it will be when its last stage has begun, at the times of all recorded requests. Of overrides of the same rules
+/// the last one applies, which is the one that begins last.
+fn in_force(mut quota: Quota) -> Quota {
+    let last = quota.stages.pop();
+    let stages = last.into_iter().map(|mut stage| {
+        stage.overrides.sort_by_key(|one| one.during.from);
+        stage.overrides.iter_mut().for_each(|one| one.during = TimeRange::ALWAYS);
+        QuotaStage { during: TimeRange::ALWAYS, ..stage }
+    });
+    Quota { stages: stages.collect() }
 }
 
 /// The name of a caller as it is recorded; `None` if that can't be known.

@@ -324,6 +324,11 @@ impl Domain {
         &self.name
     }
 
+    /// A digest of its name. It is the same in every process.
+    pub fn digest(&self) -> u64 {
+        self.digest.get()
+    }
+
     /// The attribute that identifies a caller.
     pub fn entity(&self) -> Option<&str> {
         self.entity.as_deref()

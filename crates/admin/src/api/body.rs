@@ -46,6 +46,11 @@ impl<S: Sync> FromRequest<S> for RequestBody {
 impl RequestBody {
     /// Reads a JSON body.
     pub(super) async fn read(self) -> Result<Bytes, ApiProblem> {
+        self.read_up_to(MAX_BYTES).await
+    }
+
+    /// Reads a JSON body of at most so many bytes.
+    pub(super) async fn read_up_to(self, most: usize) -> Result<Bytes, ApiProblem> {
         let is_json = self.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
             let kind = kind.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case("application/json")
@@ -55,7 +60,7 @@ impl RequestBody {
             let detail = "use Content-Type: application/json";
             return Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
         }
-        tokio::time::timeout(READ_TIMEOUT, collect(self.body)).await.unwrap_or_else(|_| {
+        tokio::time::timeout(READ_TIMEOUT, collect(self.body, most)).await.unwrap_or_else(|_| {
             let detail = format!("the body did not arrive within {READ_TIMEOUT:?}");
             Err(ApiProblem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
         })
@@ -90,14 +95,14 @@ impl IntoResponse for Interruption {
 }
 
 /// Reads a body up to the limit. The rest is read and discarded: a client that is still sending would not read the response.
-async fn collect(mut body: Body) -> Result<Bytes, ApiProblem> {
+async fn collect(mut body: Body, most: usize) -> Result<Bytes, ApiProblem> {
     let (mut all, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let broken = |_| ApiProblem::bad_request("broken_body", "the body is incomplete; send all of it");
         // Trailers are ignored.
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
         length += piece.len();
-        if length <= MAX_BYTES {
+        if length <= most {
             all.extend_from_slice(&piece);
         } else if length <= MAX_DISCARDED_BYTES {
             all.clear();
@@ -105,10 +110,10 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiProblem> {
             break;
         }
     }
-    if length <= MAX_BYTES {
+    if length <= most {
         return Ok(all.freeze());
     }
-    let detail = format!("the body is longer than {MAX_BYTES} bytes; send many records to /admin/v1/import");
+    let detail = format!("the body is longer than {most} bytes; send many records to /admin/v1/import");
     Err(ApiProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
 }
 

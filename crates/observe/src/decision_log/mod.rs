@@ -32,7 +32,7 @@ pub use truncate::{MAX_TEXT_BYTES, truncate};
 
 pub use entry::truncate_attribute;
 pub(crate) use entry::{AttributeMask, caller};
-pub(crate) use sample::{local_caller_digest, random};
+pub(crate) use sample::{quick_caller_digest, random};
 
 /// Configuration of the decision log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

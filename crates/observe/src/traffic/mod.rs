@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tollgate::{Ask, DecisionEvent, KeyPrivacy, Source, Span, Timestamp};
 use tollgate_plan::TrafficRecord;
 
-use crate::decision_log::{caller, local_caller_digest, random};
+use crate::decision_log::{caller, quick_caller_digest, random};
 use crate::outcome::{DecisionOutcome, DecisionResult};
 use ring::TrafficRing;
 use selection::Selection;
@@ -108,7 +108,7 @@ impl TrafficSample {
         }
         let caller = caller(event);
         let digest = match caller {
-            Some(caller) => local_caller_digest(event.matched.domain, caller),
+            Some(caller) => quick_caller_digest(event.domain().digest(), caller),
             None => random(),
         };
         if let Some(copies) = self.selection.select(digest, caller.is_some()) {

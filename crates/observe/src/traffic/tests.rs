@@ -164,6 +164,27 @@ fn of_the_busiest_callers_one_request_in_so_many_is_recorded() {
 }
 
 #[test]
+fn the_same_callers_are_sampled_whatever_the_order_of_domains() {
+    let sampled = |rules: &str| {
+        let config = TrafficConfig { on: true, max_callers_bps: 3_000, ..TrafficConfig::default() };
+        let privacy = Arc::new(KeyPrivacy::new(PrivacySetting::Hashed));
+        let observer = ObserverConfig { traffic: config, ..ObserverConfig::default() };
+        let observer = Arc::new(Observer::new(observer, privacy));
+        let limiter = Limiter::in_memory(Ruleset::from_text(rules, 1).unwrap().0).with_witness(observer.clone());
+        for number in 0..100 {
+            let user = format!("user-{number}");
+            tollgate::poll_once(limiter.check("shop", [("user", &*user)])).unwrap().unwrap();
+        }
+        let records = observer.traffic().excerpt(Timestamp::default()).records;
+        records.iter().map(|record| record.attribute("user").unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let other = "domain: other\nentity: user\nrules:\n  - {name: a, key: [user], limit: 5/minute}\n";
+    let names = sampled(RULES);
+    assert!((10..60).contains(&names.len()), "{}", names.len());
+    assert_eq!(names, sampled(&format!("{other}---\n{RULES}")));
+}
+
+#[test]
 fn a_flood_is_bounded_before_the_sample_is_adjusted() {
     let recorder = Recorder::new(64 << 20);
     for number in 0..100_000 {

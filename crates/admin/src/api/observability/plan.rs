@@ -32,13 +32,16 @@ pub(crate) struct PlanQuery {
     minutes: Option<u64>,
 }
 
+/// The body: rule files, and records.
+const MAX_PLAN_BYTES: usize = 32 << 20;
+
 const MINUTE: Span = Span::from_secs(60);
 
 /// Try a change of rules, quotas, switches or emergencies on the recorded traffic. Nothing is changed
 ///
 /// The requests of the last minutes are replayed by the rules in force and by those after the change. `files` are the rule files
-/// after it, by default those in force; `records` are the records that it writes, as an export has them. Without the scope `audit`
-/// callers are hashed, and there are no examples.
+/// after it, by default those in force; `records` are the records that it writes, each with `kind`, `domain`, `name` and `document`.
+/// A quota is tried as it is once it has begun. Without the scope `audit` callers are hashed, and there are no examples.
 #[utoipa::path(
     post, path = "/admin/v1/plan", operation_id = "plan", tag = "seeing", params(PlanQuery), request_body = Object,
     responses((status = 200, body = Object), (status = "default", response = crate::api::description::Failed))
@@ -56,7 +59,7 @@ pub(crate) async fn try_change(
         let detail = format!("minutes={minutes}: must be between {least} and {most}");
         return Err(ApiProblem::bad_request("bad_query", detail));
     }
-    let change: PlannedChange = body::parse(&body.read().await?)?;
+    let change: PlannedChange = body::parse(&body.read_up_to(MAX_PLAN_BYTES).await?)?;
     if !state.observability.observer.traffic().config().on {
         let detail = "this server records no traffic to try changes on; set `traffic_sample: true`";
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "traffic_off", detail));

@@ -76,6 +76,50 @@ async fn quotas_switches_emergencies_and_files_are_tried() {
 }
 
 #[tokio::test]
+async fn quotas_that_begin_later_or_end_are_tried_as_if_they_had_begun() {
+    let bench = with_traffic().await;
+    let newly_refused = async |document: Value| {
+        let quota = json!({"kind": "quota", "domain": "shop", "name": "ada-12345678", "document": document});
+        planned(&bench, json!({"records": [quota]})).await["newly_refused"].clone()
+    };
+    let strict = json!([{"rule": "per-key", "limit": "2/year"}]);
+    assert_eq!(newly_refused(json!({"overrides": strict, "effective_at": "2300-01-01T00:00:00Z"})).await, json!(6));
+    assert_eq!(newly_refused(json!({"overrides": strict, "expires_at": "2025-06-15T15:07:00Z"})).await, json!(6));
+    let later = json!([{"rule": "per-key", "limit": "2/year", "effective_at": "2300-01-01T00:00:00Z"}]);
+    assert_eq!(newly_refused(json!({"overrides": later})).await, json!(6));
+    let next = json!({"overrides": [], "next": {"overrides": strict, "effective_at": "2300-01-01T00:00:00Z"}});
+    assert_eq!(newly_refused(next).await, json!(6));
+    // Of several for the same rule, the one that begins last.
+    let both = json!([
+        {"rule": "per-key", "limit": "3/year", "expires_at": "2300-01-01T00:00:00Z"},
+        {"rule": "per-key", "limit": "4/year", "effective_at": "2300-01-01T00:00:00Z"},
+    ]);
+    assert_eq!(newly_refused(json!({"overrides": both})).await, json!(4));
+}
+
+#[tokio::test]
+async fn quotas_need_a_domain_only_if_several_have_callers() {
+    let bench = with_traffic().await;
+    let own = json!({"overrides": [{"rule": "per-key", "limit": "2/year"}]});
+    let quota = json!({"kind": "quota", "name": "ada-12345678", "document": own});
+    assert_eq!(planned(&bench, json!({"records": [quota]})).await["newly_refused"], json!(6));
+    let elsewhere = json!({"records": [{"kind": "quota", "domain": "shoe", "name": "ada-12345678", "document": own}]});
+    let faulty = bench.post("/admin/v1/plan", &elsewhere).await;
+    assert_eq!(faulty.faults(), [("quota ada-12345678", "there is no domain `shoe`")]);
+}
+
+#[tokio::test]
+async fn a_plan_may_be_longer_than_a_write() {
+    let bench = with_traffic().await;
+    let comment = format!("# {}\n", "x".repeat(1_000)).repeat(2_000);
+    let files = json!([{"name": "new.yaml", "text": comment + SHOP}]);
+    assert_eq!(planned(&bench, json!({"files": files})).await["newly_refused"], json!(0));
+    let comment = format!("# {}\n", "x".repeat(32 << 20));
+    let longer = json!({"files": [{"name": "new.yaml", "text": comment}]});
+    assert_eq!(bench.post("/admin/v1/plan", &longer).await.code(413), "too_large");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_change_is_said() {
     let bench = with_traffic().await;
     let post = async |body: Value| bench.post("/admin/v1/plan", &body).await;

@@ -3,7 +3,7 @@
 mod local;
 mod text;
 
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tollgate::RuleFiles;
 
-use super::client::ApiRequest;
+use super::client::{ApiRequest, input};
 use super::path::ApiPath;
 use super::server::ServerArgs;
 use super::{CommandError, show};
@@ -27,7 +27,8 @@ use crate::{EXIT_USAGE, print_error};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tollgate plan rules/                                # these files in place of those of the server\n  \
-    tollgate plan --records import.jsonl                # records, in the form of `tollgate quota export`\n  \
+    tollgate plan --import quotas.jsonl                 # an import, in the form of `tollgate quota export`\n  \
+    tollgate plan --records changes.jsonl               # records of any kind\n  \
     tollgate plan new/ --against rules/ < requests.jsonl\n  \
     tollgate plan new/ --against rules/ --format nginx --map api_key=query.key < access.log\n\n\
 Nothing is changed. Numbers are estimates if the server recorded a sample. Requests have the format of `tollgate replay`.")]
@@ -36,8 +37,11 @@ pub(crate) struct PlanCommand {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Compare with these rule files, on requests from standard input, without a server; may be repeated
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["records", "minutes"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["import", "records", "minutes"])]
     against: Vec<PathBuf>,
+    /// Quotas that an import writes: a file as `tollgate quota import` takes it
+    #[arg(long, value_name = "FILE")]
+    import: Option<PathBuf>,
     /// Records that the change writes: a file of JSON lines with kind, domain, name and document
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
@@ -73,8 +77,8 @@ impl PlanCommand {
             }
             return local::run(self, &paths);
         }
-        if paths.is_empty() && self.records.is_none() {
-            print_error("error: write what changes: rule files, or --records FILE");
+        if paths.is_empty() && self.import.is_none() && self.records.is_none() {
+            print_error("error: write what changes: rule files, --import FILE or --records FILE");
             return ExitCode::from(EXIT_USAGE);
         }
         // Errors of rules have their lines, which the server knows only by name.
@@ -98,33 +102,61 @@ impl PlanCommand {
             let files = files.sources.iter().map(|file| json!({"name": file.name, "text": file.text}));
             change["files"] = files.collect();
         }
-        if let Some(path) = &self.records {
-            let text = fs::read_to_string(path)
+        let mut records = Vec::new();
+        let files = [(&self.import, imported as fn(Value) -> Result<Value, String>), (&self.records, record)];
+        for (path, read) in files.iter().filter_map(|(path, read)| Some((path.as_ref()?, read))) {
+            let mut text = String::new();
+            input(path)?
+                .read_to_string(&mut text)
                 .map_err(|error| CommandError::Failed(format!("{} can't be read: {error}", path.display())))?;
-            change["records"] = read_records(&text).map_err(CommandError::Usage)?.into();
+            records.extend(read_lines(&text, read).map_err(CommandError::Usage)?);
+        }
+        if records.len() > MAX_RECORDS {
+            return Err(CommandError::Usage(format!("there are more than {MAX_RECORDS} records; plan them in parts")));
+        }
+        if !records.is_empty() {
+            change["records"] = records.into();
         }
         Ok(change)
     }
 }
 
 /// The records of a file, one in a line.
-fn read_records(text: &str) -> Result<Vec<Value>, String> {
+fn read_lines(text: &str, read: impl Fn(Value) -> Result<Value, String>) -> Result<Vec<Value>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let mut records = Vec::new();
-    for (number, line) in lines {
-        let number = number + 1;
-        let line: Value = serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))?;
-        if !line["kind"].is_string() {
-            return Err(format!("line {number}: it has no `kind`; write rule, quota, switch or emergency"));
-        }
-        if records.len() == MAX_RECORDS {
-            return Err(format!("there are more than {MAX_RECORDS} records; plan them in parts"));
-        }
-        let members = ["kind", "domain", "name", "document"].into_iter();
-        let members = members.filter(|name| !line[*name].is_null()).map(|name| (name.to_owned(), line[name].clone()));
-        records.push(Value::Object(members.collect()));
+    let records = lines.map(|(number, line)| {
+        let parsed: Result<Value, _> = serde_json::from_str(line);
+        let record = parsed.map_err(|error| error.to_string()).and_then(&read);
+        record.map_err(|why| format!("line {}: {why}", number + 1))
+    });
+    records.collect()
+}
+
+/// A record of any kind. Members that a plan does not need are omitted.
+fn record(line: Value) -> Result<Value, String> {
+    if !line["kind"].is_string() {
+        let remedy = "write rule, quota, switch or emergency, or plan an exported file with --import";
+        return Err(format!("it has no `kind`; {remedy}"));
     }
-    Ok(records)
+    let members = ["kind", "domain", "name", "document"].into_iter();
+    let members = members.filter(|name| !line[*name].is_null()).map(|name| (name.to_owned(), line[name].clone()));
+    Ok(Value::Object(members.collect()))
+}
+
+/// A quota of an import.
+fn imported(line: Value) -> Result<Value, String> {
+    let Value::Object(mut document) = line else { return Err("it is not a JSON object".to_owned()) };
+    let Some(name) = document.remove("api_key").filter(Value::is_string) else {
+        return Err("it has no `api_key`; plan records of other kinds with --records".to_owned());
+    };
+    let domain = document.remove("domain");
+    // The import does not repeat it, either.
+    document.remove("reset_by");
+    let mut record = json!({"kind": "quota", "name": name, "document": document});
+    if let Some(domain) = domain.filter(|domain| !domain.is_null()) {
+        record["domain"] = domain;
+    }
+    Ok(record)
 }
 
 #[cfg(test)]
@@ -135,11 +167,19 @@ mod tests {
     fn records_are_lines_of_json() {
         let text = "{\"generation\": 7, \"kind\": \"quota\", \"domain\": \"shop\", \"name\": \"ada\", \"document\": {\"tier\": \"pro\"}}\n\n\
                     {\"kind\": \"rule\", \"domain\": \"shop\", \"name\": \"a\", \"document\": null}\n";
-        let records = read_records(text).unwrap();
+        let records = read_lines(text, record).unwrap();
         let first = json!({"kind": "quota", "domain": "shop", "name": "ada", "document": {"tier": "pro"}});
         assert_eq!(records, [first, json!({"kind": "rule", "domain": "shop", "name": "a"})]);
-        assert!(read_records("{}").unwrap_err().starts_with("line 1: it has no `kind`"));
-        assert!(read_records("\n?").unwrap_err().starts_with("line 2: "));
-        assert!(read_records(&"{\"kind\":\"rule\"}\n".repeat(MAX_RECORDS + 1)).is_err());
+        assert!(read_lines("{}", record).unwrap_err().starts_with("line 1: it has no `kind`"));
+        assert!(read_lines("\n?", record).unwrap_err().starts_with("line 2: "));
+    }
+
+    #[test]
+    fn lines_of_an_export_are_quotas() {
+        let text = "{\"api_key\": \"ada\", \"domain\": \"shop\", \"tier\": \"pro\", \"reset_by\": 7}\n{\"api_key\": \"bob\"}\n";
+        let ada = json!({"kind": "quota", "domain": "shop", "name": "ada", "document": {"tier": "pro"}});
+        assert_eq!(read_lines(text, imported).unwrap(), [ada, json!({"kind": "quota", "name": "bob", "document": {}})]);
+        assert!(read_lines("{\"kind\": \"rule\"}", imported).unwrap_err().starts_with("line 1: it has no `api_key`"));
+        assert!(read_lines("[]", imported).is_err());
     }
 }
