@@ -14,6 +14,7 @@ pub mod data_dir;
 pub mod decisions;
 pub mod events;
 pub mod gateway;
+pub mod guardrails;
 pub mod metrics;
 pub mod observe;
 mod plan;
@@ -27,7 +28,6 @@ pub mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::http::StatusCode;
@@ -35,11 +35,13 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPT
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tower::ServiceExt as _;
 use tracing::debug;
 
+use crate::guardrails::Guardrails;
 use crate::observe::Observability;
 use crate::store_of_record::ControlPlane;
 use api::observability::AdminState;
@@ -56,6 +58,19 @@ use tollgate_wire::health::{self, HealthAudience};
 #[derive(Debug)]
 pub struct Admin {
     router: Router,
+}
+
+/// What the admin listener shows and changes.
+pub struct AdminParts {
+    pub metrics: Arc<Metrics>,
+    pub health: Arc<Health>,
+    pub control: Arc<ControlPlane>,
+    pub auth: Arc<Auth>,
+    pub observability: Arc<Observability>,
+    pub gateway: Option<Arc<Gateway>>,
+    /// Where events are sent.
+    pub sinks: Arc<Subscriptions>,
+    pub guardrails: Arc<Guardrails>,
 }
 
 /// Whether the dashboard is in this binary.
@@ -90,15 +105,8 @@ const SETTINGS: Http1Settings = Http1Settings {
 
 impl Admin {
     /// Pages for scrapers and probes are open to everyone who can reach the listener; `auth` guards the others.
-    pub fn new(
-        metrics: Arc<Metrics>,
-        health: Arc<Health>,
-        control: Arc<ControlPlane>,
-        auth: Arc<Auth>,
-        observability: Arc<Observability>,
-        gateway: Option<Arc<Gateway>>,
-        sinks: Arc<Subscriptions>,
-    ) -> Arc<Admin> {
+    pub fn new(parts: AdminParts) -> Arc<Admin> {
+        let AdminParts { metrics, health, control, auth, observability, gateway, sinks, guardrails } = parts;
         let limiter = control.limiter().clone();
         let (scraped, checked) = (metrics.clone(), health.clone());
         let state = AdminState::new(observability, scraped, checked, control.clone(), auth.clone(), sinks);
@@ -108,6 +116,7 @@ impl Admin {
             .merge(api::tokens::routes(control.clone(), auth.clone()))
             .merge(api::routes(control))
             .merge(api::observability::routes(state))
+            .layer(Extension(guardrails))
             .layer(from_fn_with_state(auth.clone(), auth::authenticate));
         let open = Router::new()
             .route("/metrics", get(scrape).with_state(metrics))

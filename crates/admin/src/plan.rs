@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tollgate::tenants::{Emergency, Override, Quota, QuotaStage, TimeRange};
 use tollgate::{KeyPrivacy, Layer, Ruleset, Severity, Tenants, Timestamp};
-use tollgate_observe::{TrafficExcerpt, TrafficSample, truncate_attribute};
+use tollgate_observe::{TrafficExcerpt, truncate_attribute};
 use tollgate_plan::{PlanReport, World, compare, tenants_of};
 use tollgate_records::documents::{EmergencyDocument, FieldFaults, QuotaDocument};
 use tollgate_records::{Controls, FieldFault, Record, RecordKind};
@@ -51,6 +51,13 @@ pub(crate) struct PlannedRecord {
     pub document: Option<Box<RawValue>>,
 }
 
+/// Which stage of a quota is tried, if it is to change at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TriedStage {
+    First,
+    Last,
+}
+
 /// What a change would do, and to what traffic.
 #[derive(Debug)]
 pub(crate) struct TrafficPlan {
@@ -65,30 +72,40 @@ pub(crate) struct TrafficPlan {
 const MAX_RECORDS: usize = 10_000;
 
 impl PlannedChange {
-    /// Tries the change on the recorded requests. It takes up to seconds: not on an async thread.
+    /// Fails if there are too many records.
+    pub(crate) fn check_size(&self) -> Result<(), ApiProblem> {
+        if self.records.len() <= MAX_RECORDS {
+            return Ok(());
+        }
+        let detail = format!("a plan has at most {MAX_RECORDS} records; plan an import in parts");
+        Err(ApiProblem::bad_request("too_many", detail))
+    }
+
+    /// Tries the change on recorded requests. It takes up to seconds: not on an async thread.
     pub(crate) fn plan(
         &self,
         control: &ControlPlane,
-        traffic: &TrafficSample,
+        traffic: &TrafficExcerpt,
         privacy: &KeyPrivacy,
-        since: Timestamp,
+        stage: TriedStage,
     ) -> Result<TrafficPlan, ApiProblem> {
-        if self.records.len() > MAX_RECORDS {
-            let detail = format!("a plan has at most {MAX_RECORDS} records; plan an import in parts");
-            return Err(ApiProblem::bad_request("too_many", detail));
-        }
+        let TrafficExcerpt { records, is_complete } = traffic;
         let now = control.now();
         let before = control.limiter().rules();
-        let after = self.rules(control, now)?;
-        let TrafficExcerpt { records, is_complete } = traffic.excerpt(since);
-        let (tenants, changed) = (tenants_of(&records, &before), tenants_of(&records, &after));
+        let changed_rules = self.changes_rules().then(|| self.rules(control, now)).transpose()?;
+        let after = changed_rules.as_ref().unwrap_or(&before);
+        let (tenants, changed) = (tenants_of(records, &before), tenants_of(records, after));
         let mut omitted = Vec::new();
         for record in &self.records {
-            record.change_tenants(&changed, &after, privacy, &mut omitted)?;
+            record.change_tenants(&changed, after, privacy, stage, &mut omitted)?;
         }
-        let (first, second) = (World { rules: &before, tenants: &tenants }, World { rules: &after, tenants: &changed });
-        let report = compare(&first, &second, &records, is_complete, &mut |_| ());
-        Ok(TrafficPlan { report, is_complete, omitted })
+        let (first, second) = (World { rules: &before, tenants: &tenants }, World { rules: after, tenants: &changed });
+        let report = compare(&first, &second, records, *is_complete, &mut |_| ());
+        Ok(TrafficPlan { report, is_complete: *is_complete, omitted })
+    }
+
+    fn changes_rules(&self) -> bool {
+        self.files.is_some() || self.records.iter().any(PlannedRecord::changes_rules)
     }
 
     /// The rules after the change.
@@ -110,7 +127,7 @@ impl PlannedChange {
     /// The rules and switches above the files after the change.
     fn layer(&self, mut layer: Layer, now: Timestamp) -> Result<Layer, ApiProblem> {
         let mut controls = Controls::default();
-        for record in self.records.iter().filter(|one| matches!(one.kind, RecordKind::Rule | RecordKind::Switch)) {
+        for record in self.records.iter().filter(|one| one.changes_rules()) {
             let document = record.versioned_document()?;
             let PlannedRecord { kind, domain, name, .. } = record;
             let as_record = Record {
@@ -137,6 +154,24 @@ impl PlannedChange {
 }
 
 impl PlannedRecord {
+    /// A record with this document; without one it is deleted.
+    pub(crate) fn new(kind: RecordKind, domain: &str, name: &str, document: Option<&str>) -> PlannedRecord {
+        // Documents that are written are JSON.
+        let document = document.and_then(|text| RawValue::from_string(text.to_owned()).ok());
+        PlannedRecord { kind, domain: domain.to_owned(), name: name.to_owned(), document }
+    }
+
+    /// Whether it is a quota that changes at a time.
+    pub(crate) fn has_stages(&self) -> bool {
+        let quota = self.document.as_ref().filter(|_| self.kind == RecordKind::Quota);
+        let quota: Option<QuotaDocument> = quota.and_then(|document| serde_json::from_str(document.get()).ok());
+        quota.is_some_and(|quota| quota.next.is_some())
+    }
+
+    fn changes_rules(&self) -> bool {
+        matches!(self.kind, RecordKind::Rule | RecordKind::Switch)
+    }
+
     /// The document; a rule needs no version here.
     fn versioned_document(&self) -> Result<Option<String>, ApiProblem> {
         let Some(document) = &self.document else { return Ok(None) };
@@ -157,6 +192,7 @@ impl PlannedRecord {
         tenants: &Tenants,
         rules: &Ruleset,
         privacy: &KeyPrivacy,
+        stage: TriedStage,
         omitted: &mut Vec<String>,
     ) -> Result<(), ApiProblem> {
         let recorded = |name: &str| recorded_name(name, &self.domain, rules, privacy);
@@ -166,7 +202,7 @@ impl PlannedRecord {
                 let quota = self.parsed::<QuotaDocument, _>(|document, faults| Some(document.to_quota(faults)))?;
                 let domain = self.domain_with_callers(rules)?;
                 match recorded_name(&self.name, domain, rules, privacy) {
-                    Some(name) => tenants.set_quota(domain, &name, quota.map(in_force).as_ref()),
+                    Some(name) => tenants.set_quota(domain, &name, quota.map(|quota| tried(quota, stage)).as_ref()),
                     None => omitted.push(self.omission()),
                 }
             }
@@ -235,11 +271,14 @@ impl PlannedRecord {
     }
 }
 
-/// The quota as it will be when its last stage has begun, at the times of all recorded requests. Of overrides of the same rules
-/// the last one applies, which is the one that begins last.
-fn in_force(mut quota: Quota) -> Quota {
-    let last = quota.stages.pop();
-    let stages = last.into_iter().map(|mut stage| {
+/// One stage of the quota, as if it had begun before all recorded requests. Of overrides of the same rules the last one applies,
+/// which is the one that begins last.
+fn tried(mut quota: Quota, stage: TriedStage) -> Quota {
+    let tried = match stage {
+        TriedStage::First => quota.stages.drain(..).next(),
+        TriedStage::Last => quota.stages.pop(),
+    };
+    let stages = tried.into_iter().map(|mut stage| {
         stage.overrides.sort_by_key(|one| one.during.from);
         stage.overrides.iter_mut().for_each(|one| one.during = TimeRange::ALWAYS);
         QuotaStage { during: TimeRange::ALWAYS, ..stage }
@@ -248,7 +287,7 @@ fn in_force(mut quota: Quota) -> Quota {
 }
 
 /// The name of a caller as it is recorded; `None` if that can't be known.
-fn recorded_name(name: &str, domain: &str, rules: &Ruleset, privacy: &KeyPrivacy) -> Option<String> {
+pub(crate) fn recorded_name(name: &str, domain: &str, rules: &Ruleset, privacy: &KeyPrivacy) -> Option<String> {
     let domain = rules.domains().iter().find(|one| one.name() == domain);
     let is_private = domain.is_some_and(|domain| domain.entity().is_some_and(|entity| domain.is_private(entity)));
     let secret = privacy.log_secret().filter(|_| is_private);

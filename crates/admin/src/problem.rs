@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use serde_json::Value;
 use tollgate::RuleProblem;
 use tollgate_control::{DbError, WriteError};
 use tollgate_http::problem::Problem;
@@ -21,11 +22,13 @@ pub(crate) struct ApiProblem {
     pub detail: String,
     /// All faults of the body.
     pub faults: Vec<FieldFault>,
+    /// Further members.
+    pub members: Vec<(&'static str, Value)>,
 }
 
 impl ApiProblem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> ApiProblem {
-        ApiProblem { status, code, detail: detail.into(), faults: Vec::new() }
+        ApiProblem { status, code, detail: detail.into(), faults: Vec::new(), members: Vec::new() }
     }
 
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> ApiProblem {
@@ -121,6 +124,9 @@ impl IntoResponse for ApiProblem {
             // Texts and numbers are always valid JSON.
             let faults = serde_json::to_vec(&self.faults).unwrap_or_else(|_| b"[]".to_vec());
             problem = problem.with_member("faults", &faults);
+        }
+        for (name, value) in self.members {
+            problem = problem.with_member(name, value.to_string().as_bytes());
         }
         let mut response = problem.into_response().map(Body::new);
         if self.status == StatusCode::SERVICE_UNAVAILABLE {

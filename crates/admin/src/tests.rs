@@ -45,16 +45,19 @@ fn served(files: &[&str]) -> Served {
     crate::metrics::register(&metrics, scraped);
     let control = ControlPlane::off(limiter, &metrics, &health);
     let auth = Auth::local(&control, &metrics);
+    let observability = Observability::for_tests();
+    let guardrails = Guardrails::for_tests(&control, &observability, &metrics);
     Served {
-        admin: Admin::new(
-            metrics.clone(),
-            health.clone(),
+        admin: Admin::new(AdminParts {
+            metrics: metrics.clone(),
+            health: health.clone(),
             control,
             auth,
-            Observability::for_tests(),
-            None,
-            Subscriptions::none(),
-        ),
+            observability,
+            gateway: None,
+            sinks: Subscriptions::none(),
+            guardrails,
+        }),
         health,
         metrics,
     }

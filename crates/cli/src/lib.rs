@@ -33,6 +33,7 @@ use remote::block::BlockAction;
 use remote::control::ControlAction;
 use remote::counters::CountersAction;
 use remote::emergency::EmergencyAction;
+use remote::plans::PlansAction;
 use remote::quota::QuotaAction;
 use remote::resource::{DomainCommand, GlobalCommand};
 use remote::rule::RuleAction;
@@ -80,6 +81,8 @@ enum Command {
     Replay(replay::Replay),
     /// Show what a change of rules would do to recent traffic: requests and callers newly refused or admitted
     Plan(remote::plan::PlanCommand),
+    /// List, approve or drop changes that wait for a confirmation
+    Plans(GlobalCommand<PlansAction>),
     /// Simulate a fleet that shares limits: what it admits, how often it calls the store, what faults change
     Simulate(simulate::Simulate),
     /// Compute what a fleet needs from its traffic: Redis instances, memory, connections, cores
@@ -192,6 +195,7 @@ impl Command {
             Command::Gateway(gateway) => gateway.run(),
             Command::Replay(replay) => replay.run(),
             Command::Plan(plan) => plan.run(),
+            Command::Plans(plans) => plans.run(),
             Command::Simulate(simulate) => simulate.run(),
             Command::Size(size) => size.run(),
             Command::Convert(convert) => convert.run(),

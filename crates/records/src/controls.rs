@@ -105,6 +105,7 @@ impl Controls {
             RecordKind::Switch => self.apply_switch(domain, name, document),
             RecordKind::Shares => self.apply_shares(domain, name, document, *generation),
             RecordKind::RuleVersion
+            | RecordKind::Plan
             | RecordKind::Token
             | RecordKind::Counter
             | RecordKind::Lease

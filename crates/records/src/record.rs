@@ -46,6 +46,8 @@ pub enum RecordKind {
     Block,
     /// The shares of regions of a rule, which follow demand. The record's name is the rule's.
     Shares,
+    /// A write that waits for a confirmation. The record's name is the id of the plan.
+    Plan,
     /// A token of the admin API.
     Token,
     /// A caller's counters. The counter store has them: only the audit log speaks of them, and there are no records.
@@ -79,7 +81,7 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 13] = [
+    pub const ALL: [RecordKind; 14] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
@@ -87,6 +89,7 @@ impl RecordKind {
         RecordKind::Emergency,
         RecordKind::Block,
         RecordKind::Shares,
+        RecordKind::Plan,
         RecordKind::Token,
         RecordKind::Counter,
         RecordKind::Lease,
@@ -105,6 +108,7 @@ impl RecordKind {
             RecordKind::Emergency => "emergency",
             RecordKind::Block => "block",
             RecordKind::Shares => "shares",
+            RecordKind::Plan => "plan",
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
             RecordKind::Lease => "lease",
@@ -130,6 +134,7 @@ impl RecordKind {
             | RecordKind::Block
             | RecordKind::Shares => true,
             RecordKind::RuleVersion
+            | RecordKind::Plan
             | RecordKind::Token
             | RecordKind::Counter
             | RecordKind::Lease
@@ -156,6 +161,7 @@ impl RecordKind {
             | RecordKind::Emergency
             | RecordKind::Block
             | RecordKind::Shares
+            | RecordKind::Plan
             | RecordKind::Token => true,
         }
     }

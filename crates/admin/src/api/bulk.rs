@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{BufRead, BufReader, BufWriter, Seek as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,23 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
+use siphasher::sip128::Hasher128 as _;
 use tokio::sync::{Semaphore, mpsc};
 use tollgate::Ruleset;
-use tollgate_control::{Change, MAX_CHANGES, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName};
+use tollgate_control::{Change, MAX_CHANGES, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName, WriteError};
 use tollgate_records::FieldFault;
 use tollgate_records::RecordKind;
 use tollgate_records::documents::{FieldFaults, QuotaDocument};
 use tollgate_rules::pattern::Pattern;
 
+use super::context::digest_hasher;
+use super::guarded::{self, JudgedWrite, Passage};
 use super::records::db;
 use super::stream::{LineSender, lines};
 use super::{Api, ApiProblem, ApiResult, RequestContext, names, quotas};
+use crate::plan::PlannedRecord;
 use crate::scopes::AccessScope;
-use crate::store_of_record::Author;
+use crate::store_of_record::{Author, ControlWriteError};
 
 /// Selects quotas for an export, or the default domain of an import.
 #[derive(Debug, Deserialize)]
@@ -46,6 +50,8 @@ pub(super) struct BulkQuery {
 struct ValidatedImport {
     file: File,
     lines: u64,
+    /// A digest of the lines.
+    digest: u128,
 }
 
 /// The faults of an import.
@@ -158,8 +164,19 @@ pub(super) async fn import(
         let _ = out.line(&json!({"done": true, "dry_run": true, "read": import.lines, "written": 0})).await;
         return Ok(response);
     }
-    let (out, response) = lines();
+    let (import, passage) = judge(&api, &context, import, &rules, query.domain.as_deref()).await?;
     let author = context.principal.author();
+    if let Some(plan) = &passage.plan {
+        let id = plan.name.name.clone();
+        match api.write(&author, vec![plan.clone()], None).await {
+            Err(ControlWriteError::Refused(WriteError::PreconditionFailed { .. })) => {
+                return Err(guarded::used_up(&id));
+            }
+            written => drop(written?),
+        }
+    }
+    let (out, mut response) = lines();
+    passage.annotate(&mut response);
     tokio::spawn(async move {
         write(api, author, import, rules, query.domain, out).await;
         drop(permit);
@@ -220,6 +237,7 @@ fn check(
 ) -> Result<ValidatedImport, ApiProblem> {
     let io_failed = |error: std::io::Error| failed(&format!("the lines can't be stored on disk: {error}"));
     let mut out = BufWriter::new(tempfile::tempfile().map_err(io_failed)?);
+    let mut digest = digest_hasher();
     let (mut faults_found, mut first_lines) = (ImportFaults::default(), HashMap::new());
     let (hasher, mut number, mut lines) = (RandomState::new(), 0, 0);
     let mut input = BufReader::new(BodyReader { pieces, rest: Bytes::new() });
@@ -253,6 +271,8 @@ fn check(
                 lines += 1;
             }
         }
+        digest.write(line.trim_ascii_end());
+        digest.write(b"\n");
         if faults_found.faults.is_empty() {
             out.write_all(line.trim_ascii_end()).and_then(|()| out.write_all(b"\n")).map_err(io_failed)?;
         }
@@ -262,7 +282,38 @@ fn check(
     }
     let mut file = out.into_inner().map_err(|error| io_failed(error.into_error()))?;
     file.rewind().map_err(io_failed)?;
-    Ok(ValidatedImport { file, lines })
+    Ok(ValidatedImport { file, lines, digest: digest.finish128().as_u128() })
+}
+
+/// Judges an import as a whole, by the lines that may change what is decided about recorded requests.
+async fn judge(
+    api: &Api,
+    context: &RequestContext,
+    mut import: ValidatedImport,
+    rules: &Arc<Ruleset>,
+    domain: Option<&str>,
+) -> Result<(ValidatedImport, Passage), ApiProblem> {
+    let Some(guardrails) = context.guardrails() else { return Ok((import, Passage::default())) };
+    let (is_relevant, rules, domain) = (guardrails.relevant(), rules.clone(), domain.map(str::to_owned));
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut records = Vec::new();
+        for line in BufReader::new(&import.file).split(b'\n') {
+            // It was validated by the same rules.
+            let Ok((name, document)) = change(&line?, &rules, domain.as_deref()) else { continue };
+            if is_relevant(&name) {
+                records.push(PlannedRecord::new(name.kind, &name.domain, &name.name, Some(&document)));
+            }
+        }
+        import.file.rewind()?;
+        Ok((import, records))
+    });
+    let read = reading.await.map_err(|error| failed(&error.to_string()))?;
+    let (import, records) = read.map_err(|error: std::io::Error| failed(&error.to_string()))?;
+    let name = RecordName::new(RecordKind::Quota, "", format!("{} quotas", import.lines));
+    let digest = context.digest(&import.digest.to_le_bytes());
+    let write = JudgedWrite { context, name, action: "quota.import", reason: "", digest };
+    let passage = write.pass(api, guardrails, records).await?;
+    Ok((import, passage))
 }
 
 /// The record of a line, if it is valid.

@@ -6,9 +6,11 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use std::hash::Hasher as _;
+use std::sync::Arc;
 use tollgate_control::{IdempotencyKey, Precondition};
 
 use super::ApiProblem;
+use crate::guardrails::Guardrails;
 use crate::scopes::{AccessScope, Principal};
 
 /// The caller and the conditions of a request.
@@ -21,12 +23,18 @@ pub(crate) struct RequestContext {
     key: Option<String>,
     /// Method and path, which an idempotency key is bound to.
     target: String,
+    /// The plan of `Tollgate-Confirm`.
+    pub confirm: Option<String>,
+    guardrails: Option<Arc<Guardrails>>,
 }
 
+static CONFIRM: HeaderName = HeaderName::from_static("tollgate-confirm");
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The maximal length of an idempotency key.
 const MAX_KEY_BYTES: usize = 255;
+/// The maximal length of a plan's id.
+const MAX_PLAN_ID_BYTES: usize = 64;
 
 /// Not a secret: it must be the same on every server.
 const DIGEST_KEYS: (u64, u64) = (0x746f_6c6c_6761_7465, 0x6164_6d69_6e2f_7631);
@@ -65,19 +73,30 @@ impl RequestContext {
         }
     }
 
+    /// The guardrails, if they are on.
+    pub(crate) fn guardrails(&self) -> Option<&Arc<Guardrails>> {
+        self.guardrails.as_ref().filter(|guardrails| guardrails.config().on)
+    }
+
     /// The idempotency record of a write with this body, if the request has a key; `answer` is the response to a retry.
     pub(crate) fn once(&self, body: &[u8], answer: String) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;
-        let mut hasher = SipHasher13::new_with_keys(DIGEST_KEYS.0, DIGEST_KEYS.1);
+        Some(IdempotencyKey { key: once_key(&self.principal.name, &key), digest: self.digest(body), answer })
+    }
+
+    /// A digest of the request with this body. It is the same on every server.
+    pub(crate) fn digest(&self, body: &[u8]) -> String {
+        let mut hasher = digest_hasher();
         hasher.write(self.target.as_bytes());
         hasher.write(&[0]);
         hasher.write(body);
-        Some(IdempotencyKey {
-            key: once_key(&self.principal.name, &key),
-            digest: format!("{:032x}", hasher.finish128().as_u128()),
-            answer,
-        })
+        format!("{:032x}", hasher.finish128().as_u128())
     }
+}
+
+/// Hashes requests, and parts of them.
+pub(super) fn digest_hasher() -> SipHasher13 {
+    SipHasher13::new_with_keys(DIGEST_KEYS.0, DIGEST_KEYS.1)
 }
 
 /// The key of an idempotency record: the caller's name with its slashes escaped, a slash, and the caller's key. The first slash ends
@@ -102,8 +121,20 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
                 return Err(ApiProblem::bad_request("bad_idempotency_key", detail));
             }
         };
-        let target = format!("{} {}", parts.method, parts.uri);
-        Ok(RequestContext { principal, expect: expect(parts)?, key, target })
+        let confirm = match parts.headers.get(&CONFIRM).map(|id| id.to_str()) {
+            None => None,
+            Some(Ok(id)) if (1..=MAX_PLAN_ID_BYTES).contains(&id.len()) => Some(id.to_owned()),
+            Some(_) => {
+                let detail =
+                    format!("Tollgate-Confirm must be the id of a plan, with at most {MAX_PLAN_ID_BYTES} characters");
+                return Err(ApiProblem::bad_request("bad_confirmation", detail));
+            }
+        };
+        // Other servers have other addresses, which are parts of some URIs.
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let target = format!("{} {path}", parts.method);
+        let guardrails = parts.extensions.get::<Arc<Guardrails>>().cloned();
+        Ok(RequestContext { principal, expect: expect(parts)?, key, target, confirm, guardrails })
     }
 }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
 use super::{
-    audit, blocks, bulk, control, counters, emergencies, observability, openapi, pending, quotas, rules, switches,
-    tokens, usage,
+    audit, blocks, bulk, control, counters, emergencies, observability, openapi, pending, plans, quotas, rules,
+    switches, tokens, usage,
 };
 
 #[derive(OpenApi)]
@@ -48,6 +48,10 @@ use super::{
         counters::show,
         counters::change,
         pending::list,
+        plans::list,
+        plans::show,
+        plans::approve,
+        plans::drop_plan,
         audit::list,
         control::show,
         control::confirm,
@@ -174,6 +178,9 @@ pub(super) struct Conditions {
     /// A key under which the write is done once.
     #[param(rename = "Idempotency-Key", required = false, max_length = 255, min_length = 1)]
     key: String,
+    /// The plan as which the same request was held.
+    #[param(rename = "Tollgate-Confirm", required = false, max_length = 64, min_length = 1)]
+    confirm: String,
 }
 
 /// Generates the document.

@@ -17,7 +17,7 @@ use super::description;
 use super::expiry::Expiry;
 use super::extract::{DomainQuery, PageQuery, PathParams, Query};
 use super::records::{self, PreparedWrite, RecordWrite};
-use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, names, selection};
+use super::{Api, ApiProblem, ApiResult, RequestContext, WriteResult, guarded, names, selection};
 use crate::scopes::AccessScope;
 use crate::store_of_record::{deletion, is_expired};
 
@@ -125,7 +125,15 @@ pub(super) async fn put(
         }
         Ok(PreparedWrite { related: expired.clone(), ..PreparedWrite::new(&document, answer.clone()) })
     };
-    records::write(&api, writing, prepare).await.map_err(Into::into)
+    let (target, text) = (writing.name.clone(), records::to_text(&document));
+    let response = records::write(&api, writing, prepare).await?;
+    if records::is_replayed(&response) {
+        return Ok(response);
+    }
+    Ok(match guarded::warn_of(&api, &context, &target, &text).await {
+        Some(warning) => records::with_member(response, |answer| answer["warning"] = json!(warning)).await,
+        None => response,
+    })
 }
 
 /// Renew an emergency

@@ -1,7 +1,7 @@
 //! The admin API for operators and billing systems: JSON requests and responses, errors as problem+json.
 //!
-//! A write takes these steps: authorization ([`RequestContext`]), parsing ([`body`]), validation under the rules in force, then
-//! [`records::write`]: one transaction, in force here before the response.
+//! A write takes these steps: authorization ([`RequestContext`]), parsing ([`body`]), validation under the rules in force, a
+//! judgement of what it would refuse ([`guarded`]), then [`records::write`]: one transaction, in force here before the response.
 
 mod audit;
 mod blocks;
@@ -16,11 +16,13 @@ mod emergencies;
 mod expiry;
 mod extract;
 mod feed;
+mod guarded;
 mod names;
 pub(super) mod observability;
 #[cfg(any(test, feature = "openapi"))]
 mod openapi;
 mod pending;
+mod plans;
 mod quotas;
 mod records;
 mod rules;
@@ -81,6 +83,9 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/blocks/{name}", get(blocks::show).put(blocks::put).delete(blocks::delete))
         .route("/admin/v1/counters/{caller}", get(counters::show).post(counters::change))
         .route("/admin/v1/pending", get(pending::list))
+        .route("/admin/v1/plans", get(plans::list))
+        .route("/admin/v1/plans/{id}", get(plans::show).delete(plans::drop_plan))
+        .route("/admin/v1/plans/{id}/approve", post(plans::approve))
         .route("/admin/v1/audit", get(audit::list))
         .route("/admin/v1/control", get(control::show))
         .route("/admin/v1/control/confirm", post(control::confirm));

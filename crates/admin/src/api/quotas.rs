@@ -17,6 +17,7 @@ use tollgate_rules::pattern::Pattern;
 use tollgate_rules::{Domain, quoted};
 
 use super::body::{self, RequestBody};
+use super::expiry::Expiry;
 use super::extract::{DomainQuery, PathParams, Query};
 use super::names::{self, ListPage};
 use super::records::{self, PreparedWrite, RecordWrite};
@@ -50,6 +51,8 @@ pub(super) struct QuotaBody {
     effective_at: Option<Rfc3339>,
     #[schema(value_type = Option<String>)]
     expires_at: Option<Rfc3339>,
+    /// Or how long it lasts, from its start on: `30d`.
+    r#for: Option<String>,
     reason: Option<String>,
     /// Reset the caller's counters.
     #[serde(default)]
@@ -277,16 +280,21 @@ fn with_schedule(stored: QuotaDocument, new: QuotaDocument, now: Timestamp) -> Q
 impl QuotaBody {
     /// The document to store, if it is valid under the rules in force.
     fn document(self, domain: &Domain, now: Timestamp) -> Result<(String, QuotaDocument), ApiProblem> {
+        let mut faults = FieldFaults::default();
+        let begin = self.effective_at.map_or(now, |begin| begin.0.max(now));
+        let lasts = Expiry { expires_at: None, lasts: self.r#for.as_deref() }.moment(begin, &mut faults);
+        if self.r#for.is_some() && self.expires_at.is_some() {
+            faults.add("for", "set either `for` or `expires_at`");
+        }
         let document = QuotaDocument {
             tier: self.tier,
             home: self.home,
             overrides: self.overrides,
             effective_at: self.effective_at,
-            expires_at: self.expires_at,
+            expires_at: self.expires_at.or(lasts),
             reset_by: None,
             next: None,
         };
-        let mut faults = FieldFaults::default();
         check(&document, domain, &mut faults);
         if let Some(end) = document.expires_at {
             expiry::check_not_past(end, now, &mut faults);

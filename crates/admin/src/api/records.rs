@@ -13,11 +13,13 @@ use tollgate::Timestamp;
 use tollgate_control::{
     Change, Db, MAX_LISTED_RECORDS, Precondition, RecordFilter, RecordName, StoredRecord, WriteError, WriteOutcome,
 };
-use tollgate_records::Rfc3339;
+use tollgate_records::{RecordKind, Rfc3339};
 use tollgate_store::InRegion;
 
+use super::guarded::{self, JudgedWrite, Passage};
 use super::names::{self, ListPage};
 use super::{Api, ApiProblem, ApiResult, RequestContext};
+use crate::plan::PlannedRecord;
 use crate::store_of_record::{ControlWriteError, URGENT_KINDS, UrgentChange};
 
 static REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -46,6 +48,13 @@ pub(super) struct RecordWrite<'a> {
     pub(super) reason: String,
     /// The body of the request.
     pub(super) body: &'a [u8],
+}
+
+/// What was judged of a write, and the result.
+#[derive(Default)]
+struct JudgedDocument {
+    document: Option<String>,
+    passage: Passage,
 }
 
 /// A prepared write.
@@ -257,17 +266,62 @@ pub(super) async fn write(
 ) -> ApiResult {
     let is_urgent = URGENT_KINDS.contains(&writing.name.kind) && writing.context.expect == Precondition::Any;
     if !is_urgent {
-        return write_now(api, writing, &prepare).await;
+        return write_now(api, writing, &prepare, None).await;
     }
-    let problem = match tokio::time::timeout(URGENT_TIMEOUT, write_now(api, writing.clone(), &prepare)).await {
-        Ok(Err(problem)) if WAITABLE_CODES.contains(&problem.code) => problem,
-        Ok(written) => return written,
-        Err(_) => {
-            let detail = format!("the store of record did not answer within {URGENT_TIMEOUT:?}");
-            ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "control_away", detail)
-        }
+    let judged = judge_urgent(api, &writing, &prepare).await?;
+    let unjudged = judged.passage.clone();
+    let problem =
+        match tokio::time::timeout(URGENT_TIMEOUT, write_now(api, writing.clone(), &prepare, Some(judged))).await {
+            Ok(Err(problem)) if WAITABLE_CODES.contains(&problem.code) => problem,
+            Ok(written) => return written,
+            Err(_) => {
+                let detail = format!("the store of record did not answer within {URGENT_TIMEOUT:?}");
+                ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "control_away", detail)
+            }
+        };
+    let mut response = write_pending(api, writing, &prepare, problem).await?;
+    unjudged.annotate(&mut response);
+    Ok(response)
+}
+
+/// Judges a write.
+///
+/// # Errors
+/// If it is held, or if its confirmation is not valid.
+async fn judge(api: &Api, writing: &RecordWrite<'_>, document: Option<&str>) -> Result<Passage, ApiProblem> {
+    let RecordWrite { context, name, action, reason, body } = writing;
+    let Some(guardrails) = context.guardrails().filter(|_| guarded::may_refuse(name.kind, document)) else {
+        return Ok(Passage::default());
     };
-    write_pending(api, writing, &prepare, problem).await
+    // A repeated request is answered as before, although its plan is used.
+    if let Some(id) = &context.confirm
+        && guarded::find(api, id).await?.is_none()
+        && find_replay(api, context, body).await?.is_some()
+    {
+        return Ok(Passage::default());
+    }
+    let record = PlannedRecord::new(name.kind, &name.domain, &name.name, document);
+    let digest = context.digest(body);
+    let write = JudgedWrite { context, name: name.clone(), action, reason, digest };
+    write.pass(api, guardrails, vec![record]).await
+}
+
+/// Judges a write that does not wait for the store of record. What it writes does not depend on what is stored.
+async fn judge_urgent(
+    api: &Api,
+    writing: &RecordWrite<'_>,
+    prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
+) -> Result<JudgedDocument, ApiProblem> {
+    // What must exist is looked up by the write.
+    let Ok(PreparedWrite { document, .. }) = prepare(None) else { return Ok(JudgedDocument::default()) };
+    match judge(api, writing, document.as_deref()).await {
+        Err(problem) if WAITABLE_CODES.contains(&problem.code) => {
+            tracing::warn!("a {} was not judged by guardrails: {}", writing.name.kind, problem.detail);
+            let passage = Passage::unjudged("the store of record is unavailable: the change could not be held");
+            Ok(JudgedDocument { document, passage })
+        }
+        passage => Ok(JudgedDocument { document, passage: passage? }),
+    }
 }
 
 /// Puts a change in force that the store of record can't take now, for this reason.
@@ -349,12 +403,20 @@ async fn write_now(
     api: &Api,
     writing: RecordWrite<'_>,
     prepare: impl Fn(Option<&StoredRecord>) -> Result<PreparedWrite, ApiProblem>,
+    mut judged: Option<JudgedDocument>,
 ) -> ApiResult {
-    let RecordWrite { context, name, action, reason, body } = writing;
+    let RecordWrite { context, name, action, reason, body } = writing.clone();
     let mut attempts_left = MAX_ATTEMPTS;
     loop {
         let now = db(api)?.get(&name).await?;
         let PreparedWrite { document, answer, related, since } = prepare(now.as_ref())?;
+        let passage = match judged.take() {
+            Some(judged) if judged.document == document => judged.passage,
+            // A write that fails its precondition need not be judged.
+            _ if check_expectation(context, now.as_ref()).is_err() => Passage::default(),
+            _ => judge(api, &writing, document.as_deref()).await?,
+        };
+        judged = Some(JudgedDocument { document: document.clone(), passage: passage.clone() });
         let answer = answer.to_string();
         let expect = match (context.expect, &now) {
             (Precondition::Any, Some(now)) => Precondition::Generation(now.generation),
@@ -364,13 +426,23 @@ async fn write_now(
             (explicit, _) => explicit,
         };
         let change = Change { name: name.clone(), expect, document, action: action.to_owned(), reason: reason.clone() };
-        let changes = std::iter::once(change).chain(related).collect();
+        let changes = std::iter::once(change).chain(related).chain(passage.plan.clone()).collect();
         let once = context.once(body, answer.clone());
         let written = api.write_since(&context.principal.author(), changes, once, since).await;
         attempts_left -= 1;
         match written {
-            Ok(WriteOutcome::Committed { generation, .. }) => return Ok(json_response(Some(generation), answer)),
+            Ok(WriteOutcome::Committed { generation, .. }) => {
+                let mut response = json_response(Some(generation), answer);
+                passage.annotate(&mut response);
+                return Ok(response);
+            }
             Ok(WriteOutcome::Replayed { generation, answer }) => return Ok(replayed_response(generation, answer)),
+            // Another request used the plan.
+            Err(ControlWriteError::Refused(WriteError::PreconditionFailed { name, .. }))
+                if name.kind == RecordKind::Plan =>
+            {
+                return Err(guarded::used_up(&name.name));
+            }
             Err(ControlWriteError::Refused(WriteError::PreconditionFailed { current: now, .. })) => {
                 match (context.expect, now) {
                     (Precondition::Any, None) if expect == Precondition::Present => return Err(missing(&name)),

@@ -34,7 +34,7 @@ pub(crate) struct Audit {
     /// Only by this author: 'token billing'
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// Only of this kind: quota, rule, switch, emergency, block, token, counter, access, control
+    /// Only of this kind: quota, rule, switch, emergency, block, plan, token, counter, access, control
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Only of this name

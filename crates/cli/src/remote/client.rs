@@ -1,7 +1,7 @@
 //! The client of the admin API. Each request has a connection of its own.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal as _, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) struct AdminClient {
     runtime: Runtime,
     address: ServerAddress,
     authorization: Option<HeaderValue>,
+    /// The plan that writes confirm.
+    confirm: Option<HeaderValue>,
     /// Whether to write the API's JSON unchanged.
     pub(super) json: bool,
 }
@@ -57,6 +59,11 @@ pub(super) struct ResponseLines<'c> {
     /// The number of leading bytes without a line break.
     scanned: usize,
 }
+
+/// Confirms a write that was held.
+const CONFIRM: &str = "tollgate-confirm";
+/// Says why nothing was known of what a write does.
+const GUARDRAIL: &str = "tollgate-guardrail";
 
 /// The longest request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -172,7 +179,9 @@ impl AdminClient {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
-        Ok(AdminClient { runtime, address, authorization, json: server.json })
+        let confirm = server.confirm.as_ref().map(HeaderValue::try_from).transpose();
+        let confirm = confirm.map_err(|_| CommandError::Usage("--confirm: this is not the id of a plan".to_owned()))?;
+        Ok(AdminClient { runtime, address, authorization, confirm, json: server.json })
     }
 
     /// Runs a future to its end.
@@ -232,6 +241,7 @@ impl AdminClient {
             // The request gets the error.
             let _ = connection.await;
         });
+        let is_write = request.method != Method::GET;
         let mut message = Request::new(request.body);
         *message.method_mut() = request.method;
         *message.uri_mut() =
@@ -241,9 +251,16 @@ impl AdminClient {
             headers.insert(HOST, host);
         }
         headers.extend(self.authorization.clone().map(|value| (AUTHORIZATION, value)));
+        let confirm = self.confirm.clone().filter(|_| is_write);
+        headers.extend(confirm.map(|id| (HeaderName::from_static(CONFIRM), id)));
         headers.extend(request.headers);
         let response = sender.send_request(message).await.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
+            if let Some(note) = response.headers().get(GUARDRAIL).and_then(|note| note.to_str().ok())
+                && io::stderr().is_terminal()
+            {
+                print_error(format_args!("note: what this change refuses is not known: {note}"));
+            }
             return Ok(response);
         }
         let status = response.status().as_u16();

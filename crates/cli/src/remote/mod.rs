@@ -17,6 +17,7 @@ mod in_force;
 pub(super) mod leases;
 mod path;
 pub(super) mod plan;
+pub(super) mod plans;
 pub(super) mod quota;
 pub(super) mod regions;
 pub(super) mod resource;
@@ -120,6 +121,12 @@ impl ErrorResponse {
                 Some("set a token with --token-file FILE or TOLLGATE_TOKEN; `tollgate token create` creates one")
             }
             (403, "forbidden") => Some("use a token with this scope"),
+            (409, "needs_confirmation") => Some(
+                "`tollgate plans show ID` shows whom it would refuse; if that is intended, repeat the command with --confirm ID",
+            ),
+            (409, "needs_approval") => {
+                Some("after `tollgate plans approve ID` by somebody else, repeat the command with --confirm ID")
+            }
             (404, "") => Some("is --server the admin listener of a recent Tollgate?"),
             (412, _) => Some("it was changed meanwhile: look at the current state and try again"),
             (503, "decision_log_off") => Some("start the server with --decision-log auto"),

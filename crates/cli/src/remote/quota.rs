@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tollgate_records::Rfc3339;
 use tollgate_rules::limit_text;
-use tollgate_store::{Clock as _, SystemClock};
 
 use super::client::{AdminClient, ApiRequest};
 use super::path::ApiPath;
@@ -194,22 +193,24 @@ impl SetQuota {
             .with("overrides", Some(overrides))
             .with("effective_at", self.effective_at.as_deref())
             .with("expires_at", self.expires_at()?)
+            .with("for", self.lasts())
             .with("reason", self.reason.as_deref())
             .with("reset", Some(self.reset)))
     }
 
-    /// When it ends. A duration starts when the quota takes effect, by default now by this machine's clock.
+    /// When it ends, if that is known. A duration starts when the quota takes effect.
     fn expires_at(&self) -> Result<Option<String>, CommandError> {
         let Some(duration) = &self.r#for else { return Ok(self.expires_at.clone()) };
         let duration =
             limit_text::duration(duration).map_err(|fault| CommandError::Usage(format!("--for: {fault}")))?;
-        let begin = match &self.effective_at {
-            Some(text) => {
-                text.parse::<Rfc3339>().map_err(|error| CommandError::Usage(format!("--effective-at: {error}")))?.0
-            }
-            None => SystemClock::default().now(),
-        };
-        Ok(Some(Rfc3339(begin.after(duration)).to_string()))
+        let Some(text) = &self.effective_at else { return Ok(None) };
+        let begin = text.parse::<Rfc3339>().map_err(|error| CommandError::Usage(format!("--effective-at: {error}")))?;
+        Ok(Some(Rfc3339(begin.0.after(duration)).to_string()))
+    }
+
+    /// How long it lasts from now on: by the clock of the server, so that the command can be repeated with a confirmation.
+    fn lasts(&self) -> Option<&str> {
+        self.r#for.as_deref().filter(|_| self.effective_at.is_none())
     }
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct ServerArgs {
     /// The key of the client certificate
     #[arg(long, value_name = "FILE", global = true)]
     pub(super) key: Option<PathBuf>,
+    /// Confirm a change that was held as the plan with this id
+    #[arg(long, value_name = "ID", global = true)]
+    pub(super) confirm: Option<String>,
     /// Write the API's JSON unchanged; lists with one item per line
     #[arg(long, global = true)]
     pub(super) json: bool,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tollgate::{Ask, DecisionEvent, KeyPrivacy, Source, Span, Timestamp};
 use tollgate_plan::TrafficRecord;
+use tollgate_rules::Domain;
 
 use crate::decision_log::{caller, quick_caller_digest, random};
 use crate::outcome::{DecisionOutcome, DecisionResult};
@@ -146,6 +147,16 @@ impl TrafficSample {
             ring.note_bound(now, below);
         }
         ring.expire(now.before(MAX_SAMPLED_TIME));
+    }
+
+    /// Whether the requests of a caller are recorded now, all of them or some.
+    pub fn includes(&self, domain: &Domain, caller: &str) -> bool {
+        self.config.on && self.selection.includes(quick_caller_digest(domain.digest(), caller))
+    }
+
+    /// How many requests were recorded since the start, those included that were dropped since.
+    pub fn recorded(&self) -> u64 {
+        self.ring().added()
     }
 
     /// What was recorded since a time.

@@ -17,6 +17,8 @@ use crate::decision_log::{AttributeMask, truncate_attribute};
 #[derive(Debug)]
 pub(super) struct TrafficRing {
     entries: VecDeque<Entry>,
+    /// Entries that were ever added.
+    added: u64,
     bytes: usize,
     max_bytes: usize,
     /// Names of attributes and domains, shared by the records.
@@ -54,11 +56,22 @@ const FIRST_BYTES: usize = 400;
 
 impl TrafficRing {
     pub(super) fn new(max_bytes: usize) -> TrafficRing {
-        TrafficRing { entries: VecDeque::new(), bytes: 0, max_bytes, names: HashSet::new(), bounds: VecDeque::new() }
+        TrafficRing {
+            entries: VecDeque::new(),
+            added: 0,
+            bytes: 0,
+            max_bytes,
+            names: HashSet::new(),
+            bounds: VecDeque::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub(super) fn added(&self) -> u64 {
+        self.added
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -119,6 +132,7 @@ impl TrafficRing {
     }
 
     fn push(&mut self, entry: Entry) {
+        self.added += 1;
         self.bytes += entry.bytes();
         self.entries.push_back(entry);
         while self.bytes > self.max_bytes {

@@ -92,6 +92,12 @@ impl Selection {
         Some(1)
     }
 
+    /// Whether requests of a caller with this digest are recorded.
+    pub(super) fn includes(&self, digest: u64) -> bool {
+        let busy = &self.busy[digest as usize % BUSY_SLOTS];
+        digest <= self.below() || busy.digest.load(Ordering::Relaxed) == digest
+    }
+
     fn count_record(&self) {
         let (recorded, most) =
             (self.recorded.fetch_add(1, Ordering::Relaxed) + 1, self.max_recorded.load(Ordering::Relaxed));

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tollgate::{Limiter, SystemClock};
+use tollgate_admin::guardrails::{GuardrailConfig, Guardrails};
+use tollgate_admin::observe::Observability;
 use tollgate_admin::store_of_record::{self, ControlPlane, Loaded, Sources};
 use tollgate_control::DbLocation;
 use tollgate_store::Counters;
 
 use super::component::{Foundation, Tasks};
 use super::rules::LoadedRules;
-use crate::config::ControlPlace;
+use crate::config::{ControlPlace, GuardrailSettings};
 
 /// The store of record in the data directory, and this server's copy of it.
 const FILE: &str = "control.db";
@@ -45,6 +47,23 @@ pub(super) fn load(foundation: &Foundation<'_>, runtime: &Runtime) -> Result<Loa
         foundation.health.hold(store_of_record::COMPONENT);
     }
     Ok(loaded)
+}
+
+/// Builds the guardrails of the admin API.
+pub(super) fn guardrails(
+    foundation: &Foundation<'_>,
+    control: &Arc<ControlPlane>,
+    observability: &Arc<Observability>,
+) -> Arc<Guardrails> {
+    let GuardrailSettings { on, confirm, paid, approve, requests } = foundation.settings.control.guardrails;
+    let config = GuardrailConfig {
+        on,
+        confirm_bps: confirm.bps,
+        paid_bps: paid.bps,
+        approve_bps: approve.bps,
+        min_requests: requests,
+    };
+    Guardrails::new(config, control.clone(), observability.clone(), foundation.metrics.guardrails().clone())
 }
 
 /// Creates the directory of shared snapshots, if it is missing.

@@ -11,7 +11,7 @@ use tollgate_admin::decisions::Decisions;
 use tollgate_admin::observe::history_file::HistoryFile;
 use tollgate_admin::observe::{Observability, fleet};
 use tollgate_admin::rule_source::LayerHandle;
-use tollgate_admin::{Admin, metrics};
+use tollgate_admin::{Admin, AdminParts, metrics};
 use tollgate_net::workers::{BusyTimes, Endpoint};
 use tollgate_store::{Counters, SharedStore, Store as _};
 use tollgate_telemetry::Health;
@@ -128,15 +128,17 @@ impl Components {
             runtime.block_on(served.plan().load_keys());
         }
         metrics::register_gateway(&foundation.metrics, served.clone());
-        let admin = Admin::new(
-            foundation.metrics.clone(),
-            foundation.health.clone(),
+        let guardrails = control::guardrails(&foundation, &control, &observability);
+        let admin = Admin::new(AdminParts {
+            metrics: foundation.metrics.clone(),
+            health: foundation.health.clone(),
             control,
             auth,
-            Arc::clone(&observability),
-            served,
+            observability: Arc::clone(&observability),
+            gateway: served,
             sinks,
-        );
+            guardrails,
+        });
 
         let history = observability::history_file(&foundation);
         let mut endpoints =

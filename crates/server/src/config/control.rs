@@ -6,14 +6,24 @@ use tollgate_control::DbLocation;
 use tollgate_rules::problem::{TextFault, quoted};
 
 use super::read::SettingsReader;
-use super::settings::{ControlPlace, ControlSettings};
+use super::settings::{ControlPlace, ControlSettings, GuardrailSettings};
 
 impl SettingsReader<'_> {
     pub(super) fn control(&mut self) -> Option<ControlSettings> {
         let place = self.read("control", |text, _| parse_place(text));
         let snapshots = self.or("control_snapshots", "none", |text, _| Ok(PathBuf::from(text)));
         let required = self.switch("control_required");
-        Some(ControlSettings { place: place?, snapshots: snapshots?, required: required? })
+        let guardrails = self.guardrails();
+        Some(ControlSettings { place: place?, snapshots: snapshots?, required: required?, guardrails: guardrails? })
+    }
+
+    fn guardrails(&mut self) -> Option<GuardrailSettings> {
+        let on = self.switch("guardrails");
+        let confirm = self.percent("guardrail_confirm");
+        let paid = self.percent("guardrail_paid");
+        let approve = self.percent("guardrail_approve");
+        let requests = self.count("guardrail_requests");
+        Some(GuardrailSettings { on: on?, confirm: confirm?, paid: paid?, approve: approve?, requests: requests? })
     }
 }
 

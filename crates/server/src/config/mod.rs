@@ -48,9 +48,10 @@ use settings::{
     RespSettings, ResponseHeaders,
 };
 pub use settings::{
-    ClientAuthSettings, ControlPlace, DataAuth, DataSettings, DecisionLogPlace, KeyPrivacySettings, LeaseSettings,
-    ListenSettings, LogFormat, ObserveSettings, OtherRegion, PasswordSource, ReceiptKeySource, RedisAccess,
-    RedisSettings, RegionSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings, WorkerSettings,
+    ClientAuthSettings, ControlPlace, DataAuth, DataSettings, DecisionLogPlace, GuardrailSettings, KeyPrivacySettings,
+    LeaseSettings, ListenSettings, LogFormat, ObserveSettings, OtherRegion, PasswordSource, ReceiptKeySource,
+    RedisAccess, RedisSettings, RegionSettings, RulesSettings, ServerSettings, StoreSettings, TlsSettings,
+    WorkerSettings,
 };
 
 /// The settings at the start.

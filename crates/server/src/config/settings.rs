@@ -314,6 +314,21 @@ pub struct ControlSettings {
     pub snapshots: Option<PathBuf>,
     /// Whether the server is ready only when a state of the store of record is known.
     pub required: bool,
+    pub guardrails: GuardrailSettings,
+}
+
+/// When writes by API are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardrailSettings {
+    pub on: bool,
+    /// With a larger share of newly refused requests a write needs a confirmation.
+    pub confirm: Percent,
+    /// The same, of the requests of one paid caller.
+    pub paid: Percent,
+    /// With a larger share a write needs an approval.
+    pub approve: Percent,
+    /// Nothing is known from fewer recorded requests.
+    pub requests: u64,
 }
 
 /// The store of record.

@@ -8,6 +8,7 @@ mod changes;
 mod control;
 pub mod encode;
 mod families;
+mod guardrails;
 mod plain;
 mod process;
 mod receipts;
@@ -32,6 +33,7 @@ use crate::UnmatchedChecks;
 
 pub use changes::{ChangeKind, ChangeMetrics, WrittenChange};
 pub use control::ControlMetrics;
+pub use guardrails::{GuardedWrite, GuardrailMetrics};
 pub use receipts::ReceiptMetrics;
 pub use repairs::{Repair, Repairs};
 pub use sources::MetricSource;
@@ -47,6 +49,7 @@ pub struct Metrics {
     receipts: ReceiptMetrics,
     control: ControlMetrics,
     changes: ChangeMetrics,
+    guardrails: GuardrailMetrics,
     log_lines_lost: Counter,
     admin_logins_failed: Counter,
     unmatched_checks: Arc<UnmatchedChecks>,
@@ -164,7 +167,7 @@ impl Metrics {
         let rules = families::rules(prefix);
         let (snapshots, traces) = (families::snapshots(prefix), families::traces(prefix));
         let (receipts, control) = (ReceiptMetrics::register(prefix), ControlMetrics::register(prefix));
-        let changes = ChangeMetrics::register(prefix);
+        let (changes, guardrails) = (ChangeMetrics::register(prefix), GuardrailMetrics::register(prefix));
         prefix.register_collector(Box::new(prefixed.clone()));
         Arc::new(Metrics {
             registry,
@@ -176,6 +179,7 @@ impl Metrics {
             receipts,
             control,
             changes,
+            guardrails,
             log_lines_lost,
             admin_logins_failed,
             unmatched_checks: Arc::default(),
@@ -236,6 +240,10 @@ impl Metrics {
 
     pub fn changes(&self) -> &ChangeMetrics {
         &self.changes
+    }
+
+    pub fn guardrails(&self) -> &GuardrailMetrics {
+        &self.guardrails
     }
 
     /// The counter of lost log lines.

@@ -19,7 +19,7 @@ use crate::api::body::{self, RequestBody};
 use crate::api::extract::Query;
 use crate::api::{ApiProblem, ApiResult, RequestContext};
 use crate::observe::KeyVisibility;
-use crate::plan::{PlannedChange, TrafficPlan};
+use crate::plan::{PlannedChange, TrafficPlan, TriedStage};
 use crate::scopes::AccessScope;
 
 /// Selects the traffic of a plan.
@@ -60,6 +60,7 @@ pub(crate) async fn try_change(
         return Err(ApiProblem::bad_request("bad_query", detail));
     }
     let change: PlannedChange = body::parse(&body.read_up_to(MAX_PLAN_BYTES).await?)?;
+    change.check_size()?;
     if !state.observability.observer.traffic().config().on {
         let detail = "this server records no traffic to try changes on; set `traffic_sample: true`";
         return Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "traffic_off", detail));
@@ -73,7 +74,7 @@ pub(crate) async fn try_change(
         let observability = &state.observability;
         let since = state.control.now().before(Span::from_micros(minutes * MINUTE.as_micros()));
         let (traffic, privacy) = (observability.observer.traffic(), &observability.key_privacy);
-        let plan = change.plan(&state.control, traffic, privacy, since)?;
+        let plan = change.plan(&state.control, &traffic.excerpt(since), privacy, TriedStage::Last)?;
         Ok(answer(&state, &plan, keys))
     })
     .await;

@@ -7,6 +7,7 @@ mod decisions;
 mod emergencies;
 mod expired;
 mod gateway;
+mod guardrails;
 mod leases;
 mod observability;
 mod openapi;
@@ -20,10 +21,10 @@ mod writes;
 
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use axum::{Extension, Router};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,6 +37,7 @@ use tollgate_gateway::Gateway;
 use tower::ServiceExt as _;
 
 use crate::auth::Auth;
+use crate::guardrails::Guardrails;
 use crate::observe::Observability;
 use crate::rule_source::{LayerHandle, RuleReloader, RuleSource};
 use crate::scopes::{AccessScope, AccessScopes, Principal};
@@ -128,6 +130,7 @@ impl Bench {
         let reloader = RuleReloader::new(rules, started.state, &[], limiter, None, health.clone(), &metrics);
         let auth = Auth::local(&control, &metrics);
         let sinks = Arc::new(Subscriptions::new(Arc::new(Journal::in_memory()), Arc::new(clock.clone())));
+        let guardrails = Guardrails::for_tests(&control, &observability, &metrics);
         let state = super::observability::AdminState::new(
             observability.clone(),
             metrics,
@@ -138,6 +141,7 @@ impl Bench {
         )
         .with_gateway(gateway);
         let router = super::routes(control.clone()).merge(super::observability::routes(state));
+        let router = router.layer(Extension(guardrails));
         Bench { home, control, clock, observability, health, sinks, router, reloader: Mutex::new(reloader) }
     }
 

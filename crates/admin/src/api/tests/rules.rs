@@ -137,14 +137,21 @@ async fn a_dry_run_says_what_would_change() {
 #[tokio::test]
 async fn states_decide_what_a_rule_does() {
     let bench = Bench::new(SHOP).await;
-    let set = async |state: &str| -> Answered { bench.post(&format!("{RULE}/state"), &json!({"state": state})).await };
-    assert_eq!(set("active").await.code(404), "not_found");
+    let draft = bench.post(&format!("{RULE}/state"), &json!({"state": "active"})).await;
+    assert_eq!(draft.code(404), "not_found");
     for (state, third) in [("draft", true), ("pending", true), ("shadow", true), ("active", false), ("off", true)] {
         let mut body = short();
         body["state"] = json!(state);
         assert_eq!(bench.put(RULE, &body).await.ok()["status"], state);
         assert_eq!(allowed(&bench, &format!("put-{state}"), 3).await[2], third, "{state}");
     }
+}
+
+#[tokio::test]
+async fn a_state_is_changed_without_the_rule() {
+    let bench = Bench::new(SHOP).await;
+    let set = async |state: &str| -> Answered { bench.post(&format!("{RULE}/state"), &json!({"state": state})).await };
+    bench.put(RULE, &short()).await.ok();
     for (state, third) in [("active", false), ("shadow", true), ("active", false), ("draft", true)] {
         assert_eq!(set(state).await.ok()["status"], state);
         let caller = format!("set-{state}-{}", bench.control.generation());

@@ -14,7 +14,7 @@ use tollgate_control::DbLocation;
 use tollgate_events::Subscriptions;
 
 use super::*;
-use crate::Admin;
+use crate::{Admin, AdminParts};
 use crate::rule_source::{LayerHandle, RuleSource};
 use crate::store_of_record::{ControlPlaneParts, Loaded, Sources, load};
 use tollgate_net::closing::Closer;
@@ -86,8 +86,17 @@ fn served_from(setup: AuthConfig, loaded: Loaded, folder: TempDir) -> Served {
     let keys = Arc::new(TokenIndex::new(control.clone()));
     let auth = Arc::new(Auth::new(setup, keys, control.clone(), &metrics).unwrap());
     let observability = crate::observe::Observability::for_tests();
-    let admin =
-        Admin::new(metrics.clone(), health, control.clone(), auth.clone(), observability, None, Subscriptions::none());
+    let guardrails = crate::guardrails::Guardrails::for_tests(&control, &observability, &metrics);
+    let admin = Admin::new(AdminParts {
+        metrics: metrics.clone(),
+        health,
+        control: control.clone(),
+        auth: auth.clone(),
+        observability,
+        gateway: None,
+        sinks: Subscriptions::none(),
+        guardrails,
+    });
     Served { admin, auth, metrics, control, clock, _folder: folder }
 }
 

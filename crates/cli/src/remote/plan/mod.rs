@@ -3,6 +3,8 @@
 mod local;
 mod text;
 
+pub(super) use text::report;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

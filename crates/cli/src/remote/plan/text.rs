@@ -45,7 +45,7 @@ fn newly_refused(item: &Value) -> String {
 }
 
 /// The report.
-pub(super) fn report(plan: &Value) -> String {
+pub(in super::super) fn report(plan: &Value) -> String {
     let records = plan["records"].as_u64().unwrap_or_default();
     if records == 0 {
         return "no requests were recorded in this time: nothing is known of what would change\n".to_owned();

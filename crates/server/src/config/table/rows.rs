@@ -3,6 +3,7 @@
 mod auth;
 mod control;
 mod events;
+mod guardrails;
 mod key_privacy;
 mod observe;
 mod receipts;
@@ -36,6 +37,7 @@ pub(super) fn all() -> Vec<Setting> {
         redis(),
         regions::rows(),
         control::rows(),
+        guardrails::rows(),
         auth::rows(),
         key_privacy::rows(),
         receipts::rows(),

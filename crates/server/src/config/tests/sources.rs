@@ -190,6 +190,11 @@ region_share_interval: 45s
 control: postgres://gate:hidden@db/control
 control_snapshots: /srv/snapshots
 control_required: true
+guardrails: false
+guardrail_confirm: 2%
+guardrail_paid: 30%
+guardrail_approve: 40%
+guardrail_requests: 50
 admin_token_file: /run/token
 admin_identities: ['spiffe://corp/ops=all', billing.internal=read+quota]
 http_auth: token
@@ -367,6 +372,13 @@ fn every_setting_can_be_set() {
             )),
             snapshots: Some("/srv/snapshots".into()),
             required: true,
+            guardrails: settings::GuardrailSettings {
+                on: false,
+                confirm: Percent { bps: 200 },
+                paid: Percent { bps: 3_000 },
+                approve: Percent { bps: 4_000 },
+                requests: 50,
+            },
         },
         key_privacy: KeyPrivacySettings {
             form: tollgate::PrivacySetting::Hashed,

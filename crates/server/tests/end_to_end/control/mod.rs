@@ -4,6 +4,7 @@ mod auth;
 pub(crate) mod decisions;
 pub(crate) mod fleet;
 mod follower;
+mod guardrails;
 mod outage;
 mod pending;
 mod quotas;
