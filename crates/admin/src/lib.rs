@@ -9,6 +9,7 @@ extern crate tollgate_openapi_stub as utoipa;
 
 mod api;
 pub mod auth;
+pub mod bans;
 mod dashboard;
 pub mod data_dir;
 pub mod decisions;

@@ -29,12 +29,14 @@ pub struct RecordFilter {
     pub member: Option<(String, String)>,
     /// With a member of the document that is a text before this one, by its bytes: `("expires_at", "2025")`.
     pub before: Option<(String, String)>,
+    /// With a member of the document of this name.
+    pub has: Option<String>,
 }
 
 impl RecordFilter {
     /// Matches all records of a kind.
     pub fn new(kind: RecordKind) -> RecordFilter {
-        RecordFilter { kind, domain: None, name: None, prefix: None, member: None, before: None }
+        RecordFilter { kind, domain: None, name: None, prefix: None, member: None, before: None, has: None }
     }
 }
 
@@ -130,6 +132,13 @@ impl Db {
             };
             statement.push(is_before, [member.into(), text.into()]);
         }
+        if let Some(member) = &terms.has {
+            let exists = match self.is_postgres() {
+                true => " AND document::jsonb -> ? IS NOT NULL",
+                false => " AND json_extract(document, ?) IS NOT NULL",
+            };
+            statement.push(exists, [member.into()]);
+        }
         statement
     }
 }
@@ -141,19 +150,27 @@ struct FilterTerms {
     /// The members, as the database addresses them.
     member: Option<String>,
     before: Option<String>,
+    has: Option<String>,
 }
 
 impl FilterTerms {
     fn new(filter: &RecordFilter, postgres: bool) -> Result<FilterTerms, DbError> {
-        let path = |condition: &Option<(String, String)>| match condition {
-            Some((member, _)) if member.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) => {
+        let path = |member: Option<&String>| match member {
+            Some(member) if member.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) => {
                 Ok(Some(if postgres { member.clone() } else { format!("$.{member}") }))
             }
-            Some((member, _)) => Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
+            Some(member) => Err(DbError::Invalid(format!("{member:?} is not the name of a member"))),
             None => Ok(None),
         };
         let end = filter.prefix.as_deref().and_then(prefix_end);
-        Ok(FilterTerms { end, member: path(&filter.member)?, before: path(&filter.before)? })
+        let first = |condition: &'_ Option<(String, String)>| condition.as_ref().map(|(member, _)| member.clone());
+        let (member, before) = (first(&filter.member), first(&filter.before));
+        Ok(FilterTerms {
+            end,
+            member: path(member.as_ref())?,
+            before: path(before.as_ref())?,
+            has: path(filter.has.as_ref())?,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! An [`Observer`] is the [`Witness`](tollgate::Witness) of a limiter. Metrics, pages and logs read what it recorded.
 
+mod bans;
 mod decision_log;
 pub mod display;
 mod heavy_hitters;
@@ -14,6 +15,7 @@ mod stripe;
 mod tally;
 mod traffic;
 
+pub use bans::{BanCounts, BanEvent, BanRule, MAX_BAN_RULES, MAX_REFUSED, RefusalTable, Refusals, SubjectKind};
 pub use decision_log::{
     DecisionEntry, DecisionLog, EntryDescriptor, EntryLimit, EntryShed, LogConfig, LogCounts, MAX_DESCRIPTOR_BYTES,
     MAX_LIMITS, MAX_REPEATING, MAX_TEXT_BYTES, MAX_VALUE_BYTES, Repetition, SUMMARY_INTERVAL, SampleRate, ShedRequest,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tollgate::{DecisionEvent, KeyPrivacy, Source, Timestamp, Witness};
 
+use crate::bans::RefusalTable;
 use crate::decision_log::{DecisionLog, LogConfig, ShedRequest};
 use crate::heavy_hitters::{HeavyHitters, SustainedKey};
 use crate::latency::LatencyHistogram;
@@ -23,6 +24,7 @@ pub struct Observer {
     log: DecisionLog,
     signals: SignalBoard,
     traffic: TrafficSample,
+    refusals: RefusalTable,
     /// Decisions without a rule.
     unmatched: StripedCounters<1>,
     config: ObserverConfig,
@@ -68,6 +70,7 @@ impl Observer {
             decision: LatencyHistogram::default(),
             store: LatencyHistogram::default(),
             signals: SignalBoard::new(privacy.clone()),
+            refusals: RefusalTable::new(privacy.clone()),
             traffic: TrafficSample::new(config.traffic, privacy.clone()),
             log: DecisionLog::new(config.log, privacy),
             unmatched: StripedCounters::new(),
@@ -93,6 +96,11 @@ impl Observer {
     /// The sample of recent requests.
     pub fn traffic(&self) -> &TrafficSample {
         &self.traffic
+    }
+
+    /// The refusals that count towards bans.
+    pub fn refusals(&self) -> &RefusalTable {
+        &self.refusals
     }
 
     /// Counts throttles, whose limits come with the request: `allowed` and `denied` of them were decided by this source. They are
@@ -154,6 +162,9 @@ impl Witness for Observer {
         self.signals.count(event);
         self.log.record(event, result);
         self.traffic.record(event, result);
+        if result.outcome == DecisionOutcome::Deny && event.domain().bans() {
+            self.refusals.count(event);
+        }
         if event.is_unmatched() {
             self.unmatched.local().add(0, 1);
         }

@@ -1,7 +1,6 @@
 //! The outcome of a decision, and the limit that decided it.
 
 use tollgate::{DecisionEvent, Mode, Source};
-use tollgate_rules::tenants::BlockAction;
 
 /// The outcome of a decision. Where several apply, the most specific one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,7 +67,7 @@ impl DecisionResult {
     pub fn from_event(event: &DecisionEvent<'_, '_>, shadow: bool) -> DecisionResult {
         let verdict = event.verdict;
         if !verdict.allowed {
-            let blocked = event.matched.block.is_some_and(|block| block.action != BlockAction::Marked);
+            let blocked = event.matched.block.is_some_and(|block| block.action.refuses());
             let outcome = match blocked {
                 _ if shadow => DecisionOutcome::Shadow,
                 true => DecisionOutcome::Blocked,

@@ -10,7 +10,6 @@ use tollgate_core::key::HashSecret;
 use tollgate_core::{
     Algorithm, Ask, Charge, Claim, ClaimId, Key, Mode, Reading, Request, Settlement, Timestamp, Value, Verdict, Wait,
 };
-use tollgate_rules::tenants::BlockAction;
 use tollgate_rules::{AppliedRule, Domain, LimitArena, MatchedRules, RequestError, Rule, TenantContext};
 use tollgate_store::{ManualClock, MemoryConfig, MemoryStore, Store};
 
@@ -96,7 +95,7 @@ impl<'w> Player<'w> {
         let rules = self.world.rules;
         rules.resolve_into(request, Some(&context), &mut claim, &mut matched)?;
         let domain = &rules.domains()[matched.domain];
-        if matched.block.is_some_and(|block| block.action != BlockAction::Marked) {
+        if matched.block.is_some_and(|block| block.action.refuses()) {
             return Ok(Played { is_admitted: false, denied_by: None, wait: Wait::Forever });
         }
         let read = self.take_read(&mut claim, &mut matched, domain, record);

@@ -11,7 +11,7 @@ use tollgate_rules::{Layer, LayerMode, LayerRule, LayerShares, MovingShares, Swi
 
 use crate::documents::{
     self, BlockDocument, EmergencyDocument, FieldFaults, QuotaDocument, RuleDocument, RuleState, SharesDocument,
-    SwitchDocument,
+    SwitchDocument, masked_name,
 };
 use crate::{Record, RecordKind};
 
@@ -194,6 +194,7 @@ impl Controls {
                 let domain = (!domain.is_empty()).then(|| domain.to_owned());
                 self.tenants.set_block(&BlockSubject::Range { domain, network }, None);
             }
+            self.end_masked(domain, name);
             return Ok(Effect::TENANTS);
         };
         let document: BlockDocument = parse(document)?;
@@ -201,13 +202,23 @@ impl Controls {
         let block = document.to_block(domain, name, &mut faults);
         if let Some((blocked, block)) = unless_faulty(faults, block)? {
             // The record may have turned from a caller to a range, or back: end the other block.
-            let other = BlockDocument { range: !document.range, ..document };
+            if !document.masked {
+                self.end_masked(domain, name);
+            }
+            let other = BlockDocument { range: !document.range, masked: false, ..document };
             if let Some(other) = other.blocked(domain, name, &mut FieldFaults::default()) {
                 self.tenants.set_block(&other, None);
             }
             self.tenants.set_block(&blocked, Some(block));
         }
         Ok(Effect::TENANTS)
+    }
+
+    /// Ends the block of the private name whose digest is this name, if it is one.
+    fn end_masked(&self, domain: &str, name: &str) {
+        if let Some(digest) = masked_name(name) {
+            self.tenants.set_block(&BlockSubject::Masked { domain: domain.to_owned(), digest }, None);
+        }
     }
 
     fn apply_rule(&mut self, domain: &str, name: &str, document: Option<&str>) -> Result<Effect, String> {

@@ -10,8 +10,9 @@ use super::names::Names;
 use super::{RedisStore, Shared};
 use tollgate_store::sharded::Failure;
 
-/// Adds an entry. An entry that exists stays as it is, unless it is to be replaced.
+/// Adds an entry. An entry that exists stays as it is, unless it is to be replaced. One that an empty text replaces is removed.
 const PUBLISH_SCRIPT: &str = "\
+if ARGV[2] == '' and ARGV[3] == '1' then redis.call('HDEL', KEYS[1], ARGV[1]) return 1 end
 local exists = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
 if exists and ARGV[3] == '0' then return 1 end
 if not exists and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then return 0 end

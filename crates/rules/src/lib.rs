@@ -9,6 +9,7 @@ mod applied;
 mod applies;
 pub mod attribute_text;
 mod attributes;
+mod ban;
 mod describe;
 mod difference;
 mod error;
@@ -46,6 +47,7 @@ pub mod yaml;
 
 pub use address::{is_address, parse_address, resembles_address};
 pub use applied::{AppliedRule, AppliedTerms, MatchedRules};
+pub use ban::{Ban, Banned};
 pub use describe::Condition;
 pub use difference::{ValueChange, difference};
 pub use error::RequestError;

@@ -33,6 +33,8 @@ pub struct Domain {
     pub tree: Vec<Node>,
     /// What to watch for, in the order of the file.
     pub signals: Vec<Signal>,
+    /// Who is never banned.
+    pub never_ban: NeverBan,
     /// Whether the limits of a node's ancestors are charged too.
     pub match_parents: bool,
     /// The algorithm of limits that name none.
@@ -69,6 +71,8 @@ pub struct Rule {
     pub cost: Cost,
     /// The limits and what follows from them.
     pub terms: Terms,
+    /// When callers are blocked because too many of their requests were refused.
+    pub ban: Option<BanTerms>,
     /// Where it was declared.
     pub at: SourceLocation,
     /// The version of the rule. `None` for rules of files.
@@ -114,6 +118,52 @@ pub struct Signal {
     pub ipv6_prefix: u8,
     /// Where it was declared.
     pub at: SourceLocation,
+}
+
+/// When those whose requests a rule refuses are banned: after this many refusals within a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BanTerms {
+    /// The number of refusals. At least one.
+    pub after: u64,
+    /// The time in which they count.
+    pub within: Span,
+    /// How long the first ban lasts.
+    pub lasts: Span,
+    /// How long each further ban lasts, in percent of the one before. At least 100.
+    pub escalate_percent: u64,
+    /// How long a ban lasts at most.
+    pub most: Span,
+    /// What happens to banned requests.
+    pub action: BanAction,
+    /// Who is banned.
+    pub who: BanSubject,
+}
+
+/// What happens to the requests of those that are banned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BanAction {
+    /// They are refused with 403.
+    Block,
+    /// They are admitted, whatever their limits say, and marked for the application.
+    Shadow,
+}
+
+/// Whom a rule bans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BanSubject {
+    /// The value of the domain's `entity`.
+    Caller,
+    /// The address in this attribute; IPv6 by the rule's prefix.
+    Address(String),
+}
+
+/// Who is never banned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NeverBan {
+    /// Requests from these networks.
+    pub networks: Vec<Network>,
+    /// Callers of these names.
+    pub callers: Vec<Pattern>,
 }
 
 /// A part of a rule's key.

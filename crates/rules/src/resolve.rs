@@ -170,7 +170,7 @@ impl<'a> RequestResolver<'_, 'a> {
             self.context.zip(lookup).and_then(|(context, lookup)| Tenant::find(context.tenants, &lookup, context.now));
         if let Some(tenant) = self.tenant.as_ref().filter(|_| self.ask == Ask::Exactly) {
             self.matched.block = tenant.block(domain.addresses.iter().filter_map(|address| attributes.get(*address)));
-            if self.matched.block.is_some_and(|block| block.action != BlockAction::Marked) {
+            if self.matched.block.is_some_and(|block| block.action.refuses()) {
                 return Ok(());
             }
         }
@@ -193,9 +193,21 @@ impl<'a> RequestResolver<'_, 'a> {
                 }
             }
         }
+        if self.matched.block.is_some_and(|block| block.action == BlockAction::Admitted) {
+            self.admit();
+        }
         match self.claim.charges.len() {
             ..=Claim::MAX_CHARGES => Ok(()),
             _ => self.drop_excess(),
+        }
+    }
+
+    /// Puts all limits in shadow mode.
+    #[cold]
+    fn admit(&mut self) {
+        let charges = self.claim.charges.iter_mut().map(|charge| &mut charge.mode);
+        for mode in charges.chain(self.matched.applied.iter_mut().map(|applied| &mut applied.mode)) {
+            *mode = Mode::Shadow;
         }
     }
 

@@ -9,6 +9,7 @@ use tollgate_core::{Algorithm, GlobalTerms, Limit, OnFailure, Scope, Span};
 
 use crate::address::is_address;
 use crate::attributes::{Attribute, AttributeNumbers};
+use crate::ban::Ban;
 use crate::model::{self, Cap, Cost, EndTerms, Headers, HoldCounting, Lease, Policy, RuleMode, SourceLocation, Test};
 use crate::pattern::Pattern;
 use crate::regions::RegionMode;
@@ -51,6 +52,7 @@ pub struct Rule {
     pub(crate) tiers: SmallVec<[TierTerms; 4]>,
     pub(crate) limited_by: Option<Box<LimitedBy>>,
     pub(crate) shed: bool,
+    pub(crate) ban: Option<Box<Ban>>,
     /// Inline, so that a matching rule needs few memory accesses.
     pub(crate) caps: SmallVec<[CompiledCap; 1]>,
     /// Whether the tiers have different caps.
@@ -145,6 +147,11 @@ impl Rule {
         self.shed
     }
 
+    /// When those whose requests it refuses are banned.
+    pub fn ban(&self) -> Option<&Ban> {
+        self.ban.as_deref()
+    }
+
     /// Whether each server counts its concurrent requests by itself, and admits against the sum of what all publish.
     pub fn is_summed(&self) -> bool {
         self.count == HoldCounting::Summed
@@ -197,6 +204,7 @@ impl Rule {
         let counters = CounterScope { domain: &domain.name, path: &rule.name, home, private, global, is_owned };
         let mut compiled = Rule::with_terms(&rule.name, &counters, &rule.terms, rule.at.clone());
         compiled.version = rule.version;
+        compiled.ban = Ban::compile(rule, domain, names).map(Box::new);
         compiled.key = rule
             .key
             .iter()
@@ -271,6 +279,7 @@ impl Rule {
             tiers,
             limited_by: None,
             shed: terms.shed,
+            ban: None,
             selectors: SmallVec::new(),
             others: OtherScopes::default(),
             pivot: None,

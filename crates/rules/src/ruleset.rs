@@ -12,12 +12,13 @@ use tollgate_core::{Claim, Limit, LimitError, OnFailure, Once, Request, Scope, S
 
 use crate::address::ADDRESSES;
 use crate::attributes::{Attribute, AttributeNumbers};
+use crate::ban::Banned;
 use crate::extensions::Extensions;
 use crate::index::ByText;
 use crate::layer::Layer;
 use crate::load::{LoadOptions, LoadedRules, RuleFile, RuleFiles, load_sources};
 use crate::lookup::{self, Index};
-use crate::model::{self, HoldCounting, RuleMode, Tier};
+use crate::model::{self, HoldCounting, NeverBan, RuleMode, Tier};
 use crate::once::{CallerDigest, OnceScopes};
 use crate::pattern::Pattern;
 use crate::plan::PlanTable;
@@ -78,6 +79,9 @@ pub struct Domain {
     pub(crate) once: OnceScopes,
     pub(crate) regions: KnownRegions,
     pub(crate) signals: Vec<Signal>,
+    pub(crate) never_ban: NeverBan,
+    /// Whether a rule bans.
+    pub(crate) bans: bool,
 }
 
 const _: () = assert!(Ruleset::MAX_RULES < lookup::MAX_INDEXED);
@@ -368,6 +372,17 @@ impl Domain {
         &self.signals
     }
 
+    /// Whether one of its rules bans.
+    #[inline]
+    pub fn bans(&self) -> bool {
+        self.bans
+    }
+
+    /// Whether someone must not be banned for a refusal of this request.
+    pub fn never_bans(&self, request: &Request<'_>, banned: &Banned<'_>) -> bool {
+        self.never_ban.exempts(request, self.entity(), banned)
+    }
+
     /// The signals that count a request.
     pub fn signal_hits<'r>(&'r self, request: &Request<'r>) -> SmallVec<[SignalHit<'r>; 2]> {
         match self.signals.is_empty() {
@@ -440,6 +455,7 @@ impl Domain {
         let default_rule = domain.default_rule.as_deref().and_then(named);
         let requested = RequestLimits::new(&domain);
         let once = OnceScopes::new(&domain.name, entity.is_some_and(|entity| domain.private.contains(entity)));
+        let bans = rules.iter().any(|rule| rule.ban.is_some());
         let mut domain = Domain {
             digest: name_digest(&domain.name),
             tier_digests: domain.tiers.iter().map(|tier| name_digest(&tier.name)).collect(),
@@ -462,6 +478,8 @@ impl Domain {
             once,
             regions: domain.regions,
             signals,
+            never_ban: domain.never_ban,
+            bans,
         };
         domain.set_selectors();
         domain

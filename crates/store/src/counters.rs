@@ -91,7 +91,7 @@ pub trait SharedStore: Debug + Send + Sync {
 pub struct BulletinEntry<'a> {
     /// Unique within the bulletin.
     pub id: &'a str,
-    /// What it says.
+    /// What it says. An existing entry that an empty text replaces is removed.
     pub text: &'a [u8],
     /// Whether an existing entry with this id is replaced; otherwise it stays.
     pub is_replaced: bool,

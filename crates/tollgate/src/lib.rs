@@ -24,6 +24,7 @@ mod in_force;
 mod limiter;
 mod peek;
 mod receipt;
+mod refusals;
 mod regional;
 mod session;
 mod settle_receipt;
@@ -38,6 +39,7 @@ pub use peek::{CallerCounters, CallerTier, RuleName};
 pub use receipt::Receipt;
 #[cfg(feature = "receipts")]
 pub use receipt::{KeyError, ReceiptError, ReceiptKeys};
+pub use refusals::{RefusalCount, RefusalSum};
 pub use session::Session;
 pub use settle_receipt::{CounterChange, RequestOutcome, SettleError, SettledReceipt, SettledRule};
 pub use throttle::{Throttle, Throttler};

@@ -15,7 +15,7 @@ use tollgate_core::{
     Ask, Claim, Descriptor, Reading, ReceiptWish, Replay, Request, Settlement, Source, Span, Timestamp, Verdict, Wait,
 };
 use tollgate_rules::model::Policy;
-use tollgate_rules::tenants::{Block, BlockAction};
+use tollgate_rules::tenants::Block;
 use tollgate_rules::{
     CallerDigest, Domain, LimitArena, LoadOptions, MatchedRules, RequestError, RuleProblem, Ruleset, TenantContext,
     Tenants, claim_id,
@@ -459,7 +459,7 @@ fn reach_verdict(
     sound: bool,
     clock: &dyn Clock,
 ) -> Verdict {
-    if let Some(block) = matched.block.filter(|block| block.action != BlockAction::Marked) {
+    if let Some(block) = matched.block.filter(|block| block.action.refuses()) {
         return blocked_verdict(block, settlement, clock);
     }
     let mut verdict = match settlement.replay {

@@ -28,6 +28,7 @@ pub(super) struct BlockListQuery {
     domain: Option<String>,
     name: Option<String>,
     prefix: Option<String>,
+    bans: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -62,7 +63,7 @@ pub(super) struct BlockBody {
 }
 
 /// Address ranges: all are copied when one changes.
-const MAX_RANGES: usize = 10_000;
+pub(crate) const MAX_RANGES: usize = 10_000;
 
 /// List blocks
 #[utoipa::path(
@@ -70,7 +71,8 @@ const MAX_RANGES: usize = 10_000;
     params(
         description::Listing,
         ("name" = Option<String>, Query, description = "Only this name; the scope `read` is enough"),
-        ("prefix" = Option<String>, Query, description = "Only names with this prefix")
+        ("prefix" = Option<String>, Query, description = "Only names with this prefix"),
+        ("bans" = Option<bool>, Query, description = "Only bans: blocks that servers began")
     ),
     responses((status = 200, body = description::ListBody), (status = "default", response = description::Failed))
 )]
@@ -80,10 +82,12 @@ pub(super) async fn list(
     Query(query): Query<BlockListQuery>,
 ) -> ApiResult {
     context.require_list_of(query.name.as_deref(), AccessScope::Emergency)?;
+    let only_bans = flag("bans", query.bans.as_deref())?;
     let filter = RecordFilter {
         domain: query.domain,
         name: query.name,
         prefix: query.prefix,
+        has: only_bans.then(|| "ban".to_owned()),
         ..RecordFilter::new(RecordKind::Block)
     };
     records::list(&api, &filter, query.after.as_deref(), query.limit, to_json).await
@@ -160,7 +164,9 @@ pub(super) async fn delete(
     context.require(AccessScope::Emergency)?;
     let (name, _) = target.record(&api, &name, None)?;
     let answer = json!({"name": name.name, "domain": names::domain_of(&name), "deleted": true});
-    records::delete(&api, &context, name, "block.delete", answer).await
+    let deleted = records::delete(&api, &context, name.clone(), "block.delete", answer).await?;
+    api.note_ended(name);
+    Ok(deleted)
 }
 
 /// A block of it would block nobody, since no caller has such a name.
@@ -215,6 +221,8 @@ impl BlockBody {
             shadow: self.shadow,
             expires_at,
             reason: self.reason,
+            masked: false,
+            ban: None,
         };
         if self.shadow && self.status.is_some() {
             faults.add("status", "set either `shadow` or `status`: in shadow mode requests are served");
@@ -233,12 +241,12 @@ fn check_room(api: &Api, who: &BlockSubject) -> Result<(), ApiProblem> {
         BlockSubject::Caller { caller, .. } if !matches!(Pattern::new(caller), Pattern::Exact(_)) => {
             records::check_capacity(counts.blocks, MAX_WILDCARDS, "blocks whose names have a *")
         }
-        BlockSubject::Caller { .. } => Ok(()),
+        BlockSubject::Caller { .. } | BlockSubject::Masked { .. } => Ok(()),
     }
 }
 
 fn to_json(name: &RecordName, document: &BlockDocument, now: Timestamp) -> Value {
-    json!({
+    let mut answer = json!({
         "name": name.name,
         "domain": names::domain_of(name),
         "range": document.range,
@@ -247,5 +255,15 @@ fn to_json(name: &RecordName, document: &BlockDocument, now: Timestamp) -> Value
         "reason": document.reason,
         "expires_at": document.expires_at,
         "in_force": document.expires_at.is_none_or(|end| end.0 > now),
-    })
+    });
+    if let Some(ban) = &document.ban {
+        answer["ban"] = json!({
+            "rule": ban.rule,
+            "after": ban.after,
+            "within": ban.within,
+            "began_at": ban.began_at,
+            "number": ban.number,
+        });
+    }
+    answer
 }

@@ -42,6 +42,7 @@ use axum::routing::{get, post};
 
 use crate::problem::ApiProblem;
 use crate::store_of_record::ControlPlane;
+pub(crate) use blocks::MAX_RANGES;
 
 pub(super) use context::RequestContext;
 

@@ -118,7 +118,7 @@ impl DecisionLine {
             rules_generation: entry.rules_generation,
             rule_version: entry.rule_version,
             limits: entry.limits.into_iter().map(LineLimit::from_entry).collect(),
-            block: entry.block.map(|block| blocked(block).into()),
+            block: entry.block.map(|block| block.name().into()),
             shed: entry.shed.map(|EntryShed { by, class, route, upstream }| LineShed { by, class, route, upstream }),
             region: region.map(str::to_owned),
             server: server.to_owned(),
@@ -139,7 +139,7 @@ impl DecisionLine {
     fn entry(&self) -> Option<DecisionEntry> {
         let block = match &self.block {
             None => None,
-            Some(word) => Some(BLOCKED.into_iter().find(|block| blocked(*block) == word)?),
+            Some(word) => Some(BlockAction::ALL.into_iter().find(|block| block.name() == word)?),
         };
         Some(DecisionEntry {
             at: self.at.0,
@@ -229,7 +229,6 @@ const MODES: [Mode; 4] = [Mode::Enforce, Mode::AnyOf, Mode::Shadow, Mode::Soft];
 const SOURCES: [Source; 7] =
     [Source::Store, Source::Lease, Source::Cache, Source::Local, Source::Assumed, Source::Shed, Source::Summed];
 const LINKS: [RegionLink; 3] = [RegionLink::Together, RegionLink::Lagging, RegionLink::Apart];
-const BLOCKED: [BlockAction; 3] = [BlockAction::Forbidden, BlockAction::TooMany, BlockAction::Marked];
 const RESOLVED: [ResolvedBy; 7] = [
     ResolvedBy::Default,
     ResolvedBy::Tier,
@@ -239,14 +238,6 @@ const RESOLVED: [ResolvedBy; 7] = [
     ResolvedBy::Emergency,
     ResolvedBy::Request,
 ];
-
-fn blocked(block: BlockAction) -> &'static str {
-    match block {
-        BlockAction::Forbidden => "forbidden",
-        BlockAction::TooMany => "too_many",
-        BlockAction::Marked => "marked",
-    }
-}
 
 fn seconds(span: Span) -> f64 {
     span.as_micros() as f64 / 1e6

@@ -1,12 +1,15 @@
 //! Decision counts by rule and tier, from the tally of the observer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
 use std::sync::Arc;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use tollgate::{Limit, Ruleset};
-use tollgate_observe::{CountKind, DecisionOutcome, LatencySnapshot, Peak, RowCounts, RowName, SignalStatus, TallyRow};
+use tollgate_observe::{
+    BanCounts, BanRule, CountKind, DecisionOutcome, LatencySnapshot, MAX_BAN_RULES, Peak, RowCounts, RowName,
+    SignalStatus, TallyRow,
+};
 
 use tollgate_telemetry::metrics::MetricSource;
 use tollgate_telemetry::metrics::encode::{count, family, gauge};
@@ -47,6 +50,7 @@ impl MetricSource for DecisionMetrics {
         let is_other =
             |rows: &RowSnapshot<'_>| rows.row.name().domain() == RowName::OTHER && rows.labels()[1].1 == RowName::OTHER;
         signals(encoder, sources)?;
+        bans(encoder, sources, &rules)?;
         gauge(encoder, "tollgate_series_other", &u32::from(rows.iter().any(is_other)))?;
         let mut entries = family(encoder, "tollgate_decision_log_entries")?;
         let log = (sources.log_entries)();
@@ -128,6 +132,25 @@ fn limits(encoder: &mut DescriptorEncoder, rows: &[RowSnapshot<'_>]) -> Result<(
         let left = row.peak.map(|peak| peak.left).or(row.limit.map(Limit::quota)).unwrap_or_default();
         series.encode_family(&row.labels())?.encode_gauge(&left)
     })
+}
+
+/// Rules that ban have series from the start.
+fn bans(encoder: &mut DescriptorEncoder, sources: &ScrapeSources, rules: &Ruleset) -> Result<(), Error> {
+    let names = rules.domains().iter().filter(|domain| domain.bans()).flat_map(|domain| {
+        let banning = domain.rules().iter().filter(|rule| rule.ban().is_some());
+        banning.map(|rule| (Box::from(domain.name()), Box::from(rule.name())))
+    });
+    let zeros = names.take(MAX_BAN_RULES).map(|rule| (rule, BanCounts::default()));
+    let mut counts: BTreeMap<BanRule, BanCounts> = zeros.collect();
+    counts.extend(sources.observability.observer.refusals().counts());
+    let mut series = family(encoder, "tollgate_bans")?;
+    for ((domain, rule), counts) in counts {
+        let results = [("begun", counts.begun), ("exempt", counts.exempt), ("dropped", counts.dropped)];
+        for (result, number) in results {
+            count(&mut series, &[("domain", &*domain), ("rule", &*rule), ("result", result)], number)?;
+        }
+    }
+    Ok(())
 }
 
 fn signals(encoder: &mut DescriptorEncoder, sources: &ScrapeSources) -> Result<(), Error> {

@@ -30,7 +30,7 @@ pub(super) fn scraped(metrics: &Metrics) -> BTreeMap<String, f64> {
 }
 
 fn rules() -> Ruleset {
-    let text = "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute}\n- {name: all, key: [], limit: 9/minute}\n\
+    let text = "domain: shop\nrules:\n- {name: one, key: [k], limit: 1/minute, ban: {after: 5, within: 1m, for: 1m, who: ip}}\n- {name: all, key: [], limit: 9/minute}\n\
          - {name: fleet, key: [], limit: 9 concurrent, count: summed}\nsignals:\n- {name: s, distinct: a, per: [k], threshold: 9}\n";
     let source = RuleSource { name: "shop.yaml".into(), text: text.into() };
     let loaded = load_sources(&[source], &tollgate::LoadOptions::default()).unwrap();

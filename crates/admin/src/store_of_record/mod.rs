@@ -8,6 +8,7 @@
 //!
 //! Decisions never wait for any of this: while the database is unavailable, the rules and tenants in force stay as they are.
 
+mod bans;
 mod expired;
 mod feed;
 mod follow;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tollgate::{Clock, Limiter, Span, Timestamp};
-use tollgate_control::{Db, DbError, DbLocation, FeedPosition};
+use tollgate_control::{Db, DbError, DbLocation, FeedPosition, RecordName};
 use tollgate_records::Controls;
 
 use crate::rule_source::{LayerHandle, RuleSource};
@@ -72,6 +73,8 @@ pub struct ControlPlane {
     is_available: AtomicBool,
     /// Changes of operators that wait for the store of record.
     pending: PendingChanges,
+    /// Blocks that operators ended here.
+    ended: Mutex<Vec<RecordName>>,
     /// Whether the state in force is one of the store of record.
     is_known: AtomicBool,
     /// The store of record, if it waits for confirmation.
@@ -131,6 +134,7 @@ impl ControlPlane {
             is_known: AtomicBool::new(is_known),
             is_available: AtomicBool::new(false),
             pending,
+            ended: Mutex::default(),
             unconfirmed: Mutex::default(),
             health,
             metrics,

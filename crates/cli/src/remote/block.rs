@@ -42,6 +42,9 @@ pub(crate) enum BlockAction {
         /// Only names with this prefix
         #[arg(long, value_name = "TEXT")]
         prefix: Option<String>,
+        /// Only bans: blocks that servers began because too many requests were refused
+        #[arg(long)]
+        bans: bool,
         /// The maximum number; all by default
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
@@ -122,8 +125,9 @@ impl Action for BlockAction {
                     format!("{who} is blocked; until: {end}; `tollgate block remove` ends it\n")
                 })
             }
-            BlockAction::List { prefix, limit } => {
-                BLOCKS.list(client, &BLOCKS.path(&[], domain).with("prefix", prefix.as_deref()), *limit)
+            BlockAction::List { prefix, bans, limit } => {
+                let path = BLOCKS.path(&[], domain).with("prefix", prefix.as_deref());
+                BLOCKS.list(client, &path.with("bans", bans.then_some("true")), *limit)
             }
             BlockAction::Show { who, subject } => BLOCKS.show(client, subject.path(who, domain)),
             BlockAction::Remove { who, subject } => {

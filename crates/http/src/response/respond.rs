@@ -69,7 +69,8 @@ pub fn respond(
     }
     let written = |status| (detail != Detail::ChosenStatus).then_some(status);
     if let (Some(denial), Some(status)) = (&denial, blocked::status(decision)) {
-        return writer.finish(status, Some(&PROBLEM_JSON), |out| blocked::write_body(out, written(status), denial));
+        return writer
+            .finish(status, Some(&PROBLEM_JSON), |out| blocked::write_body(out, decision, written(status), denial));
     }
     match denial {
         None if detail != Detail::Full => writer.finish(StatusCode::OK, None, |_| {}),

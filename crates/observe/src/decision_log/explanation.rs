@@ -68,7 +68,8 @@ impl DecisionEntry {
         match self.block {
             Some(BlockAction::Forbidden) => " (403)",
             Some(BlockAction::TooMany) => " (429)",
-            Some(BlockAction::Marked) | None => "",
+            Some(BlockAction::Banned) => " (403, after too many refusals)",
+            Some(BlockAction::Marked | BlockAction::Admitted) | None => "",
         }
     }
 
@@ -137,8 +138,10 @@ impl DecisionEntry {
 
     fn passed(&self, text: &mut String) {
         text.push_str(" passed");
-        if self.block == Some(BlockAction::Marked) {
-            text.push_str(", marked as blocked");
+        match self.block {
+            Some(BlockAction::Marked) => text.push_str(", marked as blocked"),
+            Some(BlockAction::Admitted) => text.push_str(", marked as banned: it is served whatever its limits say"),
+            _ => {}
         }
         let Some(limit) = self.decider() else { return text.push_str(": no limit applied to it") };
         let (used, left) = (self.used(limit), limit.remaining);

@@ -25,6 +25,28 @@ pub struct BlockDocument {
     pub expires_at: Option<Rfc3339>,
     /// The operator's reason, which the audit log shows.
     pub reason: String,
+    /// Whether the name is the digest of a private name: `#` and 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masked: bool,
+    /// Why the servers of the fleet made the block, if no operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban: Option<BanDocument>,
+}
+
+/// A block that servers made because too many requests were refused.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BanDocument {
+    /// The rule that refused them.
+    pub rule: String,
+    /// After so many refusals.
+    pub after: u64,
+    /// In this time, in seconds.
+    pub within: u64,
+    /// When it began.
+    pub began_at: Rfc3339,
+    /// Its number among those that followed each other.
+    pub number: u32,
 }
 
 fn forbidden() -> u16 {
@@ -36,6 +58,8 @@ impl BlockDocument {
     pub fn to_block(&self, domain: &str, name: &str, faults: &mut FieldFaults) -> Option<(BlockSubject, Block)> {
         faults.check_reason(&self.reason);
         let response = match (self.status, self.shadow) {
+            (_, true) if self.ban.is_some() => Some(BlockAction::Admitted),
+            (403, false) if self.ban.is_some() => Some(BlockAction::Banned),
             (_, true) => Some(BlockAction::Marked),
             (403, false) => Some(BlockAction::Forbidden),
             (429, false) => Some(BlockAction::TooMany),
@@ -51,6 +75,13 @@ impl BlockDocument {
 
     /// The caller or the range that a record of this domain and name blocks; `None` if the name is not a range.
     pub fn blocked(&self, domain: &str, name: &str, faults: &mut FieldFaults) -> Option<BlockSubject> {
+        if self.masked {
+            let digest = masked_name(name);
+            if digest.is_none() {
+                faults.add("masked", "write `#` and the 32 hexadecimal digits of the name's digest");
+            }
+            return Some(BlockSubject::Masked { domain: domain.to_owned(), digest: digest? });
+        }
         if !self.range {
             return Some(BlockSubject::Caller { domain: domain.to_owned(), caller: name.to_owned() });
         }
@@ -64,4 +95,10 @@ impl BlockDocument {
             }
         }
     }
+}
+
+/// The digest in the name of a block of a private name.
+pub fn masked_name(name: &str) -> Option<u128> {
+    let digits = name.strip_prefix('#').filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16).ok()
 }

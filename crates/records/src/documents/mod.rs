@@ -12,7 +12,7 @@ mod rule;
 mod shares;
 mod switch;
 
-pub use block::BlockDocument;
+pub use block::{BanDocument, BlockDocument, masked_name};
 pub use emergency::EmergencyDocument;
 pub use limit_terms::{BillingAnchor, LimitTerms};
 pub use quota::{OverrideDocument, QuotaDocument};

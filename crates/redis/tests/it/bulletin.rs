@@ -28,6 +28,12 @@ async fn is_read_by_all(url: &str) {
     assert_eq!(published(&other.store).await, [entry("a", b"first"), entry("b", b"\xff\0")]);
     other.store.publish("news", "a", b"third", true).await.unwrap();
     assert_eq!(published(&one.store).await, [entry("a", b"third"), entry("b", b"\xff\0")]);
+    // An empty text removes what it replaces, and nothing else.
+    one.store.publish("news", "a", b"", true).await.unwrap();
+    one.store.publish("news", "c", b"", true).await.unwrap();
+    assert_eq!(published(&other.store).await, [entry("b", b"\xff\0")]);
+    one.store.publish("news", "a", b"again", false).await.unwrap();
+    assert_eq!(published(&other.store).await.len(), 2);
 }
 
 #[tokio::test]

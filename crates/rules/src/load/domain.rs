@@ -8,8 +8,8 @@ use crate::load::overlay::Overlay;
 use crate::load::partitions;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::{ALGORITHMS, LEASES};
-use crate::load::{rules_form, signals, tree_form};
-use crate::model::{Counting, Domain, Lease, Node, Rule, SourceLocation, Tier};
+use crate::load::{ban, rules_form, signals, tree_form};
+use crate::model::{Counting, Domain, Lease, NeverBan, Node, Rule, SourceLocation, Tier};
 use crate::private::PrivateAttributes;
 use crate::problem::{Problems, TextFault, choose, quoted};
 use crate::regions::KnownRegions;
@@ -30,12 +30,13 @@ pub(super) struct DomainSettings {
     pub(super) default_algorithm: Counting,
     pub(super) default_lease: Lease,
     pub(super) regions: KnownRegions,
-    entity: Option<String>,
+    pub(super) entity: Option<String>,
     entity_at: Option<SourceLocation>,
     private: PrivateAttributes,
     tier_from: Option<String>,
     default_rule: Option<(String, SourceLocation)>,
     match_parents: bool,
+    never_ban: NeverBan,
 }
 
 /// The maximum number of tiers in a domain: each rule has an entry for each.
@@ -103,6 +104,7 @@ pub(super) fn read(
         rules,
         tree,
         signals: watched,
+        never_ban: settings.never_ban,
         match_parents: settings.match_parents,
         default_algorithm: settings.default_algorithm,
         default_lease: settings.default_lease,
@@ -122,7 +124,18 @@ pub(super) fn read(
 impl DomainSettings {
     fn read(documents: &[DomainDocument<'_>], regions: &KnownRegions, problems: &mut Problems) -> DomainSettings {
         let mut setting = |key: &str| -> Option<(&Yaml, &DomainDocument<'_>)> { sole(documents, key, problems) };
-        let [entity, private, tiers, default_tier, tier_from, default_rule, default_algorithm, lease, match_parents] = [
+        let [
+            entity,
+            private,
+            tiers,
+            default_tier,
+            tier_from,
+            default_rule,
+            default_algorithm,
+            lease,
+            match_parents,
+            never_ban,
+        ] = [
             setting("entity"),
             setting("private"),
             setting("tiers"),
@@ -132,11 +145,16 @@ impl DomainSettings {
             setting("default_algorithm"),
             setting("lease"),
             setting("match_parents"),
+            setting("never_ban"),
         ];
         let tiers = tiers
             .and_then(|(value, document)| read_tiers(value, &mut document.reader(problems)))
             .unwrap_or_else(usual_tiers);
+        let has_callers = entity.is_some();
         DomainSettings {
+            never_ban: never_ban
+                .and_then(|(value, document)| ban::read_never(value, has_callers, &mut document.reader(problems)))
+                .unwrap_or_default(),
             regions: regions.clone(),
             default_tier: default_tier
                 .and_then(|(value, document)| read_default_tier(value, &tiers, &mut document.reader(problems)))

@@ -32,9 +32,24 @@ pub(super) static DOMAIN: Section = Section {
         "rules",
         "descriptors",
         "signals",
+        "never_ban",
     ]],
     instead: &[("algorithm", "write `default_algorithm` here, or `algorithm` in a rule")],
     others: &[&RULE, &DESCRIPTOR, &RATE_LIMIT, &TIER, &SIGNAL],
+};
+
+pub(super) static BAN: Section = Section {
+    name: "a ban",
+    keys: &[&["after", "within", "for", "escalate", "most", "mode", "who"]],
+    instead: &[
+        ("limit", "write `after: 20 refusals` and `within: 1m`"),
+        ("window", "write `within: 1m`"),
+        ("duration", "write `for: 10m`"),
+        ("lasts", "write `for: 10m`"),
+        ("max", "write `most: 24h`"),
+        ("key", "write `who: attribute`"),
+    ],
+    others: &[&RULE, &DOMAIN],
 };
 
 pub(super) static SIGNAL: Section = Section {
@@ -80,7 +95,7 @@ const CONDITIONS: &str = "write the conditions as `match: {attribute: value}`";
 
 pub(super) static RULE: Section = Section {
     name: "a rule",
-    keys: &[&["name", "key", "match", "limit", "limit_by", "count", "cost"], TERMS],
+    keys: &[&["name", "key", "match", "limit", "limit_by", "count", "cost", "ban"], TERMS],
     instead: &[
         ("unlimited", "write `limit: unlimited`"),
         ("shadow_mode", "write `mode: shadow`"),
@@ -89,6 +104,7 @@ pub(super) static RULE: Section = Section {
         ("if", CONDITIONS),
         ("where", CONDITIONS),
         ("conditions", CONDITIONS),
+        ("never_ban", "write it in the domain: it holds for all of its rules"),
     ],
     others: &[&DOMAIN, &DESCRIPTOR, &RATE_LIMIT, &TIER],
 };

@@ -1,5 +1,6 @@
 //! Loads rule files into the [`model`](crate::model). Reports all problems at once, or returns valid rules.
 
+mod ban;
 mod clauses;
 mod count;
 mod domain;

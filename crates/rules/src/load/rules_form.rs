@@ -1,6 +1,7 @@
 //! Tollgate's own form: the `rules` list.
 
 use crate::limit_text::{self, LimitText};
+use crate::load::ban::BanKeys;
 use crate::load::clauses;
 use crate::load::count;
 use crate::load::domain::DomainSettings;
@@ -76,11 +77,17 @@ pub(super) fn read_rule(
     let clauses = fields.get("match").map_or(Some(Vec::new()), |value| clauses::read(value, reader));
     let cost = fields.get("cost").map_or(Some(Cost::Request), |value| read_cost(value, reader));
     let wording = LimitKeys::read(reader, &fields);
+    let ban = fields.get("ban").map(|value| BanKeys::read(value, reader));
     let terms = quotas.and_then(|quotas| wording.terms(&quotas, settings, reader));
 
     let (name, key, clauses, cost) = (name?, key?, clauses?, cost?);
     refuse_never(&fields, &key, &clauses, &cost, reader);
-    let rule = Rule { name, key, clauses, cost, terms: terms?, at: reader.place(fields.line), version: None };
+    let terms = terms?;
+    let ban = match ban {
+        Some(ban) => Some(ban?.terms(&key, terms.mode, terms.shed, settings, reader)?),
+        None => None,
+    };
+    let rule = Rule { name, key, clauses, cost, terms, ban, at: reader.place(fields.line), version: None };
     let line = fields.get("count").map_or(fields.line, |count| count.line);
     count::has_few_counters(&rule, line, reader).then_some(rule)
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use arc_swap::ArcSwap;
 use siphasher::sip::SipHasher13;
-use tollgate_core::{Period, Timestamp};
+use tollgate_core::{KeySecret, Period, Timestamp};
 
 use crate::limit_text::LimitText;
 use crate::model::Network;
@@ -144,6 +144,10 @@ pub enum BlockAction {
     TooMany,
     /// It is served, and marked for the gateway.
     Marked,
+    /// It is refused with 403: too many of the caller's requests were refused.
+    Banned,
+    /// It is served whatever its limits say, and marked for the gateway: a ban that the caller does not notice.
+    Admitted,
 }
 
 /// The target of a block.
@@ -155,6 +159,13 @@ pub enum BlockSubject {
         domain: String,
         /// The caller; with `*`, all that match.
         caller: String,
+    },
+    /// A caller of a domain, by the digest of its name: the name is private.
+    Masked {
+        /// The domain.
+        domain: String,
+        /// The digest under the secret of [`Tenants::use_secret`].
+        digest: u128,
     },
     /// Addresses, in one domain or in all.
     Range {
@@ -176,6 +187,8 @@ pub struct WildcardCounts {
     pub blocks: usize,
     /// Blocked address ranges.
     pub ranges: usize,
+    /// Blocks of callers by digests of their names.
+    pub masked: usize,
 }
 
 /// How a limit was chosen.
@@ -285,12 +298,27 @@ impl Selector {
 }
 
 impl BlockAction {
+    /// All of them.
+    pub const ALL: [BlockAction; 5] =
+        [BlockAction::Forbidden, BlockAction::TooMany, BlockAction::Marked, BlockAction::Banned, BlockAction::Admitted];
+
     /// The name in records and responses.
     pub fn name(self) -> &'static str {
         match self {
             BlockAction::Forbidden => "forbidden",
             BlockAction::TooMany => "too_many",
             BlockAction::Marked => "marked",
+            BlockAction::Banned => "banned",
+            BlockAction::Admitted => "shadow_banned",
+        }
+    }
+
+    /// Whether the request is refused before its limits are looked at.
+    #[inline]
+    pub fn refuses(self) -> bool {
+        match self {
+            BlockAction::Forbidden | BlockAction::TooMany | BlockAction::Banned => true,
+            BlockAction::Marked | BlockAction::Admitted => false,
         }
     }
 }
@@ -371,10 +399,21 @@ impl Tenants {
                 let domain = domain.as_deref().map(name_digest);
                 self.change_wildcards(|wildcards| wildcards.ranges.set(domain, *network, block));
             }
+            BlockSubject::Masked { domain, digest } => {
+                self.change_wildcards(|wildcards| wildcards.masked.set(name_digest(domain), *digest, block));
+            }
             BlockSubject::Caller { domain, caller } => match Pattern::new(caller) {
                 Pattern::Exact(_) => self.change(domain, caller, |entry| entry.set_block(block)),
                 pattern => self.change_wildcards(|wildcards| wildcards.set_block(name_digest(domain), pattern, block)),
             },
+        }
+    }
+
+    /// The secret of the digests by which callers with private names are blocked. Without it no such block has an effect.
+    pub fn use_secret(&self, secret: Option<KeySecret>) {
+        if self.wildcards.load().masked.secret != secret {
+            let _locked = self.interned();
+            self.change_wildcards(|wildcards| wildcards.masked.secret = secret);
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{KeySecret, Timestamp, Value};
 
 use super::entry::{OverrideRef, StoredOverride, StoredStage, selects, stage};
 use super::{Block, DifferenceCount, ResolvedBy, Selector, TenantsDifference, WildcardCounts};
@@ -22,6 +22,7 @@ pub(crate) struct Wildcards {
     emergencies: Vec<(EmergencyName, EmergencyLimit)>,
     blocks: Vec<(NonZeroU64, Pattern, Block)>,
     pub(super) ranges: Ranges,
+    pub(super) masked: MaskedCallers,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +57,31 @@ pub(super) struct Ranges {
     blocks: HashMap<(u8, u128, Option<NonZeroU64>), Block>,
 }
 
+/// Blocks of callers whose names are private.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MaskedCallers {
+    pub(super) secret: Option<KeySecret>,
+    /// By domain and the digest of the name.
+    blocks: HashMap<(NonZeroU64, u128), Block>,
+}
+
+impl MaskedCallers {
+    pub(super) fn set(&mut self, domain: NonZeroU64, digest: u128, block: Option<Block>) {
+        match block {
+            Some(block) => self.blocks.insert((domain, digest), block),
+            None => self.blocks.remove(&(domain, digest)),
+        };
+    }
+
+    fn find(&self, domain: NonZeroU64, caller: &str, now: &dyn Fn() -> Timestamp) -> Option<Block> {
+        if self.blocks.is_empty() {
+            return None;
+        }
+        let digest = self.secret?.digest(Value::Text(caller));
+        self.blocks.get(&(domain, digest)).filter(|block| block.during.holds_at(now)).copied()
+    }
+}
+
 impl Wildcards {
     pub(super) fn counts(&self) -> WildcardCounts {
         WildcardCounts {
@@ -63,11 +89,16 @@ impl Wildcards {
             emergencies: self.emergencies.len(),
             blocks: self.blocks.len(),
             ranges: self.ranges.blocks.len(),
+            masked: self.masked.blocks.len(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.quotas.is_empty() && self.emergencies.is_empty() && self.blocks.is_empty() && self.ranges.blocks.is_empty()
+        self.quotas.is_empty()
+            && self.emergencies.is_empty()
+            && self.blocks.is_empty()
+            && self.ranges.blocks.is_empty()
+            && self.masked.blocks.is_empty()
     }
 
     /// How many of them differ from those of another state.
@@ -76,7 +107,8 @@ impl Wildcards {
             quotas: DifferenceCount::between(self.keyed_quotas(), found.keyed_quotas()),
             emergencies: DifferenceCount::between(self.keyed_emergencies(), found.keyed_emergencies()),
             blocks: DifferenceCount::between(self.keyed_blocks(), found.keyed_blocks())
-                .plus(DifferenceCount::between(&self.ranges.blocks, &found.ranges.blocks)),
+                .plus(DifferenceCount::between(&self.ranges.blocks, &found.ranges.blocks))
+                .plus(DifferenceCount::between(&self.masked.blocks, &found.masked.blocks)),
         }
     }
 
@@ -151,7 +183,8 @@ impl Wildcards {
         now: &dyn Fn() -> Timestamp,
     ) -> Option<Block> {
         let mut found = self.blocks.iter().filter(|(of, pattern, _)| *of == domain && pattern.matches(caller));
-        found.find(|(_, _, block)| block.during.holds_at(now)).map(|(_, _, block)| *block)
+        let by_name = found.find(|(_, _, block)| block.during.holds_at(now)).map(|(_, _, block)| *block);
+        by_name.or_else(|| self.masked.find(domain, caller, now))
     }
 
     pub(super) fn block_of_address(

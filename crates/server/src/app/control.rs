@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tollgate::{Limiter, SystemClock};
+use tollgate_admin::bans::Bans;
 use tollgate_admin::guardrails::{GuardrailConfig, Guardrails};
 use tollgate_admin::observe::Observability;
 use tollgate_admin::store_of_record::{self, ControlPlane, Loaded, Sources};
@@ -98,4 +99,15 @@ pub(super) fn build(
     tasks.add(move |closing| async move { copier.run_copy(closing).await });
     tasks.add(move |closing| async move { publisher.run_maintenance(snapshots, closing).await });
     control
+}
+
+/// Adds the task that bans those whose requests are refused too often.
+pub(super) fn run_bans(
+    foundation: &Foundation<'_>,
+    control: &Arc<ControlPlane>,
+    observability: &Arc<Observability>,
+    tasks: &mut Tasks,
+) {
+    let bans = Bans::new(control.clone(), observability.clone(), foundation.health.clone());
+    tasks.add(move |closing| bans.run(closing));
 }

@@ -116,6 +116,7 @@ impl Components {
         let control = control::build(&foundation, loaded, &limiter, &rules, &mut tasks);
         let sinks = events::build(&foundation, &observability, &control, runtime, &mut tasks)?;
         let deregistration = observability::run(&foundation, &observability, &control, &mut tasks);
+        control::run_bans(&foundation, &control, &observability, &mut tasks);
         super::store::watch_memory(&foundation, limiter.clone(), &mut tasks);
         if let Some(snapshots) = snapshots.clone() {
             super::store::save_snapshots(&foundation, snapshots, limiter.clone(), &mut tasks);

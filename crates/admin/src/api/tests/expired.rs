@@ -62,6 +62,8 @@ async fn a_pass_deletes_a_bounded_number() {
         shadow: false,
         expires_at: Some(Rfc3339(START)),
         reason: String::new(),
+        masked: false,
+        ban: None,
     };
     let document = serde_json::to_string(&over).unwrap();
     let by = Author { name: "tests".to_owned(), from: String::new() };

@@ -14,9 +14,9 @@ use tollgate_control::DbLocation;
 use tollgate_events::Subscriptions;
 
 use super::*;
-use crate::{Admin, AdminParts};
 use crate::rule_source::{LayerHandle, RuleSource};
 use crate::store_of_record::{ControlPlaneParts, Loaded, Sources, load};
+use crate::{Admin, AdminParts};
 use tollgate_net::closing::Closer;
 use tollgate_telemetry::Health;
 

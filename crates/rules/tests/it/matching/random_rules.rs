@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, ClaimId, Limit, OnFailure, Period, Span};
 use tollgate_rules::model::{
-    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, HoldCounting, KeyPart, Lease, Network, Policy, Rule,
-    RuleMode, RuleOrigin, SourceLocation, Terms, Test, Tier,
+    Cap, Clause, Cost, Counting, Domain, EndTerms, Headers, HoldCounting, KeyPart, Lease, Network, NeverBan, Policy,
+    Rule, RuleMode, RuleOrigin, SourceLocation, Terms, Test, Tier,
 };
 use tollgate_rules::pattern::Pattern;
 use tollgate_rules::{KnownRegions, RegionMode, Ruleset};
@@ -134,6 +134,7 @@ impl Shape {
             cost: Cost::Request,
             terms: terms(mode),
             at: place(),
+            ban: None,
             version: None,
         }
     }
@@ -178,6 +179,7 @@ pub(crate) fn domain(rules: Vec<Rule>) -> Domain {
         match_parents: false,
         default_algorithm: Counting::SlidingWindow,
         signals: Vec::new(),
+        never_ban: NeverBan::default(),
         default_lease: Lease::Auto,
         regions: KnownRegions::None,
         at: place(),

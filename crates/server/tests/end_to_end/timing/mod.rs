@@ -2,6 +2,7 @@
 //!
 //! The name of this module sorts last. Tests run in the order of their names, so these wait for few others.
 
+mod bans;
 mod busy;
 mod changes;
 mod faults;

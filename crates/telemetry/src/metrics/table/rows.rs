@@ -85,6 +85,9 @@ Gauge tollgate_signal_keys [domain signal]
 Counter tollgate_signal_keys_displaced_total [domain signal]
     "Keys that were displaced because the table of the signal was full"
     "A steady rise is a flood of made-up values. Keys with many values stay"
+Counter tollgate_bans_total [domain rule result]
+    "Bans that this server began, by the rule that refused (result `begun`); refusals of those that are never banned (`exempt`); bans that could not begin and subjects that were forgotten because there were too many (`dropped`)"
+    "A rise of `begun`: an attack, or a limit that is too low: `tollgate block list --bans` shows who and why. Any `dropped`: the limits still refuse them"
 Gauge tollgate_series_other []
     "1 if there are more rules and tiers than series, so that the rest is counted as `other`"
     "Use fewer rules with more keys each, or aggregate by domain"
