@@ -131,9 +131,9 @@ impl EventStream {
         self.added.notified().await;
     }
 
-    /// Those that are not in the journal.
-    pub(crate) fn waiting(&self) -> Vec<Arc<CloudEvent>> {
-        self.queues().waiting.iter().cloned().collect()
+    /// The first ones that are not in the journal.
+    pub(crate) fn waiting(&self, max: usize) -> Vec<Arc<CloudEvent>> {
+        self.queues().waiting.iter().take(max).cloned().collect()
     }
 
     /// Removes events that are in the journal now. Some may have been dropped meanwhile.
@@ -161,12 +161,12 @@ mod tests {
             stream.emit(stream.event(Timestamp::from_secs(1), EventType::Test, EventSeverity::Info, text));
         };
         (0..MAX_WAITING).for_each(|n| emit(n.to_string()));
-        let taken = stream.waiting();
+        let taken = stream.waiting(usize::MAX);
         assert_eq!((taken.len(), stream.counts().dropped), (MAX_WAITING, 0));
         emit("last".to_owned());
         assert_eq!(stream.counts().dropped, 1);
         stream.written(&taken);
-        let left: Vec<_> = stream.waiting().iter().map(|event| event.text.clone()).collect();
+        let left: Vec<_> = stream.waiting(9).iter().map(|event| event.text.clone()).collect();
         assert_eq!(left, ["last"]);
         let recent = stream.recent();
         assert_eq!((recent.len(), recent[MAX_RECENT - 1].number), (MAX_RECENT, MAX_WAITING as u64 + 1));
