@@ -13,9 +13,11 @@
 mod collect;
 mod delivery;
 mod event;
+mod files;
 mod filter;
 mod journal;
 mod sink;
+mod stdout;
 mod stream;
 mod subscription;
 mod subscriptions;
@@ -23,9 +25,11 @@ mod webhook;
 
 pub use collect::{COMPONENT, collect};
 pub use event::{CloudEvent, EventSeverity, EventType, FLEET};
+pub use files::{FileSink, FilesConfig, LogFiles};
 pub use filter::EventFilter;
 pub use journal::{Journal, JournalConfig};
 pub use sink::{Sending, Sink, SinkError, SinkLine};
+pub use stdout::StdoutSink;
 pub use stream::{EventCounts, EventStream, RecentEvent};
 pub use subscription::{Definition, SinkCounts, SinkStatus, Subscription};
 pub use subscriptions::Subscriptions;

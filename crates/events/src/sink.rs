@@ -40,3 +40,12 @@ pub enum SinkError {
     /// The receiver takes no more.
     Gone,
 }
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkError::Retry { why, .. } | SinkError::Permanent(why) => f.write_str(why),
+            SinkError::Gone => f.write_str("the receiver takes no more (410)"),
+        }
+    }
+}

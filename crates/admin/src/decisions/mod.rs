@@ -7,7 +7,6 @@
 //!
 //! Lines that can't be written wait; past the bound new entries are dropped in the observer's queue and counted. No decision waits.
 
-mod files;
 mod line;
 mod sink;
 #[cfg(test)]
@@ -23,14 +22,14 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::MissedTickBehavior;
 use tollgate::{Clock, Span, Timestamp};
 use tollgate_control::DecisionFilter;
+use tollgate_events::{SinkError, SinkLine};
 use tollgate_observe::{DecisionEntry, Observer, SampleRate};
 
 use tollgate_net::Closing;
 use tollgate_telemetry::Health;
 
-pub use files::FilesConfig;
 pub use line::DecisionLine;
-pub use sink::{DecisionSink, LogError};
+pub use sink::DecisionSink;
 
 /// The decision log.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ struct QueuedLine {
     domain: String,
     caller: Option<String>,
     rule: Option<String>,
-    text: String,
+    line: SinkLine,
 }
 
 /// Lines that wait to be written; if the sink is not persistent, also the last written ones.
@@ -252,14 +251,15 @@ impl Decisions {
                     self.queue().done(lines, self.sink.is_persistent());
                     self.written.fetch_add(lines as u64, Ordering::Relaxed);
                     sweep.lines_since += lines as u64;
-                    sweep.bytes_since += batch.iter().take(lines).map(|line| line.text.len() as u64).sum::<u64>();
+                    sweep.bytes_since += batch.iter().take(lines).map(|line| line.line.text.len() as u64).sum::<u64>();
                 }
-                Err(LogError::Permanent(why)) => {
+                Err(error @ (SinkError::Permanent(_) | SinkError::Gone)) => {
+                    let why = error.to_string();
                     tracing::error!(lines = batch.len(), "decisions can't be logged and are lost: {why}");
                     self.queue().done(batch.len(), true);
                     self.failed.fetch_add(batch.len() as u64, Ordering::Relaxed);
                 }
-                Err(LogError::Retry(why)) => return Err(why),
+                Err(SinkError::Retry { why, .. }) => return Err(why),
             }
         }
         if sweep.is_due(now, self.config.max_bytes) {
@@ -296,20 +296,21 @@ impl Decisions {
         // Texts and numbers are always valid JSON.
         let text = serde_json::to_string(&line).unwrap_or_default();
         let DecisionLine { at, domain, caller, rule, .. } = line;
-        QueuedLine { number, at: at.0, domain, caller, rule, text }
+        let line = SinkLine { id: format!("{}-{number}", self.config.server).into(), text: text.into() };
+        QueuedLine { number, at: at.0, domain, caller, rule, line }
     }
 
     /// The selected lines, newest first, including those that are not written yet and the summaries of the current minute.
-    pub async fn find(self: &Arc<Decisions>, lookup: &DecisionLookup) -> Result<Vec<DecisionLine>, LogError> {
+    pub async fn find(self: &Arc<Decisions>, lookup: &DecisionLookup) -> Result<Vec<DecisionLine>, SinkError> {
         self.gather(Vec::new()).await;
         let summaries = self.observer.log().summaries().into_iter().map(|entry| self.encode(entry, 0));
-        let summaries = summaries.filter(|line| line.matches(&lookup.filter)).map(|line| line.text);
+        let summaries = summaries.filter(|line| line.matches(&lookup.filter)).map(|line| line.line.text.to_string());
         let mut texts: Vec<String> = summaries.take(lookup.max).collect();
         // Read the queue first: lines that are written meanwhile are found twice and deduplicated.
         {
             let queue = self.queue();
             let matching = queue.lines.iter().rev().filter(|line| line.matches(&lookup.filter));
-            texts.extend(matching.take(lookup.max).map(|line| line.text.clone()));
+            texts.extend(matching.take(lookup.max).map(|line| line.line.text.to_string()));
         }
         texts.extend(self.sink.find(lookup).await?);
         let mut seen = HashSet::new();
@@ -345,7 +346,7 @@ impl LineQueue {
     }
 
     fn add(&mut self, line: QueuedLine) {
-        self.bytes += line.text.len();
+        self.bytes += line.line.text.len();
         self.lines.push_back(Arc::new(line));
     }
 
@@ -355,7 +356,7 @@ impl LineQueue {
         let left = self.lines.iter().skip(self.written).take(MAX_BATCH);
         left.take_while(|line| {
             let is_first = bytes == 0;
-            bytes += line.text.len();
+            bytes += line.line.text.len();
             is_first || bytes <= MAX_BATCH_BYTES
         })
         .cloned()
@@ -379,7 +380,7 @@ impl LineQueue {
 
     fn pop(&mut self) {
         if let Some(line) = self.lines.pop_front() {
-            self.bytes -= line.text.len();
+            self.bytes -= line.line.text.len();
             self.written -= 1;
         }
     }

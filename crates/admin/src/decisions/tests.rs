@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use tempfile::TempDir;
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryConfig, MemoryStore, Request, Ruleset};
 use tollgate_control::{Db, DbLocation};
+use tollgate_events::FilesConfig;
 use tollgate_observe::{LogConfig, ObserverConfig};
 use tollgate_testing::Postgres;
 
@@ -87,7 +88,7 @@ fn lookup(caller: &str) -> DecisionLookup {
 fn files(home: &TempDir) -> DecisionSink {
     let directory = home.path().join("decisions");
     let keep = Span::from_secs(86_400);
-    DecisionSink::files(FilesConfig { directory, max_bytes: 1 << 20, max_files: 4, keep }).unwrap()
+    DecisionSink::files(FilesConfig { directory, name: "decisions", max_bytes: 1 << 20, max_files: 4, keep }).unwrap()
 }
 
 /// What is waiting, what is written, and both at once, each entry once.
@@ -312,8 +313,14 @@ async fn a_directory_that_is_gone_is_reported_and_its_lines_are_written_when_it_
     let home = TempDir::new().unwrap();
     let directory = home.path().join("decisions");
     let keep = Span::from_secs(86_400);
-    let sink =
-        DecisionSink::files(FilesConfig { directory: directory.clone(), max_bytes: 1, max_files: 4, keep }).unwrap();
+    let sink = DecisionSink::files(FilesConfig {
+        directory: directory.clone(),
+        name: "decisions",
+        max_bytes: 1,
+        max_files: 4,
+        keep,
+    })
+    .unwrap();
     let bench = Bench::new(sink);
     bench.refuse("ann", 1);
     bench.write().await.unwrap();

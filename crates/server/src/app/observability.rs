@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use tollgate::{Clock as _, KeyPrivacy, Span, SystemClock};
 use tollgate_control::Db;
+use tollgate_events::FilesConfig;
 
 use super::component::{Foundation, Tasks};
 use crate::config::{DecisionLogPlace, ServerSettings};
 use tollgate_admin::data_dir::DataDir;
-use tollgate_admin::decisions::{DecisionSink, FilesConfig};
+use tollgate_admin::decisions::DecisionSink;
 use tollgate_admin::observe::history_file::HistoryFile;
 use tollgate_admin::observe::{Observability, ObservabilityConfig, fleet, sampler};
 use tollgate_admin::store_of_record::ControlPlane;
@@ -105,8 +106,13 @@ fn sink(settings: &ServerSettings, db: Option<&Db>, data: Option<&DataDir>) -> R
     let log = &settings.observe.decisions;
     let directory = log.directory.clone().or_else(|| data.map(|data| data.file(DIRECTORY)));
     let keep = Span::from_micros(u64::try_from(log.keep.as_micros()).unwrap_or(u64::MAX));
-    let config =
-        directory.map(|directory| FilesConfig { directory, max_bytes: log.file_size, max_files: log.files, keep });
+    let config = directory.map(|directory| FilesConfig {
+        directory,
+        name: "decisions",
+        max_bytes: log.file_size,
+        max_files: log.files,
+        keep,
+    });
     match (log.place, db, config) {
         (DecisionLogPlace::Auto | DecisionLogPlace::Control, Some(db), _) => Ok(DecisionSink::control(db)),
         (DecisionLogPlace::Auto | DecisionLogPlace::Files, _, Some(config)) => DecisionSink::files(config),

@@ -10,6 +10,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tollgate_control::DecisionFilter;
+use tollgate_events::SinkError;
 use tollgate_observe::{SampleRate, truncate};
 use tollgate_records::Rfc3339;
 
@@ -18,7 +19,7 @@ use super::AdminState;
 use crate::api::description;
 use crate::api::extract::Query;
 use crate::api::{ApiProblem, ApiResult, RequestContext, records};
-use crate::decisions::{DecisionLine, DecisionLookup, LogError};
+use crate::decisions::{DecisionLine, DecisionLookup};
 use crate::scopes::AccessScope;
 
 /// Selects decisions.
@@ -99,10 +100,10 @@ pub(crate) async fn list(
     .into_response())
 }
 
-fn lookup_problem(why: LogError) -> ApiProblem {
+fn lookup_problem(why: SinkError) -> ApiProblem {
     match why {
-        LogError::Permanent(detail) => ApiProblem::bad_request("bad_query", detail),
-        LogError::Retry(error) => {
+        SinkError::Permanent(detail) => ApiProblem::bad_request("bad_query", detail),
+        error => {
             let detail = format!("the decision log can't be read: {error}");
             ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "decision_log_away", detail)
         }

@@ -8,7 +8,8 @@ const NOW: Timestamp = Timestamp::from_secs(4_000_000_000);
 
 fn files(home: &TempDir, max_bytes: u64, max_files: usize) -> LogFiles {
     let keep = Span::from_secs(1_000_000_000_000);
-    LogFiles::open(FilesConfig { directory: home.path().join("log"), max_bytes, max_files, keep }).unwrap()
+    LogFiles::open(FilesConfig { directory: home.path().join("log"), name: "decisions", max_bytes, max_files, keep })
+        .unwrap()
 }
 
 fn found(files: &LogFiles, containing: &str, most: usize) -> Vec<String> {
@@ -30,7 +31,7 @@ fn files_are_rotated_and_bounded_and_read_from_the_end() {
         files.append([format!("line {n:093}").as_str(), "x"].into_iter()).unwrap();
         files.remove_old(Timestamp::from_secs(1)).unwrap();
     }
-    let there = list_files(files.directory()).unwrap();
+    let there = list_files(&files.config).unwrap();
     assert_eq!(there.len(), 3);
     for (_, path) in &there {
         assert!(fs::metadata(path).unwrap().len() <= 1_000);
@@ -64,7 +65,7 @@ fn a_torn_line_is_the_end_of_its_file() {
     let home = TempDir::new().unwrap();
     let first = files(&home, 1_000, 3);
     first.append(["a1", "a2"].into_iter()).unwrap();
-    let path = list_files(first.directory()).unwrap().pop().unwrap().1;
+    let path = list_files(&first.config).unwrap().pop().unwrap().1;
     OpenOptions::new().append(true).open(path).unwrap().write_all(b"a3 is to").unwrap();
     drop(first);
     let second = files(&home, 1_000, 3);
@@ -75,8 +76,13 @@ fn a_torn_line_is_the_end_of_its_file() {
 #[test]
 fn files_that_are_old_go_and_are_not_looked_at() {
     let home = TempDir::new().unwrap();
-    let config =
-        FilesConfig { directory: home.path().join("log"), max_bytes: 1, max_files: 9, keep: Span::from_secs(60) };
+    let config = FilesConfig {
+        directory: home.path().join("log"),
+        name: "decisions",
+        max_bytes: 1,
+        max_files: 9,
+        keep: Span::from_secs(60),
+    };
     let files = LogFiles::open(config).unwrap();
     ["a1", "a2", "a3"].into_iter().for_each(|line| files.append([line].into_iter()).unwrap());
     files.find_back("a", Some(NOW), |line| panic!("{line} is older")).unwrap();
@@ -92,11 +98,11 @@ fn what_can_not_be_written_leaves_nothing_behind() {
     let home = TempDir::new().unwrap();
     let files = files(&home, 1_000, 3);
     files.append(["a1"].into_iter()).unwrap();
-    fs::remove_dir_all(files.directory()).unwrap();
+    fs::remove_dir_all(&files.config.directory).unwrap();
     // The file is open still; the next one can't be made.
     files.append([format!("a{:>0990}", 2).as_str()].into_iter()).unwrap();
     files.append([format!("a{:>0990}", 3).as_str()].into_iter()).unwrap_err();
-    fs::create_dir(files.directory()).unwrap();
+    fs::create_dir(&files.config.directory).unwrap();
     files.append(["a4"].into_iter()).unwrap();
     assert_eq!(found(&files, "a", 9), ["a4"]);
 }

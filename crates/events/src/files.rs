@@ -6,14 +6,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use memchr::memmem::Finder;
 use memchr::memrchr;
-use tollgate::{Span, Timestamp};
+use tollgate_core::{Span, Timestamp};
 
-/// The files of the decision log.
+use crate::sink::{Sending, Sink, SinkError, SinkLine};
+
+/// Files of lines as a sink.
+#[derive(Clone, Debug)]
+pub struct FileSink(Arc<LogFiles>);
+
+/// The files.
 #[derive(Debug)]
 pub struct LogFiles {
     config: FilesConfig,
@@ -24,6 +30,8 @@ pub struct LogFiles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
     pub directory: PathBuf,
+    /// What the names begin with: `decisions` for `decisions-0000000017.jsonl`.
+    pub name: &'static str,
     /// Size of a file before the next one is started.
     pub max_bytes: u64,
     /// Number of files.
@@ -38,14 +46,15 @@ struct OpenFile {
     size: u64,
 }
 
-/// File names: `decisions-0000000017.jsonl`.
-const PREFIX: &str = "decisions-";
+/// What the names of files end with.
 const SUFFIX: &str = ".jsonl";
 
 /// Callers' names are private.
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
+/// Lines of one write.
+const MAX_LINES: usize = 1_000;
 /// Bytes of one read, from the end.
 const CHUNK: u64 = 256 << 10;
 /// Longer lines are not ours.
@@ -55,6 +64,43 @@ const MAX_CLOCK_SKEW: Span = Span::from_secs(60);
 /// Bytes that are read for one query.
 const MAX_READ_BYTES: u64 = 256 << 20;
 
+impl FileSink {
+    /// Creates the directory if it is missing.
+    ///
+    /// # Errors
+    /// If it can't be written to.
+    pub fn open(config: FilesConfig) -> io::Result<FileSink> {
+        LogFiles::open(config).map(|files| FileSink(Arc::new(files)))
+    }
+
+    /// The files, to read them.
+    pub fn files(&self) -> Arc<LogFiles> {
+        self.0.clone()
+    }
+}
+
+impl Sink for FileSink {
+    fn kind(&self) -> &'static str {
+        "files"
+    }
+
+    fn max_lines(&self) -> usize {
+        MAX_LINES
+    }
+
+    fn send<'a>(&'a self, lines: &'a [SinkLine]) -> Sending<'a> {
+        let (files, lines) = (self.0.clone(), lines.to_vec());
+        Box::pin(async move {
+            let count = lines.len();
+            let directory = files.config.directory.clone();
+            let written = move || files.append(lines.iter().map(|line| &*line.text));
+            let written = tokio::task::spawn_blocking(written).await.map_err(io::Error::other).flatten();
+            let retry = |error| SinkError::Retry { why: format!("{}: {error}", directory.display()), after: None };
+            written.map(|()| count).map_err(retry)
+        })
+    }
+}
+
 impl LogFiles {
     /// Creates the directory if it is missing.
     ///
@@ -62,12 +108,8 @@ impl LogFiles {
     /// If it can't be written to.
     pub fn open(config: FilesConfig) -> io::Result<LogFiles> {
         fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(&config.directory)?;
-        let open = Some(OpenFile::next(&config.directory)?);
+        let open = Some(OpenFile::next(&config)?);
         Ok(LogFiles { config, open: Mutex::new(open) })
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.config.directory
     }
 
     /// Writes lines, all of them or none.
@@ -81,7 +123,7 @@ impl LogFiles {
         let full = |open: &OpenFile| open.size > 0 && open.size + text.len() as u64 > self.config.max_bytes;
         let mut file = match open.take() {
             Some(file) if !full(&file) => file,
-            _ => OpenFile::next(&self.config.directory)?,
+            _ => OpenFile::next(&self.config)?,
         };
         if let Err(error) = file.file.write_all(text.as_bytes()) {
             // Undo the partial write. If that fails, the next lines go to another file.
@@ -97,7 +139,7 @@ impl LogFiles {
 
     /// Removes files that are too many or too old.
     pub fn remove_old(&self, now: Timestamp) -> io::Result<()> {
-        let files = list_files(&self.config.directory)?;
+        let files = list_files(&self.config)?;
         // The newest is in use.
         let Some((_, past)) = files.split_last() else { return Ok(()) };
         let too_many = files.len().saturating_sub(self.config.max_files);
@@ -119,7 +161,7 @@ impl LogFiles {
         mut visit: impl FnMut(&str) -> bool,
     ) -> io::Result<()> {
         let (finder, mut left) = (Finder::new(containing), MAX_READ_BYTES);
-        for (_, path) in list_files(&self.config.directory)?.iter().rev() {
+        for (_, path) in list_files(&self.config)?.iter().rev() {
             if from.zip(written_at(path)).is_some_and(|(from, at)| at.after(MAX_CLOCK_SKEW) < from) {
                 return Ok(());
             }
@@ -141,10 +183,11 @@ impl LogFiles {
 
 impl OpenFile {
     /// Creates the next file.
-    fn next(directory: &Path) -> io::Result<OpenFile> {
-        let mut number = list_files(directory)?.last().map_or(1, |(number, _)| number + 1);
+    fn next(config: &FilesConfig) -> io::Result<OpenFile> {
+        let FilesConfig { directory, name, .. } = config;
+        let mut number = list_files(config)?.last().map_or(1, |(number, _)| number + 1);
         loop {
-            let path = directory.join(format!("{PREFIX}{number:010}{SUFFIX}"));
+            let path = directory.join(format!("{name}-{number:010}{SUFFIX}"));
             let file = OpenOptions::new().append(true).create_new(true).mode(PRIVATE_FILE).open(path);
             match file {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -155,12 +198,12 @@ impl OpenFile {
 }
 
 /// The files of a directory, by number.
-fn list_files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+fn list_files(FilesConfig { directory, name: prefix, .. }: &FilesConfig) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+        let number = name.to_str().and_then(|name| name.strip_prefix(prefix)?.strip_prefix('-')?.strip_suffix(SUFFIX));
         files.extend(number.and_then(|number| number.parse().ok()).map(|number: u64| (number, entry.path())));
     }
     files.sort_unstable();
