@@ -181,6 +181,14 @@ impl NeverBan {
         }
     }
 
+    /// Whether someone must not be banned, whatever the request.
+    pub(crate) fn exempts_subject(&self, banned: &Banned<'_>) -> bool {
+        match banned {
+            Banned::Network(network) => self.networks.iter().any(|never| overlap(never, network)),
+            Banned::Caller(caller) => self.has_caller(caller),
+        }
+    }
+
     fn has_caller(&self, caller: &str) -> bool {
         self.callers.iter().any(|pattern: &Pattern| pattern.matches(caller))
     }

@@ -116,6 +116,8 @@ pub struct Signal {
     pub window: Span,
     /// How many bits of an IPv6 address are an address, counted and counted for.
     pub ipv6_prefix: u8,
+    /// The ban of those for whom it is raised.
+    pub ban: Option<SignalBan>,
     /// Where it was declared.
     pub at: SourceLocation,
 }
@@ -137,6 +139,15 @@ pub struct BanTerms {
     pub action: BanAction,
     /// Who is banned.
     pub who: BanSubject,
+}
+
+/// The ban of those for whom a signal is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalBan {
+    /// How long it lasts.
+    pub lasts: Span,
+    /// What happens to banned requests.
+    pub action: BanAction,
 }
 
 /// What happens to the requests of those that are banned.

@@ -80,7 +80,7 @@ pub struct Domain {
     pub(crate) regions: KnownRegions,
     pub(crate) signals: Vec<Signal>,
     pub(crate) never_ban: NeverBan,
-    /// Whether a rule bans.
+    /// Whether a rule or a signal bans.
     pub(crate) bans: bool,
 }
 
@@ -372,7 +372,7 @@ impl Domain {
         &self.signals
     }
 
-    /// Whether one of its rules bans.
+    /// Whether one of its rules or signals bans.
     #[inline]
     pub fn bans(&self) -> bool {
         self.bans
@@ -381,6 +381,11 @@ impl Domain {
     /// Whether someone must not be banned for a refusal of this request.
     pub fn never_bans(&self, request: &Request<'_>, banned: &Banned<'_>) -> bool {
         self.never_ban.exempts(request, self.entity(), banned)
+    }
+
+    /// Whether someone must not be banned, whatever the request.
+    pub fn never_bans_subject(&self, banned: &Banned<'_>) -> bool {
+        self.never_ban.exempts_subject(banned)
     }
 
     /// The signals that count a request.
@@ -455,7 +460,8 @@ impl Domain {
         let default_rule = domain.default_rule.as_deref().and_then(named);
         let requested = RequestLimits::new(&domain);
         let once = OnceScopes::new(&domain.name, entity.is_some_and(|entity| domain.private.contains(entity)));
-        let bans = rules.iter().any(|rule| rule.ban.is_some());
+        let bans =
+            rules.iter().any(|rule| rule.ban.is_some()) || domain.signals.iter().any(|signal| signal.ban.is_some());
         let mut domain = Domain {
             digest: name_digest(&domain.name),
             tier_digests: domain.tiers.iter().map(|tier| name_digest(&tier.name)).collect(),

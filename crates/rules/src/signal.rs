@@ -6,7 +6,8 @@ use tollgate_core::{Key, Request, Scope, Span, Value};
 
 use crate::address::{counted, is_address};
 use crate::attributes::{Attribute, AttributeNumbers, Attributes, Outline, attribute_places};
-use crate::model::{self, Test};
+use crate::ban::Banned;
+use crate::model::{self, SignalBan, Test};
 
 /// A compiled signal.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Signal {
     threshold: u64,
     window: Span,
     ipv6_prefix: u8,
+    ban: Option<SignalBan>,
     /// Identifies its keys, so that they are named and masked like those of counters.
     scope: Scope,
 }
@@ -76,6 +78,7 @@ impl Signal {
             threshold: signal.threshold,
             window: signal.window,
             ipv6_prefix: signal.ipv6_prefix,
+            ban: signal.ban,
             scope: scope.with_private(private),
         }
     }
@@ -103,6 +106,25 @@ impl Signal {
     /// The number of distinct values from which on it is raised.
     pub fn threshold(&self) -> u64 {
         self.threshold
+    }
+
+    /// The ban of those for whom it is raised.
+    pub fn ban(&self) -> Option<SignalBan> {
+        self.ban
+    }
+
+    /// The value for which it is raised, as a subject of its ban. `None` if it is none.
+    pub fn subject<'k>(&self, key: &'k str) -> Option<Banned<'k>> {
+        let [attribute] = &*self.per_names else { return None };
+        match is_address(attribute) {
+            true => key.parse::<model::Network>().ok().map(|network| Banned::Network(network.canonical())),
+            false => (!key.is_empty()).then_some(Banned::Caller(key.into())),
+        }
+    }
+
+    /// Whether the values for which it counts are private.
+    pub fn is_private(&self) -> bool {
+        !self.scope.private().is_empty()
     }
 
     /// The time in which they are counted.

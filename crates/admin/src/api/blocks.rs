@@ -258,7 +258,7 @@ fn to_json(name: &RecordName, document: &BlockDocument, now: Timestamp) -> Value
     });
     if let Some(ban) = &document.ban {
         answer["ban"] = json!({
-            "rule": ban.rule,
+            (if ban.signal { "signal" } else { "rule" }): ban.rule,
             "after": ban.after,
             "within": ban.within,
             "began_at": ban.began_at,

@@ -2,24 +2,32 @@
 
 use std::time::Duration;
 
-use tollgate::{Rule, Span, Timestamp};
+use tollgate::{Span, Timestamp};
 use tollgate_control::{Change, Precondition, RecordName, StoredRecord, WriteError};
 use tollgate_observe::{BanEvent, Refusals, SubjectKind};
 use tollgate_records::documents::{BanDocument, BlockDocument};
 use tollgate_records::{RecordKind, Rfc3339};
-use tollgate_rules::Ban;
-use tollgate_rules::model::BanAction;
+use tollgate_rules::model::{BanAction, SignalBan};
+use tollgate_rules::{Ban, Signal};
 
 use super::notes::BanNote;
 use super::{Bans, MAX_WAITING_BANS};
 use crate::api::MAX_RANGES;
 use crate::store_of_record::{Author, ControlWriteError};
 
-/// Someone who was refused often enough.
+/// Someone who was refused often enough, or for whom a signal is raised.
 #[derive(Debug)]
 pub(super) struct DueBan<'r> {
+    /// Of a signal, as if it were a rule.
     pub(super) refusals: Refusals,
-    pub(super) rule: &'r Rule,
+    pub(super) cause: BanCause<'r>,
+}
+
+/// Why someone is banned.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BanCause<'r> {
+    Rule(&'r Ban),
+    Signal(&'r Signal, SignalBan),
 }
 
 /// What the store of record says about a ban.
@@ -48,22 +56,35 @@ impl DueBan<'_> {
     }
 
     /// The block, after the ban before it.
-    pub(super) fn document(&self, ban: &Ban, before: Option<&BlockDocument>, now: Timestamp) -> BlockDocument {
+    pub(super) fn document(&self, before: Option<&BlockDocument>, now: Timestamp) -> BlockDocument {
         let last = before.and_then(|before| {
             let (end, ban) = (before.expires_at?, before.ban.as_ref()?);
             Some((end.0.since(ban.began_at.0), ban.number))
         });
-        let lasts = ban.next_length(last.map(|(lasted, _)| lasted));
-        let (after, within) = (ban.limit().amount(), ban.limit().period().span().as_secs_ceil());
+        let name = &self.refusals.rule;
+        let (lasts, action, after, within, reason) = match self.cause {
+            BanCause::Rule(ban) => {
+                let (after, within) = (ban.limit().amount(), ban.limit().period().span().as_secs_ceil());
+                let reason = format!("banned by the rule {name}: {after} refusals in {within} s");
+                (ban.next_length(last.map(|(lasted, _)| lasted)), ban.action(), after, within, reason)
+            }
+            BanCause::Signal(signal, ban) => {
+                let (after, within) = (signal.threshold(), signal.window().as_secs_ceil());
+                let distinct = signal.distinct();
+                let reason = format!("banned by the signal {name}: {after} values of {distinct} in {within} s");
+                (ban.lasts, ban.action, after, within, reason)
+            }
+        };
         BlockDocument {
             range: self.refusals.subject == SubjectKind::Network,
             status: 403,
-            shadow: ban.action() == BanAction::Shadow,
+            shadow: action == BanAction::Shadow,
             expires_at: Some(Rfc3339(now.after(lasts))),
-            reason: format!("banned by the rule {}: {after} refusals in {within} s", self.rule.name()),
+            reason,
             masked: self.refusals.subject == SubjectKind::Masked,
             ban: Some(BanDocument {
-                rule: self.rule.name().to_owned(),
+                rule: name.to_string(),
+                signal: matches!(self.cause, BanCause::Signal(..)),
                 after,
                 within,
                 began_at: Rfc3339(now),
@@ -78,7 +99,6 @@ impl Bans {
     pub(super) async fn begin(&self, due: &[DueBan<'_>]) {
         let mut is_away = !self.control.takes_writes();
         for one in due {
-            let Some(ban) = one.rule.ban() else { continue };
             let (name, now) = (one.record_name(), self.control.now());
             if one.refusals.subject == SubjectKind::Network
                 && self.control.limiter().tenants().wildcard_counts().ranges >= MAX_RANGES
@@ -86,7 +106,7 @@ impl Bans {
                 self.drop_ban(one, "too many ranges are blocked");
                 continue;
             }
-            let make = |before: Option<&BlockDocument>| one.document(ban, before, now);
+            let make = |before: Option<&BlockDocument>| one.document(before, now);
             if !is_away {
                 match self.write(&name, now, &make).await {
                     (BanWrite::Written, document) => {

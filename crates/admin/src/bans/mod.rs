@@ -22,11 +22,12 @@ use tokio::time::MissedTickBehavior;
 use tollgate::{RefusalCount, RefusalSum, Rule, Ruleset, Span, Tenants, Timestamp};
 use tollgate_control::RecordName;
 use tollgate_net::Closing;
-use tollgate_observe::{BanEvent, MAX_REFUSED, Refusals};
+use tollgate_observe::{BanEvent, KeyName, MAX_REFUSED, RefusalTable, Refusals, SubjectKind};
+use tollgate_rules::Signal;
 
 use crate::observe::Observability;
 use crate::store_of_record::ControlPlane;
-use begin::DueBan;
+use begin::{BanCause, DueBan};
 use notes::BanNote;
 use tollgate_telemetry::Health;
 
@@ -47,9 +48,14 @@ struct BanState {
     waiting: BTreeMap<RecordName, BanNote>,
     /// Notes that are settled, with the time after which none can appear any more.
     known: HashMap<String, Timestamp>,
+    /// Those for whom a signal was raised, with the end of their bans: domain, signal and name.
+    seen: HashMap<RaisedSubject, Timestamp>,
     /// Where the bans that wait are in force.
     applied_to: Option<Arc<Tenants>>,
 }
+
+/// A domain, a signal of it, and the name of a block.
+type RaisedSubject = (Box<str>, Box<str>, Box<str>);
 
 /// How often refusals are counted, and notes are read.
 pub const BAN_INTERVAL: Duration = Duration::from_millis(200);
@@ -59,6 +65,8 @@ const COUNT_TIMEOUT: Span = Span::from_micros(500_000);
 pub const MAX_BEGUN: usize = 64;
 /// Bans that wait for the store of record.
 pub const MAX_WAITING_BANS: usize = 1_024;
+/// Bans by signals that a server remembers until they end.
+pub const MAX_SEEN: usize = 4_096;
 /// The health component of bans that wait or could not begin.
 const COMPONENT: &str = "bans";
 
@@ -90,12 +98,13 @@ impl Bans {
             return;
         }
         self.exchange().await;
-        let due = self.count(&rules).await;
+        let mut due = self.count(&rules).await;
+        due.extend(self.raised(&rules));
         if !due.is_empty() {
             self.begin(&due).await;
             for one in &due {
                 // They count anew when the ban is over, or lifted.
-                if let Some(ban) = one.rule.ban() {
+                if let BanCause::Rule(ban) = one.cause {
                     limiter.forget_refusals(ban, &one.refusals.name, COUNT_TIMEOUT).await;
                 }
             }
@@ -131,7 +140,7 @@ impl Bans {
                 RefusalSum::Unknown => refusals.count >= ban.limit().amount(),
             };
             if is_reached && due.len() < MAX_BEGUN {
-                due.push(DueBan { refusals, rule });
+                due.push(DueBan { refusals, cause: BanCause::Rule(ban) });
                 continue;
             }
             if is_reached {
@@ -144,6 +153,45 @@ impl Bans {
             self.note(&dropped, BanEvent::Dropped);
         }
         self.state().unsettled = unsettled;
+        due
+    }
+
+    /// Those for whom a signal with a ban is raised, and that this server has not seen yet, or not since their ban ended. All servers
+    /// may find them; one of them writes the ban.
+    fn raised<'r>(&self, rules: &'r Ruleset) -> Vec<DueBan<'r>> {
+        let now = self.control.now();
+        let table = self.observability.observer.refusals();
+        let mut due = Vec::new();
+        let mut state = self.state();
+        state.seen.retain(|_, until| now < *until);
+        for raised in self.observability.observer.signals().raised() {
+            let (of, name) = (raised.name.domain(), raised.name.rule());
+            let domain = rules.domain_number(Some(of)).and_then(|number| rules.domains().get(number));
+            let Some(domain) = domain else { continue };
+            let Some(signal) = domain.signals().iter().find(|signal| signal.name() == name) else { continue };
+            let Some(ban) = signal.ban() else { continue };
+            let Some(found) = subject(signal, &raised.name, table) else { continue };
+            let key = (Box::from(of), Box::from(name), found.0.as_str().into());
+            if due.len() >= MAX_BEGUN || state.seen.len() >= MAX_SEEN || state.seen.contains_key(&key) {
+                continue;
+            }
+            // An operator may lift it meanwhile: it does not come back before it would have ended.
+            state.seen.insert(key, now.after(ban.lasts));
+            if signal.subject(raised.name.clear_key()).is_some_and(|banned| domain.never_bans_subject(&banned)) {
+                table.note(of, name, BanEvent::Exempt);
+                continue;
+            }
+            let (text, subject) = found;
+            let refusals = Refusals {
+                domain: of.into(),
+                rule: name.into(),
+                name: text.into(),
+                subject,
+                count: raised.count,
+                at: now,
+            };
+            due.push(DueBan { refusals, cause: BanCause::Signal(signal, ban) });
+        }
         due
     }
 
@@ -180,6 +228,18 @@ fn sum_up(mut refusals: Vec<Refusals>, new: Vec<Refusals>) -> Vec<Refusals> {
     }
     refusals
 }
+
+/// The name of the block of someone for whom a signal is raised. A private name that only other servers have seen is masked already.
+fn subject(signal: &Signal, name: &KeyName, table: &RefusalTable) -> Option<(String, SubjectKind)> {
+    if signal.is_private() && name.key().starts_with('#') {
+        let digest = name.key().get(..MASKED_CHARS)?;
+        return Some((digest.to_owned(), SubjectKind::Masked));
+    }
+    table.name(&signal.subject(name.clear_key())?, signal.is_private())
+}
+
+/// `#` and the digits of the digest of a private name.
+const MASKED_CHARS: usize = 33;
 
 fn find_rule<'r>(rules: &'r Ruleset, domain: &str, rule: &str) -> Option<&'r Rule> {
     let domain = rules.domains().get(rules.domain_number(Some(domain))?)?;

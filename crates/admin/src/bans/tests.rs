@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tollgate::tenants::BlockAction;
+use tollgate::{Clock as _, SystemClock};
 
 use super::Bans;
 use crate::api::tests::Bench;
@@ -198,4 +199,41 @@ async fn refusals_of_a_rule_that_no_longer_bans_are_forgotten() {
     assert!(test.list("").await.is_empty());
     test.logins("203.0.113.7", 27, REFUSED).await;
     assert_eq!(test.list("").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_signal_bans_those_for_whom_it_is_raised() {
+    let rules = r#"
+domain: shop
+entity: user
+never_ban: [10.0.0.0/8]
+rules:
+- {name: all, key: [remote_address], limit: 1000/year}
+signals:
+- {name: accounts, distinct: account, per: [remote_address], threshold: 3, window: 24h, then: {ban: {for: 1h}}}
+"#;
+    let test = Banning::new(rules).await;
+    let logins = async |address: &str, accounts: &[&str], outcome| {
+        for account in accounts {
+            test.send(1, &[("remote_address", address), ("account", account)], outcome).await;
+        }
+        let (limiter, clock) = (test.bench.control.limiter(), SystemClock::default());
+        // As the server does each second. Values are counted by the clock of the store.
+        test.bench.observability.observer.signals().evaluate(&limiter.rules(), &[], clock.now());
+        test.bans.tick().await;
+    };
+    logins("203.0.113.7", &["a", "b"], ADMITTED).await;
+    logins("10.1.2.3", &["a", "b", "c"], ADMITTED).await;
+    assert!(test.list("").await.is_empty());
+    logins("203.0.113.7", &["c"], ADMITTED).await;
+    logins("203.0.113.7", &["a"], BANNED).await;
+    logins("10.1.2.3", &["d"], ADMITTED).await;
+    let ban = test.list("?bans").await.pop().unwrap();
+    assert_eq!(ban["reason"], "banned by the signal accounts: 3 values of account in 86400 s");
+    assert_eq!((&ban["ban"]["signal"], &ban["ban"]["rule"]), (&json!("accounts"), &Value::Null));
+    assert_eq!(test.counts("accounts")[..2], [1, 1]);
+    // Lifted, although the signal is still raised.
+    test.bench.delete("/admin/v1/blocks/203.0.113.7?domain=shop").await.ok();
+    logins("203.0.113.7", &["a", "b"], ADMITTED).await;
+    assert!(test.list("").await.is_empty());
 }

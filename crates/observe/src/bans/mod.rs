@@ -133,7 +133,7 @@ impl RefusalTable {
     }
 
     /// The name of the block. A private name is masked, and so is one that would block others or is too long. `None` without a secret.
-    fn name(&self, banned: &Banned<'_>, is_private: bool) -> Option<(String, SubjectKind)> {
+    pub fn name(&self, banned: &Banned<'_>, is_private: bool) -> Option<(String, SubjectKind)> {
         let name = banned.name();
         if banned.is_network() {
             return Some((name.into_owned(), SubjectKind::Network));

@@ -37,9 +37,12 @@ pub struct BlockDocument {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BanDocument {
-    /// The rule that refused them.
+    /// The rule that refused them, or the signal that was raised.
     pub rule: String,
-    /// After so many refusals.
+    /// Whether it is a signal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signal: bool,
+    /// After so many refusals, or distinct values.
     pub after: u64,
     /// In this time, in seconds.
     pub within: u64,

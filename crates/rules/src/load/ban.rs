@@ -8,7 +8,7 @@ use crate::load::domain::DomainSettings;
 use crate::load::keys;
 use crate::load::reader::{Fields, FileReader};
 use crate::load::terms::WithLine;
-use crate::model::{BanAction, BanSubject, BanTerms, KeyPart, Network, NeverBan, RuleMode};
+use crate::model::{BanAction, BanSubject, BanTerms, KeyPart, Network, NeverBan, RuleMode, SignalBan};
 use crate::pattern::Pattern;
 use crate::problem::{TextFault, quoted};
 use crate::yaml::Yaml;
@@ -141,6 +141,42 @@ impl BanKeys {
         reader.error(line, message, remedy);
         None
     }
+}
+
+/// `then: {ban: {for: 1h}}` of a signal that counts per these attributes.
+pub(super) fn read_then(
+    value: &Yaml,
+    per: Option<&[String]>,
+    settings: &DomainSettings,
+    reader: &mut FileReader<'_>,
+) -> Option<SignalBan> {
+    let then = reader.fields(value, &keys::THEN)?;
+    let Some(ban) = then.get("ban") else {
+        if then.is_empty() {
+            reader.error(
+                value.line,
+                "`then` says nothing",
+                "write for instance `then: {ban: {for: 1h}}`, or remove it",
+            );
+        }
+        return None;
+    };
+    let fields = reader.fields(ban, &keys::SIGNAL_BAN)?;
+    let lasts = match fields.get("for") {
+        Some(value) => read_span(value, "for", (MIN_BAN, MAX_BAN), "from 1s to 30d", reader),
+        None => {
+            reader.error(ban.line, "the ban of the signal has no `for`", "write for instance `then: {ban: {for: 1h}}`");
+            None
+        }
+    };
+    let action = fields.get("mode").map_or(Some(BanAction::Block), |value| reader.word(value, "mode", ACTIONS));
+    let is_possible = |attribute: &String| Some(attribute) == settings.entity.as_ref() || is_address(attribute);
+    if !matches!(per?, [attribute] if is_possible(attribute)) {
+        let message = "`ban` is not possible: `per` is not the `entity` of the domain or an address alone";
+        reader.error(ban.line, message, "write `per: [remote_address]`, or remove `then`");
+        return None;
+    }
+    Some(SignalBan { lasts: lasts?, action: action? })
 }
 
 fn required<'y>(fields: &Fields<'y>, key: &str, reader: &mut FileReader<'_>) -> Option<&'y Yaml> {

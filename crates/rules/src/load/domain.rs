@@ -84,7 +84,7 @@ pub(super) fn read(
             tree.extend(tree_form::read(list, &settings, &mut reader));
         }
         if let Some(list) = document.fields.get_given("signals") {
-            signals::read(list, &mut watched, &mut reader);
+            signals::read(list, &settings, &mut watched, &mut reader);
         }
     }
     refuse_twin_rules(&rules, &tree, problems);

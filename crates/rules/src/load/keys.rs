@@ -54,14 +54,28 @@ pub(super) static BAN: Section = Section {
 
 pub(super) static SIGNAL: Section = Section {
     name: "a signal",
-    keys: &[&["name", "distinct", "per", "match", "threshold", "window", "ipv6_prefix"]],
+    keys: &[&["name", "distinct", "per", "match", "threshold", "window", "ipv6_prefix", "then"]],
     instead: &[
         ("key", "write `per: [attribute]`"),
         ("count", "write `distinct: attribute`"),
         ("limit", "write `threshold: NUMBER` and `window: 1h`"),
         ("when", CONDITIONS),
+        ("ban", "write `then: {ban: {for: 1h}}`"),
     ],
     others: &[&RULE, &DOMAIN],
+};
+
+pub(super) static THEN: Section = Section { name: "then", keys: &[&["ban"]], instead: &[], others: &[&SIGNAL] };
+
+pub(super) static SIGNAL_BAN: Section = Section {
+    name: "the ban of a signal",
+    keys: &[&["for", "mode"]],
+    instead: &[
+        ("after", "write `threshold` in the signal"),
+        ("within", "write `window` in the signal"),
+        ("who", "remove it: who is banned is what `per` names"),
+    ],
+    others: &[&BAN, &SIGNAL],
 };
 
 pub(super) static TIER: Section =

@@ -4,7 +4,9 @@ use tollgate_core::Span;
 
 use crate::address::IPV6_PREFIX;
 use crate::limit_text;
+use crate::load::ban;
 use crate::load::clauses;
+use crate::load::domain::DomainSettings;
 use crate::load::keys;
 use crate::load::reader::{Fields, FileReader};
 use crate::model::Signal;
@@ -25,9 +27,9 @@ const MAX_WINDOW: Span = Span::from_secs(7 * 86_400);
 const EXAMPLE: &str = "`- {name: accounts-per-address, distinct: account, per: [remote_address], threshold: 40}`";
 
 /// Adds the valid signals of a list to those of the domain's other documents.
-pub(super) fn read(list: &Yaml, signals: &mut Vec<Signal>, reader: &mut FileReader<'_>) {
+pub(super) fn read(list: &Yaml, settings: &DomainSettings, signals: &mut Vec<Signal>, reader: &mut FileReader<'_>) {
     for item in reader.list(list, "signals", EXAMPLE).unwrap_or(&[]) {
-        let Some(signal) = read_signal(item, reader) else { continue };
+        let Some(signal) = read_signal(item, settings, reader) else { continue };
         if let Some(twin) = signals.iter().find(|twin| twin.name == signal.name) {
             let message =
                 format!("the signal {} is already in {}:{}", quoted(&signal.name), twin.at.file, twin.at.line);
@@ -38,7 +40,7 @@ pub(super) fn read(list: &Yaml, signals: &mut Vec<Signal>, reader: &mut FileRead
     }
 }
 
-fn read_signal(item: &Yaml, reader: &mut FileReader<'_>) -> Option<Signal> {
+fn read_signal(item: &Yaml, settings: &DomainSettings, reader: &mut FileReader<'_>) -> Option<Signal> {
     let fields = reader.fields(item, &keys::SIGNAL)?;
     // Everything is read before the signal is rejected, so that all errors are reported.
     let name = required(&fields, "name", "write a `name`, unique in the domain", reader)
@@ -55,6 +57,8 @@ fn read_signal(item: &Yaml, reader: &mut FileReader<'_>) -> Option<Signal> {
         .get("ipv6_prefix")
         .map_or(Some(IPV6_PREFIX.into()), |value| reader.number(value, "ipv6_prefix", 1..=128));
 
+    let ban = fields.get("then").map(|value| ban::read_then(value, per.as_deref(), settings, reader));
+
     let (distinct, per) = (distinct?, per?);
     if per.contains(&distinct) {
         let message = format!("each {} has one value of {}: itself", quoted(&distinct), quoted(&distinct));
@@ -69,6 +73,10 @@ fn read_signal(item: &Yaml, reader: &mut FileReader<'_>) -> Option<Signal> {
         threshold: threshold?,
         window: window?,
         ipv6_prefix: u8::try_from(ipv6_prefix?).unwrap_or(IPV6_PREFIX),
+        ban: match ban {
+            Some(ban) => Some(ban?),
+            None => None,
+        },
         at: reader.place(fields.line),
     })
 }
