@@ -37,6 +37,11 @@ pub enum EventType {
     SwitchChanged,
     EmergencyChanged,
     BlockChanged,
+    BanBegun,
+    BanEnded,
+    PlanHeld,
+    PlanApproved,
+    PlanConfirmed,
     LeaseChanged,
     GatewayChanged,
     /// Only to try a sink.
@@ -85,7 +90,7 @@ pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
 const MAX_TEXT_BYTES: usize = 1 << 10;
 
 impl EventType {
-    pub const ALL: [EventType; 14] = [
+    pub const ALL: [EventType; 19] = [
         EventType::ServerStarted,
         EventType::RulesReloaded,
         EventType::RulesRejected,
@@ -97,6 +102,11 @@ impl EventType {
         EventType::SwitchChanged,
         EventType::EmergencyChanged,
         EventType::BlockChanged,
+        EventType::BanBegun,
+        EventType::BanEnded,
+        EventType::PlanHeld,
+        EventType::PlanApproved,
+        EventType::PlanConfirmed,
         EventType::LeaseChanged,
         EventType::GatewayChanged,
         EventType::Test,
@@ -116,6 +126,11 @@ impl EventType {
             EventType::SwitchChanged => "switch.changed",
             EventType::EmergencyChanged => "emergency.changed",
             EventType::BlockChanged => "block.changed",
+            EventType::BanBegun => "ban.begun",
+            EventType::BanEnded => "ban.ended",
+            EventType::PlanHeld => "plan.held",
+            EventType::PlanApproved => "plan.approved",
+            EventType::PlanConfirmed => "plan.confirmed",
             EventType::LeaseChanged => "lease.changed",
             EventType::GatewayChanged => "gateway.changed",
             EventType::Test => "events.test",

@@ -163,28 +163,22 @@ impl AuditFollower {
 
 /// The event of an entry; `None` if decisions do not depend on what was changed, or if it is one of many, such as a quota.
 fn event(entry: AuditEntry, identity: &str, rules: &Ruleset, privacy: &KeyPrivacy) -> Option<CloudEvent> {
-    let (kind, what, severity) = match entry.name.kind {
-        RecordKind::Rule => (EventType::RuleChanged, "the rule", EventSeverity::Info),
-        RecordKind::Switch => (EventType::SwitchChanged, "a switch", EventSeverity::Warning),
-        RecordKind::Emergency => (EventType::EmergencyChanged, "the emergency", EventSeverity::Warning),
-        RecordKind::Block => (EventType::BlockChanged, "a block", EventSeverity::Info),
-        RecordKind::Lease => (EventType::LeaseChanged, "leases", EventSeverity::Info),
-        RecordKind::Gateway => (EventType::GatewayChanged, "the gateway", EventSeverity::Info),
-        _ => return None,
-    };
+    let (old, new) = (parsed(&entry.before), parsed(&entry.after));
+    let changed = new.as_ref().or(old.as_ref());
+    let (kind, what, severity) = kind(&entry, old.as_ref())?;
     let AuditEntry { id, generation, at, by, action, name, before, after, reason, .. } = entry;
-    let document = |text: &Option<String>| -> Option<Map<String, Value>> { serde_json::from_str(text.as_ref()?).ok() };
-    let (old, new) = (document(&before), document(&after));
     let mask = |caller: &str| masked(caller, &name.domain, rules, privacy);
-    let is_range =
-        new.as_ref().or(old.as_ref()).is_some_and(|document| document.get("range") == Some(&Value::Bool(true)));
-    let is_caller = name.kind == RecordKind::Block && !is_range;
-    let shown = if is_caller { mask(&name.name) } else { name.name.clone() };
-    let verb = match (&before, &after) {
-        (None, Some(_)) => "was created",
-        (Some(_), None) => "was removed",
-        (Some(_), Some(_)) => "was changed",
-        (None, None) => "changed",
+    // Of an address, and of a name that was masked before it was written, nothing is private.
+    let is_clear = ["range", "masked"].iter().any(|member| is_true(changed, member));
+    let shown = if name.kind == RecordKind::Block && !is_clear { mask(&name.name) } else { name.name.clone() };
+    let verb = match (kind, &before, &after) {
+        (EventType::PlanHeld, ..) => "is held",
+        (EventType::PlanApproved, ..) => "was approved",
+        (EventType::PlanConfirmed, ..) => "was confirmed",
+        (_, None, Some(_)) => "was created",
+        (_, Some(_), None) => "was removed",
+        (_, Some(_), Some(_)) => "was changed",
+        (_, None, None) => "changed",
     };
     // The name of a block is a caller.
     let named =
@@ -192,8 +186,11 @@ fn event(entry: AuditEntry, identity: &str, rules: &Ruleset, privacy: &KeyPrivac
     let of = if name.domain.is_empty() { String::new() } else { format!(" of {}", name.domain) };
     let document = |document: Option<Map<String, Value>>| -> Option<Value> {
         let mut document = document?;
-        if let Some(Value::String(callers)) = document.get_mut("callers") {
-            *callers = mask(callers);
+        // Whom an emergency is for, and whom a held write is for.
+        for member in ["callers", "name"] {
+            if let Some(Value::String(callers)) = document.get_mut(member) {
+                *callers = mask(callers);
+            }
         }
         Some(Value::Object(document))
     };
@@ -213,6 +210,35 @@ fn event(entry: AuditEntry, identity: &str, rules: &Ruleset, privacy: &KeyPrivac
         text: format!("{what}{named}{of} {verb} by {by}"),
         data: data.as_object().cloned().unwrap_or_default(),
     })
+}
+
+/// The type of an entry's event, what it is about, and how urgent it is.
+fn kind(entry: &AuditEntry, old: Option<&Map<String, Value>>) -> Option<(EventType, &'static str, EventSeverity)> {
+    use EventSeverity::{Info, Warning};
+    Some(match (entry.name.kind, &*entry.action) {
+        (RecordKind::Rule, _) => (EventType::RuleChanged, "the rule", Info),
+        (RecordKind::Switch, _) => (EventType::SwitchChanged, "a switch", Warning),
+        (RecordKind::Emergency, _) => (EventType::EmergencyChanged, "the emergency", Warning),
+        (RecordKind::Block, "block.ban") => (EventType::BanBegun, "a ban", Warning),
+        (RecordKind::Block, _) if entry.after.is_none() && old.is_some_and(|old| old.contains_key("ban")) => {
+            (EventType::BanEnded, "a ban", Info)
+        }
+        (RecordKind::Block, _) => (EventType::BlockChanged, "a block", Info),
+        (RecordKind::Plan, "plan.hold") => (EventType::PlanHeld, "the plan", Warning),
+        (RecordKind::Plan, "plan.approve") => (EventType::PlanApproved, "the plan", Info),
+        (RecordKind::Plan, "plan.confirm") => (EventType::PlanConfirmed, "the plan", Warning),
+        (RecordKind::Lease, _) => (EventType::LeaseChanged, "leases", Info),
+        (RecordKind::Gateway, _) => (EventType::GatewayChanged, "the gateway", Info),
+        _ => return None,
+    })
+}
+
+fn parsed(document: &Option<String>) -> Option<Map<String, Value>> {
+    serde_json::from_str(document.as_ref()?).ok()
+}
+
+fn is_true(document: Option<&Map<String, Value>>, member: &str) -> bool {
+    document.is_some_and(|document| document.get(member) == Some(&Value::Bool(true)))
 }
 
 /// The characters of the store's identity in an id.

@@ -116,4 +116,36 @@ fn private_callers_are_masked() {
     let masked = line(entry(RecordKind::Emergency, "flood", emergency)).unwrap();
     assert!(!masked.contains("sk-live") && masked.contains("\"subject\":\"flood\""), "{masked}");
     assert_eq!(line(entry(RecordKind::Quota, "ada", json!({}))), None);
+    // Servers write bans by names that are masked already.
+    let ban = json!({"masked": true, "ban": {"rule": "per-key"}});
+    let begun = line(AuditEntry { action: "block.ban".to_owned(), ..entry(RecordKind::Block, "#77", ban) }).unwrap();
+    assert!(begun.contains("tollgate.ban.begun") && begun.contains("\"subject\":\"#77\""), "{begun}");
+    let held = json!({"kind": "quota", "name": "sk-live-0123456789abcdef", "needs": "confirmation"});
+    let held = line(AuditEntry { action: "plan.hold".to_owned(), ..entry(RecordKind::Plan, "3f2a", held) }).unwrap();
+    assert!(!held.contains("sk-live") && held.contains("tollgate.plan.held"), "{held}");
+    assert!(held.contains("the plan 3f2a of api is held by token ops"), "{held}");
+    assert_eq!(line(entry(RecordKind::Plan, "3f2a", json!({}))), None);
+}
+
+#[test]
+fn a_ban_that_ends_is_no_block_that_is_removed() {
+    let rules = Ruleset::from_text("domain: api\nrules: []\n", 1).unwrap().0;
+    let removed = |document: Value| {
+        let entry = AuditEntry {
+            id: 7,
+            generation: 3,
+            at: Timestamp::from_secs(1_700_000_000),
+            by: "token ops".to_owned(),
+            from: String::new(),
+            action: "block.delete".to_owned(),
+            name: RecordName::new(RecordKind::Block, "api", "203.0.113.7"),
+            before: Some(document.to_string()),
+            after: None,
+            reason: String::new(),
+        };
+        event(entry, "0123456789abcdef", &rules, &KeyPrivacy::default()).unwrap()
+    };
+    let ended = removed(json!({"range": true, "ban": {"rule": "login"}}));
+    assert_eq!((ended.kind, &*ended.text), (EventType::BanEnded, "a ban of api was removed by token ops"));
+    assert_eq!(removed(json!({"range": true})).kind, EventType::BlockChanged);
 }
