@@ -1,5 +1,6 @@
 //! Writes events to the journal.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +47,9 @@ pub async fn collect(
             }
             Ok(_) => {}
             Err(error) => {
+                let error = problem(&error);
                 if !is_failing {
-                    tracing::warn!(%error, "events can't be written to the data directory; they wait in memory");
+                    tracing::warn!(error, "events can't be written to the data directory; they wait in memory");
                 }
                 is_failing = true;
                 let waiting = stream.waiting(usize::MAX).len();
@@ -60,13 +62,14 @@ pub async fn collect(
     }
 }
 
+/// The error for operators. The system's words for a full disk are not everybody's.
+fn problem(error: &io::Error) -> String {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    format!("{error}{}", if is_full { ": the disk is full" } else { "" })
+}
+
 /// Writes the next events, and returns their number.
-async fn write(
-    stream: &EventStream,
-    journal: &Arc<Journal>,
-    clock: &dyn Clock,
-    is_last: bool,
-) -> std::io::Result<usize> {
+async fn write(stream: &EventStream, journal: &Arc<Journal>, clock: &dyn Clock, is_last: bool) -> io::Result<usize> {
     let waiting = stream.waiting(MAX_BATCH);
     if waiting.is_empty() {
         return Ok(0);
@@ -78,7 +81,7 @@ async fn write(
         true => journal.append(&lines, now)?,
         false => {
             let written = tokio::task::spawn_blocking(move || writing.append(&lines, now)).await;
-            written.map_err(std::io::Error::other).flatten()?;
+            written.map_err(io::Error::other).flatten()?;
         }
     }
     stream.written(&waiting);
@@ -94,6 +97,12 @@ mod tests {
     use super::*;
     use crate::event::{EventSeverity, EventType};
     use crate::journal::JournalConfig;
+
+    #[test]
+    fn a_full_disk_is_called_so() {
+        assert!(problem(&io::ErrorKind::StorageFull.into()).ends_with(": the disk is full"));
+        assert_eq!(problem(&io::ErrorKind::PermissionDenied.into()), "permission denied");
+    }
 
     #[tokio::test]
     async fn events_wait_while_the_journal_can_not_be_written_and_the_last_are_written_at_the_end() {

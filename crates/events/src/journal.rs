@@ -66,7 +66,7 @@ impl Journal {
     /// The journal in a directory, which is created if it is missing.
     ///
     /// # Errors
-    /// If it can't be read or written.
+    /// If it can't be created or read. On a full disk, what is in it can still be sent.
     pub fn open(config: JournalConfig) -> io::Result<Journal> {
         let directory = config.directory.clone();
         let mut files = LineFiles::open(config)?;

@@ -58,11 +58,7 @@ impl LineFiles {
             next = next.max(first + file.lines);
             files.push_back(file);
         }
-        let files = LineFiles { config, files, open: None, next };
-        // A directory that can't be written is an error now, not with the first event.
-        let probe = files.config.directory.join("probe");
-        replace(&probe, "").and_then(|()| fs::remove_file(&probe))?;
-        Ok(files)
+        Ok(LineFiles { config, files, open: None, next })
     }
 
     pub(super) fn next(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tollgate::{Clock, Span, SystemClock};
+use tollgate_admin::data_dir::write_problem;
 use tollgate_admin::events::{AuditFollower, EventsFile};
 use tollgate_admin::metrics;
 use tollgate_admin::observe::Observability;
@@ -61,7 +62,7 @@ fn journal(foundation: &Foundation<'_>) -> Journal {
     let keep = Span::from_micros(u64::try_from(settings.keep.as_micros()).unwrap_or(u64::MAX));
     let config = JournalConfig { directory: directory.clone(), max_bytes: settings.size, keep };
     Journal::open(config).unwrap_or_else(|error| {
-        let reason = format!("events are in memory only: {} can't be used: {error}", directory.display());
+        let reason = format!("events are in memory only: {}", write_problem(&directory, &error));
         tracing::warn!("{reason}");
         foundation.health.degrade(COMPONENT, reason);
         Journal::in_memory()
