@@ -13,6 +13,8 @@ export class ApiError extends Error {
     readonly code: string,
     message: string,
     readonly faults: { at: string; what: string }[] = [],
+    /** The id of the plan as which a write was held. */
+    readonly plan?: string,
   ) {
     super(message);
   }
@@ -27,6 +29,8 @@ export class Api {
   /** Called when the API rejects the token. */
   onUnauthenticated: () => void = () => {};
   #token = sessionStorage.getItem(STORAGE_KEY);
+  /** The write that was held last, and its plan. */
+  #held: { write: string; plan: string } | undefined;
 
   get token(): string | null {
     return this.#token;
@@ -42,14 +46,23 @@ export class Api {
     return this.request<T>("GET", withQuery(path, query));
   }
 
+  /** Sends a request. A write that was held is confirmed by sending it again. */
   async request<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+    const write = [method, path, JSON.stringify(body)].join(" ");
+    if (this.#held?.write === write) headers = { ...headers, "Tollgate-Confirm": this.#held.plan };
     const options: RequestInit = { method, headers: { ...this.#headers(), ...headers }, signal: AbortSignal.timeout(TIMEOUT_MS) };
     if (body !== undefined) {
       options.body = JSON.stringify(body);
       options.headers = { ...options.headers, "Content-Type": "application/json" };
     }
-    const response = await this.#fetch(path, options);
-    return (await response.json()) as T;
+    try {
+      const response = await this.#fetch(path, options);
+      if (method !== "GET") this.#held = undefined;
+      return (await response.json()) as T;
+    } catch (error) {
+      if (method !== "GET") this.#held = error instanceof ApiError && error.plan ? { write, plan: error.plan } : undefined;
+      throw error;
+    }
   }
 
   /** An endless response. */
@@ -83,8 +96,8 @@ export class Api {
 async function toApiError(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => "");
   try {
-    const { code, detail, title, faults } = JSON.parse(text);
-    return new ApiError(response.status, String(code ?? ""), String(detail ?? title ?? response.status), Array.isArray(faults) ? faults : []);
+    const { code, detail, title, faults, plan } = JSON.parse(text);
+    return new ApiError(response.status, String(code ?? ""), String(detail ?? title ?? response.status), Array.isArray(faults) ? faults : [], plan?.id);
   } catch {
     return new ApiError(response.status, "", text.trim().slice(0, 300) || `the server responded with ${response.status}`);
   }

@@ -1,6 +1,6 @@
 //! From records to the state that a limiter decides by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -10,8 +10,8 @@ use tollgate_rules::tenants::{BlockSubject, DifferenceCount, TenantsDifference};
 use tollgate_rules::{Layer, LayerMode, LayerRule, LayerShares, MovingShares, Switch, Tenants};
 
 use crate::documents::{
-    self, BlockDocument, EmergencyDocument, FieldFaults, QuotaDocument, RuleDocument, RuleState, SharesDocument,
-    SwitchDocument, masked_name,
+    self, BlockDocument, EmergencyDocument, FieldFaults, FilesDocument, FilesState, QuotaDocument, RuleDocument,
+    RuleState, SharesDocument, SwitchDocument, masked_name,
 };
 use crate::{Record, RecordKind};
 
@@ -27,6 +27,8 @@ pub struct Controls {
     shares: BTreeMap<(String, String), (u64, MovingShares)>,
     /// Whether other shares may be in force by now.
     are_shares_unknown: bool,
+    /// The versions of rule files that were held and released.
+    released_files: BTreeSet<String>,
     generation: u64,
 }
 
@@ -103,6 +105,7 @@ impl Controls {
             RecordKind::Block => self.apply_block(domain, name, document),
             RecordKind::Rule => self.apply_rule(domain, name, document),
             RecordKind::Switch => self.apply_switch(domain, name, document),
+            RecordKind::Files => self.apply_files(name, document),
             RecordKind::Shares => self.apply_shares(domain, name, document, *generation),
             RecordKind::RuleVersion
             | RecordKind::Plan
@@ -137,6 +140,7 @@ impl Controls {
             switches: in_force.map(switch).collect(),
             shares: shares.collect(),
             are_shares_unknown: self.are_shares_unknown,
+            released_files: self.released_files.iter().cloned().collect(),
         }
     }
 
@@ -160,6 +164,14 @@ impl Controls {
     pub fn layer_changes_at(&self, now: Timestamp) -> Option<Timestamp> {
         let ends = self.switches.values().filter_map(|switch| switch.expires_at);
         ends.map(|end| end.0).filter(|end| *end > now).min()
+    }
+
+    fn apply_files(&mut self, version: &str, document: Option<&str>) -> Result<Effect, String> {
+        match document.map(parse::<FilesDocument>).transpose()? {
+            Some(FilesDocument { state: FilesState::Released, .. }) => self.released_files.insert(version.to_owned()),
+            None => self.released_files.remove(version),
+        };
+        Ok(Effect::Layer)
     }
 
     fn apply_quota(&self, domain: &str, caller: &str, document: Option<&str>) -> Result<Effect, String> {

@@ -46,6 +46,8 @@ pub enum RecordKind {
     Block,
     /// The shares of regions of a rule, which follow demand. The record's name is the rule's.
     Shares,
+    /// A version of the rule files that was held and released. The record's name is the version.
+    Files,
     /// A write that waits for a confirmation. The record's name is the id of the plan.
     Plan,
     /// A token of the admin API.
@@ -81,7 +83,7 @@ impl Record<'_> {
 
 impl RecordKind {
     /// All kinds that this version knows.
-    pub const ALL: [RecordKind; 14] = [
+    pub const ALL: [RecordKind; 15] = [
         RecordKind::Quota,
         RecordKind::Rule,
         RecordKind::RuleVersion,
@@ -89,6 +91,7 @@ impl RecordKind {
         RecordKind::Emergency,
         RecordKind::Block,
         RecordKind::Shares,
+        RecordKind::Files,
         RecordKind::Plan,
         RecordKind::Token,
         RecordKind::Counter,
@@ -108,6 +111,7 @@ impl RecordKind {
             RecordKind::Emergency => "emergency",
             RecordKind::Block => "block",
             RecordKind::Shares => "shares",
+            RecordKind::Files => "files",
             RecordKind::Plan => "plan",
             RecordKind::Token => "token",
             RecordKind::Counter => "counter",
@@ -132,7 +136,8 @@ impl RecordKind {
             | RecordKind::Switch
             | RecordKind::Emergency
             | RecordKind::Block
-            | RecordKind::Shares => true,
+            | RecordKind::Shares
+            | RecordKind::Files => true,
             RecordKind::RuleVersion
             | RecordKind::Plan
             | RecordKind::Token
@@ -161,6 +166,7 @@ impl RecordKind {
             | RecordKind::Emergency
             | RecordKind::Block
             | RecordKind::Shares
+            | RecordKind::Files
             | RecordKind::Plan
             | RecordKind::Token => true,
         }

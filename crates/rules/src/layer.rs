@@ -18,6 +18,8 @@ pub struct Layer {
     pub shares: Vec<LayerShares>,
     /// Whether other shares may be in force elsewhere: regions then have the least share.
     pub are_shares_unknown: bool,
+    /// The versions of rule files that were held and released: servers put them in force. Rules do not depend on them.
+    pub released_files: Vec<String>,
 }
 
 /// The shares of a rule, or of a limit of the tree, that follow demand.
@@ -84,6 +86,7 @@ impl Layer {
             switches: self.switches.clone(),
             shares: self.shares.clone(),
             are_shares_unknown: self.are_shares_unknown,
+            released_files: self.released_files.clone(),
         }
     }
 }

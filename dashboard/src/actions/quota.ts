@@ -57,6 +57,8 @@ export async function openOverride(app: AppContext, caller: Caller, existing: Ov
   const page = await app.api.get<{ items: { name: string }[] }>("/admin/v1/rules", { domain: caller.domain, limit: MAX_RULES }).catch((error) => (warn(error), { items: [] }));
   const select = h("select", { name: "rule", required: true }, page.items.map(({ name }) => h("option", { value: name }, name)));
   const input = h("input", { name: "limit", required: true, placeholder: "500/minute", autocomplete: "off", value: existing ? limit(existing).replaceAll(",", "") : "" });
+  // Once: a change that is held is confirmed by the same request.
+  const now = Date.parse(app.live.last?.at ?? "") || Date.now();
   openDialog({
     title: existing ? `Change the override of ${overrideName(existing)} for ${caller.name}` : `Override a limit of ${caller.name}`,
     body: [
@@ -69,7 +71,6 @@ export async function openOverride(app: AppContext, caller: Caller, existing: Ov
     run: async (fields) => {
       const [newLimit, seconds] = [text(fields, "limit"), Number(text(fields, "for"))];
       const target: Pick<Override, "rule" | "descriptor"> = existing ? (existing.rule ? { rule: existing.rule } : { descriptor: existing.descriptor ?? "default" }) : { rule: text(fields, "rule") };
-      const now = Date.parse(app.live.last?.at ?? "") || Date.now();
       const override: Override = { ...target, limit: newLimit, ...(seconds > 0 ? { expires_at: new Date(now + seconds * 1000).toISOString() } : {}) };
       const others = (caller.quota?.overrides ?? []).filter((one) => overrideName(one) !== overrideName(override));
       await write(app, caller, { ...(caller.quota?.tier ? { tier: caller.quota.tier } : {}), overrides: [...others, override] }, text(fields, "reason"));

@@ -1,5 +1,6 @@
 // Modal dialogs of the browser, which trap the focus and close on Escape.
 
+import { ApiError } from "../api.ts";
 import { fault } from "./notice.ts";
 import { type Child, h } from "../dom.ts";
 
@@ -32,6 +33,8 @@ export function openDialog(options: DialogOptions): void {
       dialog.close();
     } catch (error) {
       wrong.set(error);
+      // The same action confirms what was held.
+      confirm.textContent = error instanceof ApiError && error.plan ? `Confirm: ${options.confirm}` : options.confirm;
     } finally {
       confirm.disabled = false;
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, OpenApi, ToResponse, ToSchema};
 
 use super::{
-    audit, blocks, bulk, control, counters, emergencies, observability, openapi, pending, plans, quotas, rules,
+    audit, blocks, bulk, control, counters, emergencies, files, observability, openapi, pending, plans, quotas, rules,
     switches, tokens, usage,
 };
 
@@ -48,6 +48,8 @@ use super::{
         counters::show,
         counters::change,
         pending::list,
+        files::show,
+        files::release,
         plans::list,
         plans::show,
         plans::approve,

@@ -16,6 +16,7 @@ mod emergencies;
 mod expiry;
 mod extract;
 mod feed;
+mod files;
 mod guarded;
 mod names;
 pub(super) mod observability;
@@ -84,6 +85,8 @@ pub(super) fn routes(control: Api) -> Router {
         .route("/admin/v1/blocks/{name}", get(blocks::show).put(blocks::put).delete(blocks::delete))
         .route("/admin/v1/counters/{caller}", get(counters::show).post(counters::change))
         .route("/admin/v1/pending", get(pending::list))
+        .route("/admin/v1/files", get(files::show))
+        .route("/admin/v1/files/{version}/release", post(files::release))
         .route("/admin/v1/plans", get(plans::list))
         .route("/admin/v1/plans/{id}", get(plans::show).delete(plans::drop_plan))
         .route("/admin/v1/plans/{id}/approve", post(plans::approve))

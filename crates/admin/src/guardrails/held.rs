@@ -112,11 +112,17 @@ impl HeldReport {
 
     /// What it says, in a sentence without names of callers.
     pub(crate) fn sentence(&self) -> String {
+        self.sentence_of("it")
+    }
+
+    /// The same of rule files.
+    pub(crate) fn sentence_of(&self, what: &str) -> String {
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let percent = |value: &Value| value["newly_refused_percent"].as_f64().unwrap_or_default();
         let report = &self.0;
         let (refused, requests) = (number(&report["newly_refused"]), number(&report["requests"]));
-        let mut text = format!("it would newly refuse {refused} of {requests} recent requests ({} %)", percent(report));
+        let mut text =
+            format!("{what} would newly refuse {refused} of {requests} recent requests ({} %)", percent(report));
         let paid = &report["worst_paid_caller"];
         if paid.is_object() {
             text.push_str(&format!(", and {} % of those of a caller who pays", percent(paid)));

@@ -20,14 +20,16 @@ use tollgate_control::RecordName;
 use tollgate_observe::{SAMPLED_TIME, TrafficExcerpt};
 use tollgate_plan::{PlanReport, RecordedCaller, RecordedLimit, TrafficDescriptor, TrafficRecord};
 use tollgate_records::RecordKind;
+use tollgate_rules::RuleFile;
 use tollgate_rules::pattern::Pattern;
 #[cfg(test)]
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_telemetry::metrics::{GuardedWrite, GuardrailMetrics};
 
 use crate::observe::Observability;
-use crate::plan::{PlannedChange, PlannedRecord, TriedStage, recorded_name};
+use crate::plan::{PlannedChange, PlannedFile, PlannedRecord, TriedStage, recorded_name};
 use crate::problem::ApiProblem;
+use crate::rule_source::{FileGuard, FileVerdict};
 use crate::store_of_record::ControlPlane;
 
 pub(crate) use held::{Approval, HeldPlan, HeldReport, PLAN_LIFETIME, plan_id};
@@ -58,6 +60,19 @@ pub struct GuardrailConfig {
     pub approve_bps: u16,
     /// Nothing is known from fewer recorded requests.
     pub min_requests: u64,
+    /// What happens to rule files that exceed the same shares.
+    pub files: GuardedFiles,
+}
+
+/// What happens to changed rule files that would refuse much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardedFiles {
+    /// They are put in force, with a warning.
+    Warn,
+    /// They are held until they change or are released.
+    Hold,
+    /// They are not judged.
+    Off,
 }
 
 /// What a write needs to be made.
@@ -86,7 +101,14 @@ const PLANNING_WAIT: Duration = Duration::from_secs(10);
 
 impl Default for GuardrailConfig {
     fn default() -> GuardrailConfig {
-        GuardrailConfig { on: true, confirm_bps: 500, paid_bps: 5_000, approve_bps: 5_000, min_requests: 20 }
+        GuardrailConfig {
+            on: true,
+            confirm_bps: 500,
+            paid_bps: 5_000,
+            approve_bps: 5_000,
+            min_requests: 20,
+            files: GuardedFiles::Warn,
+        }
     }
 }
 
@@ -179,6 +201,18 @@ impl Guardrails {
     }
 
     fn judge_now(&self, records: Vec<PlannedRecord>, absent: Option<TrafficRecord>) -> Judgement {
+        let only = self.only_caller(&records);
+        let has_stages = records.iter().any(PlannedRecord::has_stages);
+        self.judge_change(&PlannedChange { files: None, records }, only, has_stages, absent)
+    }
+
+    fn judge_change(
+        &self,
+        change: &PlannedChange,
+        only: Option<(String, String)>,
+        has_stages: bool,
+        absent: Option<TrafficRecord>,
+    ) -> Judgement {
         let snapshot = self.snapshot();
         let recorded = snapshot.excerpt.records.len() as u64;
         let min = self.config.min_requests;
@@ -189,14 +223,12 @@ impl Guardrails {
                 _ => format!("fewer than {min} requests were recorded in the last {minutes} minutes: {recorded}"),
             });
         }
-        let only = self.only_caller(&records).map(|(domain, name)| {
+        let only = only.map(|(domain, name)| {
             let records = absent.map_or_else(|| snapshot.of_caller(&domain, &name), |one| vec![one]);
             TrafficExcerpt { records, is_complete: false }
         });
         let traffic = only.as_ref().unwrap_or(&snapshot.excerpt);
         let all = snapshot.requests;
-        let has_stages = records.iter().any(PlannedRecord::has_stages);
-        let change = PlannedChange { files: None, records };
         let privacy = &self.observability.key_privacy;
         let mut omitted = None;
         let mut worst: Option<(Option<PlanNeed>, PlanReport)> = None;
@@ -307,6 +339,32 @@ impl Guardrails {
             caller: Guardrails::known_caller(&peeked),
             limits,
         })
+    }
+}
+
+impl FileGuard for Guardrails {
+    fn judge(&self, files: &[RuleFile]) -> FileVerdict {
+        let is_recorded = self.observability.observer.traffic().config().on;
+        if self.config.files == GuardedFiles::Off || !is_recorded {
+            return FileVerdict::Passes;
+        }
+        let planned = |file: &RuleFile| PlannedFile { name: file.name.clone(), text: file.text.clone() };
+        let files = Some(files.iter().map(planned).collect());
+        match self.judge_change(&PlannedChange { files, records: Vec::new() }, None, false, None) {
+            Judgement::Passes => FileVerdict::Passes,
+            Judgement::Unknown(why) => {
+                tracing::info!("what the changed rule files refuse is not known: {why}");
+                FileVerdict::Passes
+            }
+            Judgement::Needs(_, report) if self.config.files == GuardedFiles::Hold => {
+                self.metrics.count(GuardedWrite::Held);
+                FileVerdict::Held(report.sentence_of("they"))
+            }
+            Judgement::Needs(_, report) => {
+                self.metrics.count(GuardedWrite::Warned);
+                FileVerdict::Warned(report.sentence_of("they"))
+            }
+        }
     }
 }
 

@@ -1,18 +1,20 @@
 //! The last good rules, stored in the data directory for a start with invalid ones.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tollgate_rules::RuleFile;
 
+use super::HeldFiles;
 use crate::data_dir::{DataDir, replace};
 
 /// The file of the last good rules.
 #[derive(Clone, Debug)]
 pub struct LastGood {
     path: PathBuf,
+    held: PathBuf,
 }
 
 /// The content of the file: the text of each rule file.
@@ -29,11 +31,13 @@ struct LastGoodText {
 }
 
 const FILE_NAME: &str = "rules.last-good.json";
+/// The file that says which rule files are held.
+const HELD_NAME: &str = "rules.held.json";
 const VERSION: u32 = 1;
 
 impl LastGood {
     pub fn new(data: &DataDir) -> LastGood {
-        LastGood { path: data.file(FILE_NAME) }
+        LastGood { path: data.file(FILE_NAME), held: data.file(HELD_NAME) }
     }
 
     /// Stores these. A failure is only logged.
@@ -46,6 +50,27 @@ impl LastGood {
         if let Err(error) = written {
             tracing::warn!(%error, path = %self.path.display(), "the last good rules could not be stored");
         }
+    }
+
+    /// Stores which files are held, for a restart; `None` if none are. A failure is only logged.
+    pub fn store_held(&self, held: Option<&HeldFiles>) {
+        let written = match held {
+            Some(held) => serde_json::to_vec(held)
+                .map_err(std::io::Error::from)
+                .and_then(|bytes| replace(&self.held, |file| file.write_all(&bytes))),
+            None => match fs::remove_file(&self.held) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, path = %self.held.display(), "which rule files are held could not be stored");
+        }
+    }
+
+    /// The files that were held before a restart.
+    pub(super) fn read_held(&self) -> Option<HeldFiles> {
+        serde_json::from_slice(&fs::read(&self.held).ok()?).ok()
     }
 
     /// The stored rules, if any.

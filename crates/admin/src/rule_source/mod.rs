@@ -1,5 +1,6 @@
 //! Rule files and the layer above them: loaded at the start, reloaded on change. Invalid rules never take effect.
 
+mod guard;
 mod last_good;
 mod layer;
 mod measure;
@@ -15,6 +16,7 @@ mod writes;
 use std::sync::Arc;
 
 use tollgate::{Clock as _, Layer, Limiter, RuleProblem, Ruleset, SystemClock, Timestamp};
+use tollgate_records::Rfc3339;
 use tollgate_rules::{RuleFile, RuleFiles};
 
 use tollgate_store::Counters;
@@ -26,6 +28,7 @@ use pending::{FilesSeen, PendingFiles};
 use removed::RemovedRules;
 use writes::FileWrites;
 
+pub use guard::{FileGuard, FileVerdict, HeldFiles};
 pub use last_good::LastGood;
 pub use layer::LayerHandle;
 pub use reload::ReloadStatus;
@@ -47,6 +50,8 @@ pub struct RuleReloader {
     writes: FileWrites,
     pending: PendingFiles,
     times: ChangeTimes,
+    /// Judges changed files.
+    guard: Option<Arc<dyn FileGuard>>,
 }
 
 /// The health component of rules.
@@ -65,7 +70,10 @@ impl RuleReloader {
         let clock = SystemClock::default();
         let (metrics, times) = (metrics.rules().clone(), ChangeTimes::new(metrics.changes().clone(), clock.now()));
         let generation = limiter.rules().generation();
-        if errors.is_empty() {
+        if let Some(held) = source.held() {
+            let error = report_held(&held, &health, &metrics);
+            source.reloaded(ReloadStatus { generation, error: Some(error), at: None });
+        } else if errors.is_empty() {
             metrics.reloaded(clock.now());
             source.reloaded(ReloadStatus { generation, error: None, at: Some(clock.now()) });
         } else {
@@ -73,7 +81,25 @@ impl RuleReloader {
             source.reloaded(ReloadStatus { generation, error: Some(error), at: None });
         }
         let (writes, pending) = Default::default();
-        RuleReloader { source, limiter, last_good, health, metrics, state, generation, clock, writes, pending, times }
+        RuleReloader {
+            source,
+            limiter,
+            last_good,
+            health,
+            metrics,
+            state,
+            generation,
+            clock,
+            writes,
+            pending,
+            times,
+            guard: None,
+        }
+    }
+
+    /// With a guard of changed files.
+    pub fn with_guard(self, guard: Arc<dyn FileGuard>) -> RuleReloader {
+        RuleReloader { guard: Some(guard), ..self }
     }
 
     /// Reads the files and the layer, and installs them if they changed and are valid. `forced`: even if they did not change.
@@ -127,6 +153,14 @@ impl RuleReloader {
         }
         self.pending.end();
         self.state = state;
+        if compiled.is_ok()
+            && let Some(why) = self.held(&sources, layer)
+        {
+            self.source.wait_for(None, &[]);
+            self.fall_back(layer);
+            self.source.failed(self.generation, why);
+            return None;
+        }
         match compiled {
             Ok((rules, warnings)) => {
                 if let Some(removed) = removed {
@@ -153,6 +187,30 @@ impl RuleReloader {
             }
         }
         None
+    }
+
+    /// Why valid files are not put in force, if they are held.
+    fn held(&mut self, sources: &[RuleFile], layer: &Layer) -> Option<String> {
+        let version = guard::files_version(sources);
+        let before = self.source.held();
+        let is_free = self.source.are_in_force(sources) || layer.released_files.contains(&version);
+        let held = match before.as_deref().filter(|held| held.version == version) {
+            _ if is_free => None,
+            Some(held) => Some(held.clone()),
+            None => match self.guard.as_ref()?.judge(sources) {
+                FileVerdict::Passes => None,
+                FileVerdict::Warned(why) => {
+                    tracing::warn!("the changed rule files are put in force, although {why}");
+                    None
+                }
+                FileVerdict::Held(why) => Some(HeldFiles { version, why, since: Rfc3339(self.clock.now()) }),
+            },
+        };
+        if held.as_ref() != before.as_deref() {
+            self.source.hold(held.clone());
+            self.last_good.iter().for_each(|last_good| last_good.store_held(held.as_ref()));
+        }
+        held.map(|held| report_held(&held, &self.health, &self.metrics))
     }
 
     /// Installs as much of a layer as is valid above the last good files: all of it, else its switches, which are always valid.
@@ -195,6 +253,15 @@ impl RuleReloader {
         self.source.reloaded(ReloadStatus { generation: self.generation, error: None, at: Some(now) });
         self.health.restore(COMPONENT);
     }
+}
+
+/// Reports held files to the log, health and metrics, and returns the message.
+fn report_held(held: &HeldFiles, health: &Health, metrics: &RulesMetrics) -> String {
+    let report = held.report();
+    tracing::error!("{report}");
+    metrics.refused();
+    health.degrade(COMPONENT, report.clone());
+    report
 }
 
 /// Reports invalid rules to the log, health and metrics, and returns the message.

@@ -10,8 +10,9 @@ use tollgate::{Layer, LoadOptions, RuleProblem, Ruleset, Severity};
 use tollgate_records::lines::{FileText, FilesLine};
 use tollgate_rules::{RuleFile, RuleFiles};
 
+use super::guard::files_version;
 use super::removed::RemovedRules;
-use super::{LastGood, LayerHandle, ReloadStatus};
+use super::{HeldFiles, LastGood, LayerHandle, ReloadStatus};
 
 /// The source of rules. Clones share the rules in force.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct RuleSource {
     in_force: Arc<watch::Sender<Option<Arc<ActiveRules>>>>,
     /// Files that only wait for rules by API to be corrected.
     waiting: Arc<ArcSwapOption<Vec<RuleFile>>>,
+    /// Files that are held.
+    held: Arc<ArcSwapOption<HeldFiles>>,
     reload: Arc<watch::Sender<ReloadStatus>>,
 }
 
@@ -70,7 +73,8 @@ const VALIDATION_GENERATION: u64 = 0;
 
 impl RuleSource {
     pub fn new(paths: Vec<PathBuf>, options: LoadOptions, layer: LayerHandle) -> RuleSource {
-        RuleSource { paths, options, layer, in_force: Arc::default(), waiting: Arc::default(), reload: Arc::default() }
+        let (in_force, waiting, held, reload) = Default::default();
+        RuleSource { paths, options, layer, in_force, waiting, held, reload }
     }
 
     pub(super) fn read(&self) -> RuleFiles {
@@ -126,6 +130,16 @@ impl RuleSource {
         self.reload.send_modify(|reload| (reload.generation, reload.error) = (generation, Some(error)));
     }
 
+    /// The files that are held, if any.
+    pub fn held(&self) -> Option<Arc<HeldFiles>> {
+        self.held.load_full()
+    }
+
+    /// Records the files that are held.
+    pub(super) fn hold(&self, held: Option<HeldFiles>) {
+        self.held.store(held.map(Arc::new));
+    }
+
     /// Subscribes to reload results.
     pub fn reloads(&self) -> watch::Receiver<ReloadStatus> {
         self.reload.subscribe()
@@ -144,6 +158,9 @@ impl RuleSource {
     pub fn start(&self, last_good: Option<&LastGood>) -> Result<StartupRules, Vec<RuleProblem>> {
         let (files, layer) = (self.read(), self.layer.current());
         let (state, sources) = (SourceState::new(&files, layer.clone()), files.sources.clone());
+        if let Some(started) = last_good.and_then(|last_good| self.start_held(last_good, &sources, &state)) {
+            return Ok(started);
+        }
         let errors = match self.compile(files, &layer, FIRST_GENERATION) {
             Ok((rules, warnings)) => {
                 if let Some(last_good) = last_good.filter(|_| !self.paths.is_empty()) {
@@ -179,6 +196,20 @@ impl RuleSource {
             }
         }
         Err(errors)
+    }
+
+    /// The last good rules, if the files were held before a restart and have not changed or been released since.
+    fn start_held(&self, last_good: &LastGood, sources: &[RuleFile], state: &SourceState) -> Option<StartupRules> {
+        let held = last_good.read_held().filter(|held| held.version == files_version(sources))?;
+        if state.layer.released_files.contains(&held.version) {
+            return None;
+        }
+        let stored = last_good.read()?;
+        let files = RuleFiles::from_files(stored.clone());
+        let (rules, warnings) = self.compile(files, &state.layer, FIRST_GENERATION).ok()?;
+        self.put_in_force(stored, state.layer.clone());
+        self.hold(Some(held));
+        Some(StartupRules { rules, warnings, errors: Vec::new(), state: state.clone() })
     }
 
     /// Names the rules that were in force before a restart and are missing now.

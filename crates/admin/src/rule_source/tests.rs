@@ -328,3 +328,76 @@ fn a_start_with_a_file_that_can_not_be_read_is_none() {
     let problems = source.start(None).map(drop).unwrap_err();
     assert!(problems[0].file.to_string().ends_with("missing.yaml"), "{problems:?}");
 }
+
+/// Holds files with a limit of 0.
+#[derive(Debug)]
+struct StrictGuard;
+
+impl FileGuard for StrictGuard {
+    fn judge(&self, files: &[RuleFile]) -> FileVerdict {
+        match files.iter().any(|file| file.text.contains("gold: 0/s")) {
+            true => FileVerdict::Held("they would newly refuse everything".to_owned()),
+            false => FileVerdict::Passes,
+        }
+    }
+}
+
+fn strict() -> String {
+    FILE.replace("gold: 2/s", "gold: 0/s")
+}
+
+#[test]
+fn held_files_wait_for_a_release_also_over_a_restart() {
+    let mut bench = Bench::new(FILE, Layer::default());
+    let mut reloader = bench.reloader().with_guard(Arc::new(StrictGuard));
+    bench.write(&strict());
+    reloader.reload(false);
+    assert_eq!(bench.in_force(), ["r Enforce Some(2)"]);
+    let version = bench.source.held().unwrap().version.clone();
+    let condition = bench.condition().unwrap();
+    assert!(condition.contains("they would newly refuse everything") && condition.contains(&version), "{condition}");
+    assert_eq!(bench.source.reloads().borrow().error.as_ref(), Some(&condition));
+    // Neither SIGHUP nor a rule by API puts them in force.
+    let by_api = layer(&[golden(5)], None);
+    assert!(bench.layer.replace(by_api.clone()));
+    reloader.reload(true);
+    assert_eq!(bench.in_force(), ["r Enforce Some(2)", "golden Enforce Some(5)"]);
+    drop(reloader);
+
+    let mut bench = bench.restarted(by_api.clone()).unwrap();
+    let mut reloader = bench.reloader().with_guard(Arc::new(StrictGuard));
+    assert_eq!(bench.in_force(), ["r Enforce Some(2)", "golden Enforce Some(5)"]);
+    assert_eq!(bench.condition().unwrap(), condition);
+    reloader.reload(true);
+    assert_eq!(bench.in_force(), ["r Enforce Some(2)", "golden Enforce Some(5)"]);
+    let other = Layer { released_files: vec!["another".to_owned()], ..by_api.clone() };
+    assert!(bench.layer.replace(other));
+    reloader.reload(false);
+    assert!(bench.source.held().is_some());
+    let released = Layer { released_files: vec![version], ..by_api };
+    assert!(bench.layer.replace(released.clone()));
+    reloader.reload(false);
+    assert_eq!(bench.in_force(), ["r Enforce Some(0)", "golden Enforce Some(5)"]);
+    assert_eq!((bench.source.held(), bench.condition()), (None, None));
+    drop(reloader);
+    let bench = bench.restarted(Layer::default()).unwrap();
+    assert_eq!((bench.in_force(), bench.source.held()), (vec!["r Enforce Some(0)".to_owned()], None));
+}
+
+#[test]
+fn other_files_end_the_hold() {
+    let mut bench = Bench::new(FILE, Layer::default());
+    let mut reloader = bench.reloader().with_guard(Arc::new(StrictGuard));
+    for (file, limit) in [(FILE.to_owned(), 2), (FILE.replace("gold: 2/s", "gold: 3/s"), 3)] {
+        bench.write(&strict());
+        reloader.reload(false);
+        assert!(bench.source.held().is_some() && bench.condition().is_some());
+        bench.write(&file);
+        reloader.reload(false);
+        assert_eq!((bench.source.held(), bench.condition()), (None, None));
+        assert_eq!(bench.in_force(), [format!("r Enforce Some({limit})")]);
+    }
+    drop(reloader);
+    let bench = bench.restarted(Layer::default()).unwrap();
+    assert_eq!((bench.in_force(), bench.source.held()), (vec!["r Enforce Some(3)".to_owned()], None));
+}

@@ -1,4 +1,4 @@
-//! Deletes blocks, switches, emergencies and plans some time after they expired, by ordinary writes.
+//! Deletes blocks, switches, emergencies, plans and releases of rule files some time after they expired, by ordinary writes.
 //!
 //! Expired records have no effect, so nothing waits for this. They remain in the audit log.
 
@@ -21,7 +21,8 @@ pub(crate) const MAX_SWEEP_WRITES: usize = 5;
 const AUTHOR: &str = "tollgate";
 
 /// The kinds of records that expire.
-const EXPIRING: [RecordKind; 4] = [RecordKind::Block, RecordKind::Switch, RecordKind::Emergency, RecordKind::Plan];
+const EXPIRING: [RecordKind; 5] =
+    [RecordKind::Block, RecordKind::Switch, RecordKind::Emergency, RecordKind::Plan, RecordKind::Files];
 
 /// The relevant part of their documents.
 #[derive(Deserialize)]

@@ -66,6 +66,7 @@ fn change_kind(kind: RecordKind) -> Option<ChangeKind> {
         RecordKind::Block => Some(ChangeKind::Block),
         RecordKind::Token => Some(ChangeKind::Token),
         RecordKind::RuleVersion
+        | RecordKind::Files
         | RecordKind::Plan
         | RecordKind::Shares
         | RecordKind::Counter

@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::client::{AdminClient, ApiRequest};
+use super::path::ApiPath;
 use super::quota::entity_tag;
 use super::resource::{Action, RequestBody, Resource};
 use super::show::{self, Columns};
@@ -34,6 +35,17 @@ pub(crate) enum RuleAction {
         /// The version
         #[arg(long, value_name = "N")]
         version: Option<u64>,
+    },
+    /// Show the rule files that the server holds, because they would refuse much of the recent traffic
+    Files,
+    /// Release rule files that are held: all servers that hold this version put it in force
+    #[command(after_help = "Example:\n  tollgate rule release 3f2a9c01d4e5b6a7 --reason 'as announced'")]
+    Release {
+        /// The version of the files, as `tollgate rule files` shows it
+        version: String,
+        /// The reason, for the audit log
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
     /// Write a rule that overrides the files; each write is a new version
     #[command(after_help = "Examples:\n  \
@@ -159,6 +171,21 @@ const CHANGES: Columns = &[
     ("AFTER", |item| show::text(&item["after"])),
 ];
 
+const FILES: [&str; 3] = ["admin", "v1", "files"];
+
+/// The held files, for people.
+fn held_files(held: &Value) -> String {
+    if !held.is_object() {
+        return "no rule files are held\n".to_owned();
+    }
+    let fields = [
+        ("version", show::text(&held["version"])),
+        ("since", show::time(&held["since"])),
+        ("why", show::text(&held["why"])),
+    ];
+    show::fields(&fields)
+}
+
 impl Action for RuleAction {
     fn run(&self, client: &AdminClient, domain: Option<&str>) -> CommandResult {
         let post = |parts: &[&str], body: RequestBody| {
@@ -183,6 +210,16 @@ impl Action for RuleAction {
                     }
                     response => show::print(client, &response?, to_text),
                 }
+            }
+            RuleAction::Files => {
+                let response = client.send(ApiRequest::get(ApiPath::new(&FILES)))?;
+                show::print(client, &response, |answer| held_files(&answer["held"]))
+            }
+            RuleAction::Release { version, reason } => {
+                let path = ApiPath::new(&[&FILES[..], &[version, "release"]].concat());
+                let body = RequestBody::new().with_texts(&[("reason", reason)]);
+                let done = format!("{version} is released\n");
+                show::print(client, &client.send(ApiRequest::post(path).json(body))?, |_| done)
             }
             RuleAction::Set { id, file, state, dry_run, reason, if_match } => {
                 let body = rule_file::body(id, file, state.map(RuleState::name), reason.as_deref())?;

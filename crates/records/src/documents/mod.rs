@@ -6,6 +6,7 @@
 
 mod block;
 mod emergency;
+mod files;
 mod limit_terms;
 mod quota;
 mod rule;
@@ -14,6 +15,7 @@ mod switch;
 
 pub use block::{BanDocument, BlockDocument, masked_name};
 pub use emergency::EmergencyDocument;
+pub use files::{FilesDocument, FilesState};
 pub use limit_terms::{BillingAnchor, LimitTerms};
 pub use quota::{OverrideDocument, QuotaDocument};
 pub use rule::{RuleDocument, RuleState};

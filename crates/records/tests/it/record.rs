@@ -83,6 +83,7 @@ fn a_kind_knows_its_name_and_what_it_is_for() {
         ("emergency", true, true),
         ("block", true, true),
         ("shares", true, true),
+        ("files", true, true),
         ("plan", false, true),
         ("token", false, true),
         ("counter", false, false),

@@ -56,13 +56,14 @@ pub(super) fn guardrails(
     control: &Arc<ControlPlane>,
     observability: &Arc<Observability>,
 ) -> Arc<Guardrails> {
-    let GuardrailSettings { on, confirm, paid, approve, requests } = foundation.settings.control.guardrails;
+    let GuardrailSettings { on, confirm, paid, approve, requests, files } = foundation.settings.control.guardrails;
     let config = GuardrailConfig {
         on,
         confirm_bps: confirm.bps,
         paid_bps: paid.bps,
         approve_bps: approve.bps,
         min_requests: requests,
+        files,
     };
     Guardrails::new(config, control.clone(), observability.clone(), foundation.metrics.guardrails().clone())
 }

@@ -138,7 +138,7 @@ impl Components {
             observability: Arc::clone(&observability),
             gateway: served,
             sinks,
-            guardrails,
+            guardrails: guardrails.clone(),
         });
 
         let history = observability::history_file(&foundation);
@@ -155,7 +155,7 @@ impl Components {
             endpoints: [grpc, http, resp].into_iter().flatten().chain(gateway).collect(),
             admin,
             addresses,
-            rules: rules.follow(&foundation, limiter.clone()),
+            rules: rules.follow(&foundation, limiter.clone(), guardrails),
             health: foundation.health,
             busy: foundation.busy,
             tasks,

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tollgate::{KnownRegions, Limiter, LoadOptions, RuleProblem, Ruleset};
+use tollgate_admin::guardrails::{GuardedFiles, Guardrails};
 use tollgate_admin::rule_source::{self, LastGood, LayerHandle, RuleReloader, RuleSource, SourceState, Waker};
 use tollgate_store::Counters;
 
@@ -37,6 +38,12 @@ impl LoadedRules {
         layer: LayerHandle,
     ) -> Result<(Ruleset, LoadedRules), Vec<String>> {
         let last_good = foundation.data.as_deref().map(LastGood::new);
+        // Files that were held before are held still, unless they are to be no more.
+        if let Some(last_good) = last_good.as_ref()
+            && foundation.settings.control.guardrails.files != GuardedFiles::Hold
+        {
+            last_good.store_held(None);
+        }
         let source = source(foundation.settings, layer.clone());
         let started = source.start(last_good.as_ref()).map_err(|problems| start_errors(&problems))?;
         for warning in &started.warnings {
@@ -46,10 +53,16 @@ impl LoadedRules {
     }
 
     /// The follower of the rules, not started yet.
-    pub(super) fn follow(self, foundation: &Foundation<'_>, limiter: Arc<Limiter<Counters>>) -> RulesFollower {
+    pub(super) fn follow(
+        self,
+        foundation: &Foundation<'_>,
+        limiter: Arc<Limiter<Counters>>,
+        guard: Arc<Guardrails>,
+    ) -> RulesFollower {
         let LoadedRules { source, last_good, state, errors, .. } = self;
         let health = foundation.health.clone();
         let follower = RuleReloader::new(source, state, &errors, limiter, last_good, health, &foundation.metrics);
+        let follower = follower.with_guard(guard);
         RulesFollower { follower, poll: foundation.settings.rules.poll }
     }
 }

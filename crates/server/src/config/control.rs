@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use tollgate_admin::guardrails::GuardedFiles;
 use tollgate_control::DbLocation;
 use tollgate_rules::problem::{TextFault, quoted};
 
 use super::read::SettingsReader;
 use super::settings::{ControlPlace, ControlSettings, GuardrailSettings};
+use super::table::GUARDED_FILES;
 
 impl SettingsReader<'_> {
     pub(super) fn control(&mut self) -> Option<ControlSettings> {
@@ -23,7 +25,16 @@ impl SettingsReader<'_> {
         let paid = self.percent("guardrail_paid");
         let approve = self.percent("guardrail_approve");
         let requests = self.count("guardrail_requests");
-        Some(GuardrailSettings { on: on?, confirm: confirm?, paid: paid?, approve: approve?, requests: requests? })
+        let modes = [GuardedFiles::Warn, GuardedFiles::Hold, GuardedFiles::Off];
+        let files = self.word("guardrail_files", GUARDED_FILES, &modes);
+        Some(GuardrailSettings {
+            on: on?,
+            confirm: confirm?,
+            paid: paid?,
+            approve: approve?,
+            requests: requests?,
+            files: files?,
+        })
     }
 }
 

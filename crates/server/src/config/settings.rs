@@ -9,6 +9,7 @@ use tollgate::{PrivacySetting, RegionNames};
 use tollgate_redis_address::{Address as RedisAddress, Password};
 
 use tollgate_admin::auth::Identity;
+use tollgate_admin::guardrails::GuardedFiles;
 use tollgate_http::request_target::PathNormalization;
 use tollgate_http::response::{Dialects, ScopeValues};
 use tollgate_net::Address;
@@ -329,6 +330,7 @@ pub struct GuardrailSettings {
     pub approve: Percent,
     /// Nothing is known from fewer recorded requests.
     pub requests: u64,
+    pub files: GuardedFiles,
 }
 
 /// The store of record.

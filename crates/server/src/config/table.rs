@@ -124,6 +124,7 @@ pub(super) const SCOPE_VALUES: &[&str] = &["shortened", "full", "hidden"];
 /// The values of `leases`.
 pub(super) const LEASES: &[&str] = &["auto", "off"];
 /// The formats of log lines.
+pub(super) const GUARDED_FILES: &[&str] = &["warn", "hold", "off"];
 pub(super) const LOG_FORMATS: &[&str] = &["text", "json"];
 /// Spellings of paths and methods.
 pub(super) const NORMALIZATIONS: &[&str] = &["standard", "matrix-parameters", "trailing-slash", "lower-case"];

@@ -62,7 +62,8 @@ fn send(method: &str, url: &str, token: Option<&str>, body: &Value) -> Value {
 
 /// A server without access control, and one that requires a token.
 fn servers() -> (Server, Server) {
-    let open = new_server().rules(RULES).listen(&["http", "admin"]).start();
+    // The tests change what they like.
+    let open = new_server().rules(RULES).listen(&["http", "admin"]).args(&["--guardrails=false"]).start();
     let quota = json!({
         "tier": "pro", "reason": "contract 4711",
         "overrides": [{"rule": "per-user", "limit": "500/hour", "expires_at": "2100-01-01T00:00:00Z"}],
@@ -116,6 +117,12 @@ fn the_dashboard_works_in_a_browser() {
     node.env("GUARDED", guarded.url("admin", ""));
     node.env("TOKEN", TOKEN).env("READER", reader["token"].as_str().unwrap());
     assert_success(node);
+}
+
+#[test]
+fn a_change_that_is_held_is_confirmed() {
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).start();
+    assert_success(node("held.mjs", &server));
 }
 
 #[test]

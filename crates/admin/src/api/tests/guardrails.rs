@@ -287,3 +287,22 @@ async fn of_two_confirmations_one_wins() {
     assert_eq!(statuses, [200, 409], "{} {}", one.body, other.body);
     assert_eq!(actions(&bench).await, ["plan.hold", "plan.confirm"]);
 }
+
+#[tokio::test]
+async fn a_version_of_rule_files_is_released() {
+    let bench = Bench::new(SHOP).await;
+    assert_eq!(bench.get("/admin/v1/files").await.ok(), json!({"held": null}));
+    let release = async |version: &str| {
+        bench.post(&format!("/admin/v1/files/{version}/release"), &json!({"reason": "tests"})).await
+    };
+    assert_eq!(release("much").await.faults()[0].0, "version");
+    let version = "3f2a9c01d4e5b6a7";
+    assert_eq!(release(version).await.ok(), json!({"version": version, "released": true}));
+    assert_eq!(bench.control.current_layer().released_files, [version]);
+    let reader = ("POST", "/admin/v1/files/3f2a9c01d4e5b6a7/release");
+    assert_eq!(bench.ask_as(&[AccessScope::Read], reader, &[], "{}").await.code(403), "forbidden");
+    // A month later the release is deleted.
+    bench.pass(32 * 24 * 3_600);
+    assert_eq!(bench.control.sweep_expired().await, Ok(1));
+    assert_eq!(bench.control.current_layer().released_files, [""; 0]);
+}

@@ -195,6 +195,7 @@ guardrail_confirm: 2%
 guardrail_paid: 30%
 guardrail_approve: 40%
 guardrail_requests: 50
+guardrail_files: hold
 admin_token_file: /run/token
 admin_identities: ['spiffe://corp/ops=all', billing.internal=read+quota]
 http_auth: token
@@ -378,6 +379,7 @@ fn every_setting_can_be_set() {
                 paid: Percent { bps: 3_000 },
                 approve: Percent { bps: 4_000 },
                 requests: 50,
+                files: tollgate_admin::guardrails::GuardedFiles::Hold,
             },
         },
         key_privacy: KeyPrivacySettings {

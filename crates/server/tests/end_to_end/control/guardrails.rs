@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_testing::{Postgres, Redis, Server, eventually};
 
-use crate::control::support::{TOKEN, limit, server_on};
-use crate::http::{HttpResponse, new_agent, post, read};
+use crate::control::support::{RULES, TOKEN, limit, send, server_on};
+use crate::http::{HttpResponse, get, new_agent, post, read};
+use crate::new_server;
 
 const ADA: &str = "/admin/v1/quotas/ada";
 
@@ -156,4 +157,35 @@ fn a_plan_survives_the_database_and_two_confirmations_make_one_write() {
     for action in ["plan.hold", "plan.confirm", "quota.put"] {
         assert_eq!(fleet.audited(action), 1, "{action}");
     }
+}
+
+#[test]
+fn rule_files_that_would_refuse_much_are_held_until_they_are_released() {
+    let args = ["--guardrail-files", "hold"];
+    let server = new_server().rules(RULES).listen(&["http", "admin"]).args(&args).start();
+    let check = json!({"attributes": {"api_key": "ada"}});
+    for _ in 0..40 {
+        assert_eq!(post(&server.url("http", "/v1/ratelimit/check"), &check.to_string()).status, 200);
+    }
+    server.write_rules(&RULES.replace("free: 100/m", "free: 0/m"));
+    let held = |server: &Server| {
+        let held = get(&server.url("admin", "/admin/v1/files")).json()["held"].clone();
+        held["version"].as_str().map(str::to_owned)
+    };
+    let version = eventually(|| held(&server)).unwrap_or_else(|| panic!("{}", server.log()));
+    let readyz = get(&server.url("admin", "/readyz")).body;
+    assert!(
+        readyz.contains("they would newly refuse 40 of 40 recent requests") && readyz.contains(&version),
+        "{readyz}"
+    );
+    assert_eq!(limit(&server, "ada").0, 100);
+
+    let server = server.restart().listen(&["http", "admin"]).args(&args).start();
+    assert_eq!((limit(&server, "ada").0, held(&server)), (100, Some(version.clone())));
+    let path = format!("/admin/v1/files/{version}/release");
+    let reason = json!({"reason": "as announced"}).to_string();
+    assert_eq!(send("POST", &server.url("admin", &path), "application/json", reason).status, 200);
+    let is_released = || (limit(&server, "ada").0 == 0 && held(&server).is_none()).then_some(());
+    assert!(eventually(is_released).is_some(), "{}", server.log());
+    assert!(!get(&server.url("admin", "/readyz")).body.contains("held"));
 }

@@ -241,7 +241,7 @@ Counter tollgate_control_writes_total [result]
     "Writes through this server's admin API that were stored (ok) or not (bad)"
     "Any `bad`: the response to the writer has the reason"
 Counter tollgate_guardrail_writes_total [result]
-    "Writes through this server's admin API that guardrails judged: made (passed), made although nothing is known of what they do (unknown), held until they are confirmed (held), confirmed (confirmed), or emergencies above the thresholds (warned)"
+    "Writes through this server's admin API that guardrails judged: made (passed), made although nothing is known of what they do (unknown), held until they are confirmed (held), confirmed (confirmed), or emergencies above the thresholds (warned); and rule files that were held or warned of"
     "`held`: an operator was about to refuse much of the traffic ([guardrails.md](guardrails.md))"
 Counter tollgate_control_unreadable_records_total []
     "Records that could not be parsed because a newer Tollgate wrote them; they are not in force"

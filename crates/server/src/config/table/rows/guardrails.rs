@@ -1,5 +1,6 @@
 //! When writes by API are held.
 
+use super::super::GUARDED_FILES;
 use super::{Setting, SettingKind, row};
 
 pub(super) fn rows() -> Vec<Setting> {
@@ -40,6 +41,14 @@ pub(super) fn rows() -> Vec<Setting> {
             SettingKind::Number { min: 1, max: 1_000_000 },
             "20",
             "With fewer recorded requests in the last 15 minutes nothing is known, and writes are made",
+        ),
+        row(
+            GROUP,
+            "guardrail_files",
+            SettingKind::Word(GUARDED_FILES),
+            "warn",
+            "What happens to changed rule files that exceed the same shares: they are put in force with a warning, held until they change \
+             or are released, or not judged",
         ),
     ]
 }
