@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{Key, Settlement, Span, Timestamp};
+use tollgate_core::{Key, RegionId, Settlement, Span, Timestamp};
 
 use super::Guarded;
 use super::breaker::{Breaker, jittered};
@@ -17,7 +17,7 @@ use crate::sharded::{HEARTBEAT, ShardId, Sharded};
 
 /// The interval at which shards are probed and the outbox is sent.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// The maximum number of claims sent in an interval: 1,000 a second.
+/// The maximum number of claims sent to a region in an interval, and of debits to all of them: 1,000 a second.
 const MAX_SENDS: usize = 50;
 /// The number of heartbeats whose maximum is the replica count. A store that lost its data hears of one server before
 /// the others; with that count, the server would take more than its share of every limit.
@@ -33,7 +33,10 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
     pub async fn run(&self) {
         let (here, elsewhere) = (self.probe_shards(self.breakers.here()), self.probe_shards(self.breakers.elsewhere()));
         let debits = self.probe_shards(self.debit_breakers.elsewhere());
-        tokio::join!(self.send_heartbeats(), here, elsewhere, debits, self.drain_outbox());
+        // Each by itself: a region that answers late holds up no other.
+        let outboxes = (0..=u8::MAX).take(self.inner.regions()).map(|number| self.drain_outbox(RegionId::new(number)));
+        let outboxes = join_all(outboxes);
+        tokio::join!(self.send_heartbeats(), here, elsewhere, debits, outboxes, self.send_debits());
     }
 
     /// The state of the shards, and the number of claims that passed without them.
@@ -120,24 +123,36 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         }
     }
 
-    async fn drain_outbox(&self) {
+    /// Sends what waits for a region.
+    async fn drain_outbox(&self, region: RegionId) {
         loop {
             let now = self.clock.now();
-            let is_available = |key: &Key<'_>| self.breakers.for_shard(self.inner.locate(key).shard).is_closed();
-            let mut claims = self.outbox.take(MAX_SENDS);
+            let mut claims = self.outbox.take(region, MAX_SENDS);
             claims.retain(|claim| !self.is_expired(claim, now));
             // Claims for an unavailable shard do not block the others.
-            let (mut claims, wait): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| {
-                claim.may_send(now) && claim.key().is_none_or(|key| is_available(&key)) && !self.must_wait(claim)
+            let (claims, wait): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| {
+                claim.may_send(now) && claim.key().is_none_or(|key| self.is_available(&key)) && !self.must_wait(claim)
             });
             for claim in wait {
                 self.outbox.push(claim);
             }
-            let max = MAX_SENDS - claims.len();
-            claims.extend(self.local.take_debits(max, self.replicas(), now, is_available));
             join_all(claims.into_iter().map(|claim| self.send_deferred(claim))).await;
             tokio::time::sleep(INTERVAL).await;
         }
+    }
+
+    /// Sends debits of units that were counted here.
+    async fn send_debits(&self) {
+        loop {
+            let debits =
+                self.local.take_debits(MAX_SENDS, self.replicas(), self.clock.now(), |key| self.is_available(key));
+            join_all(debits.into_iter().map(|debit| self.send_deferred(debit))).await;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    fn is_available(&self, key: &Key<'_>) -> bool {
+        self.breakers.for_shard(self.inner.locate(key).shard).is_closed()
     }
 
     /// Whether a claim has expired. Expired settlements are counted as dropped.

@@ -130,12 +130,12 @@ impl<S: Sharded, C: Clock> Guarded<S, C> {
         let guard = Guarded {
             breakers: Breakers::new(inner.regions()),
             debit_breakers: Breakers::of_other_regions(inner.regions()),
+            outbox: Outbox::new(inner.regions()),
             calls_elsewhere: (1..inner.regions()).map(|_| DurationHistogram::default()).collect(),
             inner,
             config,
             clock,
             local: Local::new(config.local_keys, secret),
-            outbox: Outbox::default(),
             divided: SharedScopes::default(),
             last_resort: config.last_resort.and_then(LastResort::new),
             counted_replicas: AtomicU64::new(saved.map_or(1, |saved| saved.replicas)),

@@ -5,11 +5,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Charge, Key, OnFailure, Reading, RegionId, Settlement, Source, Span, Verdict};
+use tollgate_core::{
+    Algorithm, Ask, Charge, Key, Mode, OnFailure, Once, Reading, RegionId, Settlement, Source, Span, Verdict,
+};
 use tollgate_store::sharded::{MemoryShards, ShardFault, ShardNode};
 use tollgate_store::{Circuit, GuardConfig, Guarded, Level, ManualClock, OtherRegion, Regions, Store as _};
 
-use crate::guarded::world::{Rule, START, claim, skip};
+use crate::guarded::world::{Rule, START, claim, pass, skip};
 
 const MS: Duration = Duration::from_millis(1);
 const WEST: RegionId = RegionId::new(2);
@@ -43,6 +45,15 @@ impl Server {
         let claim = claim(charges);
         let settlement = self.guard.settle(&claim).await;
         (Verdict::reach(&claim, &settlement).allowed, settlement)
+    }
+
+    /// Gives back four units of a key, once by this name.
+    async fn give_back(&self, rule: &Rule, region: RegionId, name: &str) {
+        let charge = rule.asks("a", Ask::Return { taken_at: START }, 4, Mode::Enforce);
+        let mut claim = claim([at(charge, region)]);
+        let key = rule.key(name).in_region(region);
+        claim.once = Some(Once { key, body: 1, terms: 0, keep: Span::from_secs(600) });
+        self.guard.settle(&claim).await;
     }
 
     fn remaining(&self, region: usize, charge: &Charge<'_>) -> u64 {
@@ -175,4 +186,28 @@ async fn readings_of_regions_are_apart() {
         assert!(passes);
         assert_eq!((settlement.readings[0].source, settlement.readings[0].remaining), (Source::Local, left));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_region_holds_up_no_other() {
+    const WAITING: usize = 10_000;
+    let (server, rule) = (Server::new(), Rule::ten(OnFailure::Deny));
+    server.settle([rule.take("a", 10)]).await;
+    server.node(2).set_fault(ShardFault::Unreachable);
+    for number in 0..=WAITING {
+        server.give_back(&rule, WEST, &number.to_string()).await;
+    }
+    let status = server.guard.status();
+    assert_eq!((status.waiting, status.dropped), (WAITING, 1));
+
+    // Too late for its caller, it is sent with the next turn.
+    server.node(0).set_fault(ShardFault::Unreachable);
+    server.give_back(&rule, RegionId::HERE, "here").await;
+    assert_eq!((server.guard.status().waiting, server.remaining(0, &rule.take("a", 0))), (WAITING + 1, 0));
+    server.node(0).set_fault(ShardFault::None);
+    let guard = server.guard.clone();
+    let task = tokio::spawn(async move { guard.run().await });
+    pass(&server.clock, 60 * MS).await;
+    assert_eq!((server.guard.status().waiting, server.remaining(0, &rule.take("a", 0))), (WAITING, 4));
+    task.abort();
 }
