@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 use tollgate_core::{Ask, Charge, Claim, ClaimId, Key, Mode, OnFailure, RegionId, Shortcuts, Timestamp};
 
-use super::waiting::{DebitTarget, WaitingUnits};
+use super::waiting::{DebitTarget, HasTarget, WaitingUnits};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
@@ -79,9 +79,10 @@ impl DebitMessage {
     pub(super) fn units(&self) -> u64 {
         self.units
     }
+}
 
-    #[cfg(test)]
-    pub(super) fn target(&self) -> &DebitTarget {
+impl HasTarget for DebitMessage {
+    fn target(&self) -> &DebitTarget {
         &self.target
     }
 }

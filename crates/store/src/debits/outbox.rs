@@ -10,19 +10,21 @@ use super::message::{DebitMessage, Delivery, What};
 use super::pace::Pace;
 use super::queue::ShardQueue;
 use super::takes::Return;
-use super::waiting::{DebitTarget, Entry, Place};
+use super::waiting::{Capacity, DebitTarget, Entry, Place};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
 /// The outbox of one other region.
 #[derive(Debug)]
 pub(super) struct RegionOutbox {
-    max_keys: usize,
+    capacity: Capacity,
     queues: BTreeMap<ShardId, ShardQueue>,
     /// The counters with debits that have no answer yet.
     unanswered: HashMap<u128, Unanswered, foldhash::fast::RandomState>,
     /// The returns that wait for such an answer.
     held_returns: usize,
+    /// The bytes of their keys' values.
+    held_bytes: usize,
     pace: Pace,
     /// The ages of the debits that have no answer yet.
     in_flight: BTreeSet<(Steady, u64)>,
@@ -49,12 +51,13 @@ pub(super) const MAX_AT_ONCE: usize = 4_096;
 const COMPARED: usize = 16;
 
 impl RegionOutbox {
-    pub(super) fn new(max_keys: usize, pace: Pace) -> RegionOutbox {
+    pub(super) fn new(capacity: Capacity, pace: Pace) -> RegionOutbox {
         RegionOutbox {
-            max_keys,
+            capacity,
             queues: BTreeMap::new(),
             unanswered: HashMap::default(),
             held_returns: 0,
+            held_bytes: 0,
             pace,
             in_flight: BTreeSet::new(),
             next: 0,
@@ -92,7 +95,7 @@ impl RegionOutbox {
         if left == 0 {
             return;
         }
-        if self.returns() >= self.max_keys.max(1) {
+        while self.has_full_returns() {
             let oldest = self.queues.values_mut().find_map(|queue| queue.returns.pop_front());
             self.counts.back_dropped += oldest.as_ref().map_or(left, |message| message.units);
             if oldest.is_none() {
@@ -104,6 +107,7 @@ impl RegionOutbox {
         match self.unanswered.get_mut(&message.target.hash) {
             Some(unanswered) => {
                 self.held_returns += 1;
+                self.held_bytes += message.target.bytes;
                 unanswered.returns.push(message);
             }
             None => self.queue(shard).returns.push_back(message),
@@ -208,7 +212,7 @@ impl RegionOutbox {
         let DebitMessage { target, units, what, since, number, .. } = message;
         let waiting = match what {
             What::Debit(waiting) => waiting,
-            What::Return { .. } if delivery == Delivery::NotSent && self.returns() < self.max_keys => {
+            What::Return { .. } if delivery == Delivery::NotSent && !self.has_full_returns() => {
                 self.queue(shard).returns.push_front(DebitMessage { target, units, what, since, shard, number });
                 return None;
             }
@@ -246,9 +250,11 @@ impl RegionOutbox {
                 self.counts.returned += removed;
                 message.units -= removed;
             }
-            self.held_returns -= returns.len();
+            let before = returns.len();
             returns.retain(|message| message.units > 0);
-            self.held_returns += returns.len();
+            // They are of the same counter.
+            self.held_returns -= before - returns.len();
+            self.held_bytes -= (before - returns.len()) * entry.target.bytes;
         }
         if entry.waiting.units() == 0 {
             return;
@@ -268,8 +274,9 @@ impl RegionOutbox {
         if unanswered.debits == 0 {
             let returns = self.unanswered.remove(&hash).map(|unanswered| unanswered.returns).unwrap_or_default();
             self.held_returns -= returns.len();
-            if !returns.is_empty() {
-                self.queue(shard).returns.extend(returns);
+            self.held_bytes -= returns.iter().map(|message| message.target.bytes).sum::<usize>();
+            for message in returns {
+                self.queue(shard).returns.push_back(message);
             }
         }
     }
@@ -295,7 +302,7 @@ impl RegionOutbox {
                 let shard = shard_of(entry.target.key());
                 self.add(entry, shard, at);
             }
-            for mut message in returns {
+            for mut message in returns.into_items() {
                 message.shard = shard_of(message.target.key());
                 self.queue(message.shard).returns.push_back(message);
             }
@@ -316,6 +323,13 @@ impl RegionOutbox {
     /// Whether something waits, or has no answer yet.
     pub(super) fn has_keys(&self) -> bool {
         !self.unanswered.is_empty() || self.len() > 0
+    }
+
+    /// What waits, and the bytes of its keys' values.
+    #[cfg(test)]
+    pub(super) fn items_and_bytes(&self) -> (usize, usize) {
+        let bytes = self.queues.values().map(|queue| queue.debits.bytes() + queue.returns.bytes());
+        (self.len() + self.held_returns, self.held_bytes + bytes.sum::<usize>())
     }
 
     #[cfg(test)]
@@ -340,6 +354,11 @@ impl RegionOutbox {
         self.held_returns + self.queues.values().map(|queue| queue.returns.len()).sum::<usize>()
     }
 
+    fn has_full_returns(&self) -> bool {
+        let bytes = self.queues.values().map(|queue| queue.returns.bytes()).sum::<usize>();
+        self.capacity.is_full(self.returns(), self.held_bytes + bytes)
+    }
+
     fn queue(&mut self, shard: ShardId) -> &mut ShardQueue {
         if self.queues.len() >= MAX_QUEUES && !self.queues.contains_key(&shard) {
             self.queues.retain(|_, queue| !queue.is_idle());
@@ -348,7 +367,7 @@ impl RegionOutbox {
     }
 
     fn make_room(&mut self, at: Timestamp) {
-        while self.debits() >= self.max_keys.max(1) {
+        while self.capacity.is_full(self.debits(), self.queues.values().map(|queue| queue.debits.bytes()).sum()) {
             let oldest = self.queues.values_mut().min_by_key(|queue| (queue.debits.len() == 0, queue.debits.oldest()));
             let Some(mut oldest) = oldest.and_then(|queue| queue.debits.pop_oldest()) else { return };
             self.counts.aged += oldest.waiting.age(&oldest.target, at);

@@ -1,11 +1,11 @@
 //! What one shard of another region is to be debited. No I/O, no clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 
 use super::message::{DebitMessage, Delivery, What};
-use super::waiting::{Entry, Waitlist};
+use super::waiting::{Entry, WaitingQueue, Waitlist};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
@@ -14,7 +14,7 @@ use crate::sharded::ShardId;
 pub(super) struct ShardQueue {
     pub(super) debits: Waitlist,
     /// Units to give back there, oldest first.
-    pub(super) returns: VecDeque<DebitMessage>,
+    pub(super) returns: WaitingQueue<DebitMessage>,
     /// When the messages without an answer were sent.
     sent: BTreeMap<u64, Steady>,
     /// Whether the last message that might have been answered was not.

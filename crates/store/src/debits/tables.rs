@@ -17,6 +17,7 @@ use super::outbox::RegionOutbox;
 use super::pace::Pace;
 use super::status::{DebitStatus, UnitCounts};
 use super::takes::{HandedOver, Take, Takes};
+use super::waiting::Capacity;
 use super::{DebitConfig, MAX_BATCH, MAX_DEBITS_PER_SECOND, SENDERS};
 use crate::clock::Steady;
 use crate::histogram::DurationHistogram;
@@ -62,6 +63,8 @@ pub struct LoweredLimits {
 
 /// The maximum number of counters of which units wait for a region. Beyond it the oldest are dropped.
 const MAX_KEYS: usize = 100_000;
+/// The maximum number of bytes of their values, which may be long. Beyond it the oldest are dropped.
+const MAX_BYTES: usize = 64 << 20;
 /// The number of tables of takes, each with its own lock. A power of two.
 const TABLES: usize = 16;
 /// The counters that are compared with those that operators reset before others get the lock.
@@ -74,16 +77,18 @@ impl DebitTables {
     pub fn new(config: DebitConfig, secret: HashSecret, others: Vec<(RegionId, String)>) -> DebitTables {
         let beats = u64::try_from(config.beat.as_millis()).unwrap_or(u64::MAX);
         let burst = (MAX_DEBITS_PER_SECOND.saturating_mul(beats) / 1_000).max(EARLY_KEYS as u64);
+        let capacity = Capacity { keys: MAX_KEYS, bytes: MAX_BYTES };
+        let part = Capacity { keys: MAX_KEYS / TABLES, bytes: MAX_BYTES / TABLES };
         let other = |(id, name)| RegionTables {
             id,
             name,
-            outbox: Mutex::new(RegionOutbox::new(MAX_KEYS, Pace::new(MAX_DEBITS_PER_SECOND, burst))),
+            outbox: Mutex::new(RegionOutbox::new(capacity, Pace::new(MAX_DEBITS_PER_SECOND, burst))),
             link: AtomicU8::new(0),
             lag: DurationHistogram::default(),
         };
         DebitTables {
             secret,
-            takes: (0..TABLES).map(|_| Mutex::new(Takes::new(MAX_KEYS / TABLES))).collect(),
+            takes: (0..TABLES).map(|_| Mutex::new(Takes::new(part))).collect(),
             due: AtomicUsize::new(0),
             regions: others.into_iter().map(other).collect(),
             handing_over: Mutex::default(),
@@ -199,7 +204,7 @@ impl DebitTables {
                     lock(&region.outbox).add(entry.share(), shard, at);
                 }
             }
-            for returned in returns {
+            for returned in returns.into_items() {
                 for region in &self.regions {
                     let shard = routes.shard(&returned.target.key().in_region(region.id));
                     lock(&region.outbox).give_back(returned.clone(), shard, at);

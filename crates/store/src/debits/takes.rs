@@ -4,14 +4,13 @@
 //! what is long over. Below the threshold they drain after the time in which the bucket refills: within any such time, no
 //! more than the threshold remains unknown to the other regions.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollgate_core::{Charge, Key, Timestamp};
 
 use super::UnitCounts;
 use super::link::APART_AFTER;
-use super::waiting::{DebitTarget, Entry, Place, WaitingUnits, Waitlist};
+use super::waiting::{Capacity, DebitTarget, Entry, HasTarget, Place, WaitingQueue, WaitingUnits, Waitlist};
 use crate::clock::Steady;
 
 /// Takes of a part of the keys, by counter. No I/O, no clock.
@@ -21,12 +20,12 @@ use crate::clock::Steady;
 /// much.
 #[derive(Debug)]
 pub(super) struct Takes {
-    pub(super) max_keys: usize,
+    pub(super) capacity: Capacity,
     /// Those below their threshold.
     below: Waitlist,
     due: Waitlist,
     /// What was given back of units that were handed over before.
-    returns: VecDeque<Return>,
+    returns: WaitingQueue<Return>,
     counts: UnitCounts,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Takes {
 pub(super) struct HandedOver {
     /// What is due, oldest first.
     pub(super) due: Vec<Entry>,
-    pub(super) returns: VecDeque<Return>,
+    pub(super) returns: WaitingQueue<Return>,
 }
 
 /// Units that were given back here.
@@ -78,12 +77,12 @@ enum Added {
 const AGED_AT_ONCE: usize = 64;
 
 impl Takes {
-    pub(super) fn new(max_keys: usize) -> Takes {
+    pub(super) fn new(capacity: Capacity) -> Takes {
         Takes {
-            max_keys,
+            capacity,
             below: Waitlist::default(),
             due: Waitlist::default(),
-            returns: VecDeque::new(),
+            returns: WaitingQueue::default(),
             counts: UnitCounts::default(),
         }
     }
@@ -144,8 +143,9 @@ impl Takes {
         if left == 0 {
             return;
         }
-        if self.returns.len() >= self.max_keys.max(1) {
-            self.counts.back_dropped += self.returns.pop_front().map_or(0, |oldest| oldest.units);
+        while self.capacity.is_full(self.returns.len(), self.returns.bytes()) {
+            let Some(oldest) = self.returns.pop_front() else { break };
+            self.counts.back_dropped += oldest.units;
         }
         self.returns.push_back(Return { target: DebitTarget::new(hash, charge), units: left, taken_at, since: now });
     }
@@ -192,6 +192,13 @@ impl Takes {
         self.below.len() + self.due.len()
     }
 
+    /// What waits, and the bytes of its keys' values.
+    #[cfg(test)]
+    pub(super) fn items_and_bytes(&self) -> (usize, usize) {
+        let bytes = self.below.bytes() + self.due.bytes() + self.returns.bytes();
+        (self.len() + self.returns.len(), bytes)
+    }
+
     #[cfg(test)]
     pub(super) fn waiting_units(&self) -> u64 {
         self.below.units() + self.due.units()
@@ -226,7 +233,7 @@ impl Takes {
 
     /// Drops the oldest of those below their threshold, else the oldest that is due.
     fn make_room(&mut self, at: Timestamp) {
-        while self.len() >= self.max_keys.max(1) {
+        while self.capacity.is_full(self.len(), self.below.bytes() + self.due.bytes()) {
             let (lost, oldest) = match self.below.pop_oldest() {
                 Some(oldest) => (&mut self.counts.evicted, Some(oldest)),
                 None => (&mut self.counts.dropped, self.due.pop_oldest()),
@@ -244,6 +251,12 @@ fn reaches_threshold(entry: &Entry, servers: u64) -> bool {
     let terms = entry.target.key().scope().global();
     let waiting = entry.waiting.units().saturating_mul(servers.max(1));
     terms.is_some_and(|terms| terms.reaches_threshold(waiting, entry.target.limit.quota()))
+}
+
+impl HasTarget for Return {
+    fn target(&self) -> &DebitTarget {
+        &self.target
+    }
 }
 
 impl Entry {

@@ -15,6 +15,7 @@ use super::message::{DebitMessage, Delivery};
 use super::outbox::RegionOutbox;
 use super::pace::Pace;
 use super::takes::{HandedOver, Take, Takes};
+use super::waiting::{Capacity, HasTarget as _};
 use crate::clock::Steady;
 use crate::sharded::ShardId;
 
@@ -23,6 +24,8 @@ mod bounds;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 const KEYS: usize = 6;
 const SHARDS: u32 = 3;
+/// The bytes in the values of a key.
+const KEY_BYTES: usize = 8;
 
 /// The counters of a rule.
 struct Rule {
@@ -110,6 +113,10 @@ impl Rule {
     }
 }
 
+fn room_for(keys: usize) -> Capacity {
+    Capacity { keys, bytes: keys * KEY_BYTES }
+}
+
 /// The shard of a key. What is in the last one may be in another instead.
 fn shard_of(key: u128, took_over: bool) -> ShardId {
     let shard = (key % u128::from(SHARDS)) as u32;
@@ -117,11 +124,11 @@ fn shard_of(key: u128, took_over: bool) -> ShardId {
 }
 
 impl World {
-    fn new(rule: Rule, max_keys: usize) -> World {
+    fn new(rule: Rule, capacity: Capacity) -> World {
         World {
             rule,
-            takes: Takes::new(max_keys),
-            outbox: RegionOutbox::new(max_keys, Pace::new(1_000_000, 1_000_000)),
+            takes: Takes::new(capacity),
+            outbox: RegionOutbox::new(capacity, Pace::new(1_000_000, 1_000_000)),
             micros: 0,
             in_flight: Vec::new(),
             unreachable: HashSet::new(),
@@ -172,7 +179,7 @@ impl World {
                     let shard = self.shard(entry.target.hash);
                     self.outbox.add(entry, shard, at);
                 }
-                for returned in returns {
+                for returned in returns.into_items() {
                     let shard = self.shard(returned.target.hash);
                     self.outbox.give_back(returned, shard, at);
                 }
@@ -217,8 +224,13 @@ impl World {
         for (key, back) in &self.back {
             assert!(*back <= self.returned[key], "{back} units of {} were given back", self.returned[key]);
         }
-        let max = self.takes.max_keys.max(1);
+        let Capacity { keys, bytes } = self.takes.capacity;
+        // The last one may exceed the bytes.
+        let max = keys.min(bytes.div_ceil(KEY_BYTES)).max(1);
         assert!(self.takes.len() <= max && self.outbox.len() <= 2 * max);
+        for (items, bytes) in [self.takes.items_and_bytes(), self.outbox.items_and_bytes()] {
+            assert_eq!(bytes, items * KEY_BYTES);
+        }
         let oldest = self.outbox.oldest().is_some_and(|since| since <= self.now());
         assert_eq!(oldest, self.outbox.has_debits() || self.in_flight.iter().any(|message| !message.is_return()));
     }
@@ -258,10 +270,11 @@ proptest! {
     fn no_unit_is_sent_twice_and_none_disappears(
         algorithm in algorithms(),
         seconds in prop_oneof![Just(1u64), Just(60), Just(86_400)],
-        max_keys in 1..8usize,
+        keys in 1..8usize,
+        bytes in 1..8 * KEY_BYTES,
         history in prop::collection::vec(events(), 1..120),
     ) {
-        let mut world = World::new(Rule::new(algorithm, seconds), max_keys);
+        let mut world = World::new(Rule::new(algorithm, seconds), Capacity { keys, bytes });
         for event in &history {
             world.apply(event);
             world.check();
@@ -271,7 +284,7 @@ proptest! {
     /// With room, nothing is given back in the other region before it was taken there.
     #[test]
     fn no_return_overtakes_its_debit(history in prop::collection::vec(events(), 1..120)) {
-        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400 * 30), 100);
+        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400 * 30), room_for(100));
         for event in history.iter().filter(|event| !matches!(event, Event::Reset { .. })) {
             world.apply(event);
             world.check();
@@ -308,7 +321,7 @@ proptest! {
     /// With room, and answers in the end, all that still counts arrives.
     #[test]
     fn what_was_not_sent_arrives_after_a_partition(history in prop::collection::vec(events(), 1..120)) {
-        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400 * 30), 100);
+        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400 * 30), room_for(100));
         let is_left_out =
             |event: &Event| matches!(event, Event::Reset { .. } | Event::Return { .. } | Event::Reach { is_reachable: false, .. });
         let retained = history.iter().filter(|event| !is_left_out(event));
@@ -340,7 +353,7 @@ proptest! {
 /// The units of a key that are sent, if `units` were taken at `taken` and nothing could be sent before `sent`, both in
 /// milliseconds since the begin of a period of a minute.
 fn sent_later(algorithm: Algorithm, units: u64, taken: u64, sent: u64) -> u64 {
-    let mut world = World::new(Rule::new(algorithm, 60), 10);
+    let mut world = World::new(Rule::new(algorithm, 60), room_for(10));
     world.micros = taken * 1_000;
     world.apply(&Event::Take { key: 0, units, is_due: true });
     world.apply(&Event::Beat);
@@ -373,7 +386,7 @@ fn what_no_longer_counts_is_not_sent() {
 
 #[test]
 fn units_below_the_threshold_wait_and_are_then_all_due() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
     for is_due in [false, false, true] {
         world.apply(&Event::Take { key: 0, units: 10, is_due });
         world.apply(&Event::Take { key: 1, units: 10, is_due: false });
@@ -392,7 +405,7 @@ fn units_below_the_threshold_wait_and_are_then_all_due() {
 #[test]
 fn buckets_below_the_threshold_wait_until_they_have_refilled() {
     let bucket = Algorithm::Bucket { burst: 10_000, paced: false };
-    let mut world = World::new(Rule::new(bucket, 60), 10);
+    let mut world = World::new(Rule::new(bucket, 60), room_for(10));
     for second in 1..60 {
         world.apply(&Event::Take { key: 0, units: 8, is_due: false });
         world.apply(&Event::Wait { micros: 1_000_000 });
@@ -417,7 +430,7 @@ fn buckets_below_the_threshold_wait_until_they_have_refilled() {
 fn servers_divide_the_threshold() {
     let bucket = Algorithm::Bucket { burst: 10_000, paced: false };
     for (servers, due_at) in [(0, 500), (1, 500), (4, 125), (20, 25), (1_000, 1)] {
-        let mut world = World::new(Rule::new(bucket, 60), 10);
+        let mut world = World::new(Rule::new(bucket, 60), room_for(10));
         for unit in 1..=due_at {
             let (at, now) = (world.at(), world.now());
             let take = Take { hash: 0, units: 1, is_due: false, servers, at, now };
@@ -427,36 +440,8 @@ fn servers_divide_the_threshold() {
 }
 
 #[test]
-fn beyond_the_bound_the_oldest_are_dropped() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 3);
-    for key in 0..5 {
-        world.apply(&Event::Take { key, units: 1 + key as u64, is_due: true });
-        world.apply(&Event::Wait { micros: 1 });
-        world.apply(&Event::Beat);
-        world.check();
-    }
-    assert_eq!((world.outbox.len(), world.outbox.counts().dropped), (3, 1 + 2));
-    world.apply(&Event::Send { max: 2 });
-    assert_eq!(world.in_flight.iter().map(DebitMessage::units).collect::<Vec<_>>(), [3, 4], "oldest first");
-}
-
-/// Units that no other region would know of yet are not missed.
-#[test]
-fn what_is_evicted_below_the_threshold_is_not_dropped() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 3);
-    for (key, is_due) in [(0, false), (1, true), (2, false), (3, true), (4, true)] {
-        world.apply(&Event::Take { key, units: 1 + key as u64, is_due });
-        world.apply(&Event::Wait { micros: 1 });
-    }
-    world.check();
-    assert_eq!((world.takes.counts().evicted, world.takes.counts().dropped), (1 + 3, 0));
-    world.apply(&Event::Take { key: 5, units: 1, is_due: true });
-    assert_eq!((world.takes.counts().evicted, world.takes.counts().dropped), (1 + 3, 2));
-}
-
-#[test]
 fn what_was_sent_before_is_given_back_with_its_date() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
     world.apply(&Event::Take { key: 0, units: 50, is_due: true });
     world.apply(&Event::Beat);
     world.apply(&Event::Send { max: 10 });
@@ -480,7 +465,7 @@ fn what_was_sent_before_is_given_back_with_its_date() {
 #[test]
 fn what_is_given_back_waits_for_the_answer_to_its_debit() {
     for (delivery, back, waiting) in [(Delivery::Done, 30, 0), (Delivery::Unsure, 30, 0), (Delivery::NotSent, 0, 20)] {
-        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
         world.apply(&Event::Take { key: 0, units: 50, is_due: true });
         world.apply(&Event::Beat);
         world.apply(&Event::Send { max: 10 });
@@ -501,7 +486,7 @@ fn what_is_given_back_waits_for_the_answer_to_its_debit() {
 /// What is on its way when a counter is reset can't be recalled, but if it did not arrive, it is not sent again.
 #[test]
 fn what_did_not_arrive_before_a_reset_is_not_sent_after_it() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
     world.apply(&Event::Take { key: 0, units: 50, is_due: true });
     world.apply(&Event::Beat);
     world.apply(&Event::Send { max: 10 });
@@ -515,7 +500,7 @@ fn what_did_not_arrive_before_a_reset_is_not_sent_after_it() {
 
 #[test]
 fn little_is_sent_into_a_partition() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
     let mut sent = Vec::new();
     for beat in 0..40 {
         for key in 0..KEYS {
@@ -551,7 +536,7 @@ fn little_is_sent_into_a_partition() {
 #[test]
 fn a_shard_that_is_away_does_not_hold_up_the_others() {
     for is_mute in [true, false] {
-        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+        let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
         if !is_mute {
             world.apply(&Event::Reach { shard: 0, is_reachable: false });
         }
@@ -581,7 +566,7 @@ fn a_shard_that_is_away_does_not_hold_up_the_others() {
 
 #[test]
 fn what_waits_for_a_shard_is_sent_to_the_one_that_took_over() {
-    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), 10);
+    let mut world = World::new(Rule::new(Algorithm::FixedWindow, 86_400), room_for(10));
     world.apply(&Event::Reach { shard: 2, is_reachable: false });
     for key in 0..KEYS {
         world.apply(&Event::Take { key, units: 1, is_due: true });

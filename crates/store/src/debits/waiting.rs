@@ -7,11 +7,11 @@
 //! Units of a bucket do not drain at first: the other region's counter drains by itself, and what it drains is used up by
 //! its own takes and those of all regions. Drained here as well, units taken at the rate of the limit would never arrive.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tollgate_core::algorithm::TickCharge;
-use tollgate_core::{Algorithm, Charge, ClaimId, CounterState, Key, Limit, OwnedKey, Timestamp};
+use tollgate_core::{Algorithm, Charge, ClaimId, CounterState, Key, Limit, OwnedKey, Timestamp, Value};
 
 use crate::clock::Steady;
 
@@ -23,6 +23,15 @@ pub(super) struct DebitTarget {
     pub(super) limit: Limit,
     /// The limit by which waiting units are counted, if it is another.
     waiting_limit: Option<Limit>,
+    /// Of the key's values, which may be long.
+    pub(super) bytes: usize,
+}
+
+/// How much waits at most: so many counters, and so many bytes of their values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    pub(super) keys: usize,
+    pub(super) bytes: usize,
 }
 
 /// Units of one counter, less those that no longer count.
@@ -54,14 +63,29 @@ pub(super) type Place = (Steady, u128);
 pub(super) struct Waitlist {
     entries: HashMap<u128, Entry, foldhash::fast::RandomState>,
     order: BTreeSet<Place>,
+    bytes: usize,
     /// Where the next entries are aged.
     cursor: Place,
+}
+
+/// What has a counter.
+pub(super) trait HasTarget {
+    fn target(&self) -> &DebitTarget;
+}
+
+/// Items that wait in the order in which they came.
+#[derive(Debug)]
+pub(super) struct WaitingQueue<T> {
+    items: VecDeque<T>,
+    bytes: usize,
 }
 
 impl DebitTarget {
     pub(super) fn new(hash: u128, charge: &Charge<'_>) -> Arc<DebitTarget> {
         let limit = charge.limit.clone();
-        Arc::new(DebitTarget { hash, key: OwnedKey::from(&charge.key), waiting_limit: waiting_limit(&limit), limit })
+        let bytes = charge.key.values().iter().map(value_bytes).sum();
+        let key = OwnedKey::from(&charge.key);
+        Arc::new(DebitTarget { hash, key, waiting_limit: waiting_limit(&limit), limit, bytes })
     }
 
     pub(super) fn key(&self) -> Key<'_> {
@@ -70,6 +94,21 @@ impl DebitTarget {
 
     fn waiting_limit(&self) -> &Limit {
         self.waiting_limit.as_ref().unwrap_or(&self.limit)
+    }
+}
+
+fn value_bytes(value: &Value<'_>) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Absent | Value::Network { .. } => 0,
+    }
+}
+
+impl Capacity {
+    /// Whether the next item has no room. The last one may exceed the bytes.
+    pub(super) fn is_full(self, keys: usize, bytes: usize) -> bool {
+        keys >= self.keys.max(1) || bytes >= self.bytes.max(1)
     }
 }
 
@@ -158,6 +197,11 @@ impl Waitlist {
         self.entries.len()
     }
 
+    /// The bytes of the keys' values.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// When the oldest entry began.
     pub(super) fn oldest(&self) -> Option<Steady> {
         self.order.first().map(|(since, _)| *since)
@@ -171,11 +215,13 @@ impl Waitlist {
     /// Inserts an entry for a counter that has none.
     pub(super) fn insert(&mut self, entry: Entry) {
         self.order.insert((entry.since, entry.target.hash));
+        self.bytes += entry.target.bytes;
         self.entries.insert(entry.target.hash, entry);
     }
 
     pub(super) fn remove(&mut self, hash: u128) -> Option<Entry> {
         let entry = self.entries.remove(&hash)?;
+        self.bytes -= entry.target.bytes;
         self.order.remove(&(entry.since, hash));
         Some(entry)
     }
@@ -205,8 +251,8 @@ impl Waitlist {
     }
 
     pub(super) fn pop_oldest(&mut self) -> Option<Entry> {
-        let (_, hash) = self.order.pop_first()?;
-        self.entries.remove(&hash)
+        let (_, hash) = self.order.first().copied()?;
+        self.remove(hash)
     }
 
     /// Ages some entries, a few further ones each time, and removes those without units. Returns how many units no longer
@@ -223,5 +269,50 @@ impl Waitlist {
             }
         }
         aged
+    }
+}
+
+impl<T> Default for WaitingQueue<T> {
+    fn default() -> Self {
+        WaitingQueue { items: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<T: HasTarget> WaitingQueue<T> {
+    pub(super) fn push_back(&mut self, item: T) {
+        self.bytes += item.target().bytes;
+        self.items.push_back(item);
+    }
+
+    pub(super) fn push_front(&mut self, item: T) {
+        self.bytes += item.target().bytes;
+        self.items.push_front(item);
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<T> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.target().bytes;
+        Some(item)
+    }
+
+    pub(super) fn front(&self) -> Option<&T> {
+        self.items.front()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter()
+    }
+
+    pub(super) fn into_items(self) -> impl Iterator<Item = T> {
+        self.items.into_iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The bytes of the keys' values.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
