@@ -57,8 +57,7 @@ async fn actions(bench: &Bench) -> Vec<String> {
 async fn writes_are_held_by_what_they_would_refuse() {
     let strict = |free: &str, pro: &str| rule(json!({"free": free, "pro": pro}));
     let half_off = json!({"mode": "enforce", "reason": "tests"});
-    type Row<'r> = (&'r str, (&'r str, &'r str), Value, Option<&'r str>);
-    let rows: [Row<'_>; 9] = [
+    let rows = [
         ("nothing", RULE, strict("10/year", "1000/year"), None),
         ("2 of 50", RULE, strict("10/year", "8/year"), None),
         ("5 of 50", RULE, strict("7/year", "1000/year"), Some("needs_confirmation")),
