@@ -36,6 +36,11 @@ fn is_by_store(result: &CheckResult) -> bool {
     matches!(result, CheckResult::Decided { source: Source::Store, .. })
 }
 
+/// Whether a rule refuses because its home is away.
+fn is_unavailable(result: &CheckResult) -> bool {
+    matches!(result, CheckResult::Error(text) if text.starts_with("503") && text.contains("REDUCED_CAPACITY"))
+}
+
 /// Waits until every server reaches the home.
 fn wait_until_connected(world: &World, user: &str) {
     for server in 0..world.servers.len() {
@@ -74,7 +79,6 @@ fn a_home_that_is_cut_off_fails_closed_and_costs_others_nothing() {
     until("the home decides", || world.check(far, "eve", "secure") == decided(true, Source::Store));
 
     world.relays[east].stall();
-    let is_unavailable = |result: &CheckResult| matches!(result, CheckResult::Error(text) if text.starts_with("503") && text.contains("REDUCED_CAPACITY"));
     for server in [west, far] {
         for _ in 0..10 {
             let result = world.check(server, "ada", "secure");
@@ -100,4 +104,49 @@ fn a_home_that_is_cut_off_fails_closed_and_costs_others_nothing() {
     world.relays[east].pass();
     until("the home decides again", || world.check(far, "eve", "secure") == decided(true, Source::Store));
     until("nothing is reported", || !get(&world.servers[far].url("admin", "/readyz")).body.contains("regions"));
+}
+
+#[test]
+fn a_home_that_comes_back_empty_counts_anew_and_costs_others_nothing() {
+    const SECURE: usize = 5;
+    let mut world =
+        World::start(&rules(), 1, &["--store-deadline", "1s", "--store-cool-down", "1s", "--region-deadline", "500ms"]);
+    wait_until_connected(&world, "warm-up");
+    let (west, east, far) = (0, 1, 2);
+    let is_allowed =
+        |result: &CheckResult| matches!(result, CheckResult::Decided { allowed: true, source: Source::Store });
+    let is_refused = |result: &CheckResult| matches!(result, CheckResult::Decided { allowed: false, .. });
+    until("the limit is used up", || is_refused(&world.check(far, "eve", "secure")));
+
+    world.redis[east].kill();
+    let plain = |world: &World| {
+        for server in [west, far] {
+            let result = world.check(server, "ada", "plain");
+            assert!(is_allowed(&result), "keys of other regions have no errors: {result:?}");
+        }
+    };
+    for server in [west, far] {
+        for _ in 0..10 {
+            let result = world.check(server, "ada", "secure");
+            assert!(is_unavailable(&result), "a rule of that home refuses: {result:?}");
+            plain(&world);
+        }
+    }
+
+    world.redis[east].restart();
+    let mut admitted = 0;
+    until("the home decides again", || {
+        plain(&world);
+        let result = world.check(far, "eve", "secure");
+        assert!(is_allowed(&result) || is_refused(&result) || is_unavailable(&result), "{result:?}");
+        admitted += usize::from(is_allowed(&result));
+        admitted > 0
+    });
+    until("the limit is used up again", || {
+        plain(&world);
+        let results = [west, far].map(|server| world.check(server, "eve", "secure"));
+        admitted += allowed(&results);
+        results.iter().all(is_refused)
+    });
+    assert!(admitted <= SECURE, "{admitted} of {SECURE}");
 }
