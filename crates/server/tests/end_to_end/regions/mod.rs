@@ -1,5 +1,6 @@
 //! Three regions on this machine: a Redis in each, and relays between them that take their time.
 
+mod figures;
 mod global;
 mod home;
 mod moving;
