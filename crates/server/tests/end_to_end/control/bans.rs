@@ -13,7 +13,7 @@ domain: api
 entity: user
 never_ban: [10.0.0.0/8]
 rules:
-  - {name: login, key: [remote_address], limit: 2/year, algorithm: fixed_window, policy: security,
+  - {name: login, key: [remote_address], match: {endpoint: POST /login}, limit: 2/year, algorithm: fixed_window, policy: security,
      ban: {after: 6 refusals, within: 10m, for: 1h, escalate: 2x}}
   - {name: brief, key: [user], match: {brief: present}, limit: 0/year, ban: {after: 2, within: 10m, for: 1s, escalate: 3x}}
 "#;
@@ -35,8 +35,14 @@ pub(crate) fn servers(control: Option<&str>, redis: &Redis, count: usize) -> Vec
 
 /// Checks a request from an address.
 pub(crate) fn check(server: &Server, address: &str) -> HttpResponse {
-    let body = json!({"attributes": {"remote_address": address}});
+    let body = json!({"attributes": {"remote_address": address, "endpoint": "POST /login"}});
     post(&server.url("http", "/v1/ratelimit/check"), &body)
+}
+
+/// Whether an address is banned, by a request that no rule limits: it is no refusal that counts.
+fn is_banned(server: &Server, address: &str) -> bool {
+    let body = json!({"attributes": {"remote_address": address, "endpoint": "GET /"}});
+    post(&server.url("http", "/v1/ratelimit/check"), &body).status == 403
 }
 
 /// Requests that are spread over the servers: two are admitted, six refused.
@@ -50,12 +56,15 @@ pub(crate) fn attack(servers: &[Server], address: &str) {
     }
 }
 
-/// Waits until all servers answer requests from an address like this.
+/// Waits until an address is banned on all servers, with 403, or is not, with 429.
 #[track_caller]
 pub(crate) fn wait_for(servers: &[Server], address: &str, status: u16) {
     for server in servers {
-        let reached = eventually(|| (check(server, address).status == status).then_some(()));
+        let reached = eventually(|| (is_banned(server, address) == (status == 403)).then_some(()));
         assert!(reached.is_some(), "{address} gets {}\n{}", check(server, address).status, server.log());
+    }
+    for server in servers {
+        assert_eq!(check(server, address).status, status, "{address}\n{}", server.log());
     }
 }
 
